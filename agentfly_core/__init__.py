@@ -1,0 +1,1 @@
+"""AgentFly: reinforcement learning of language-model agents, as a pipeline."""

@@ -1,0 +1,195 @@
+"""The experiment file: science (what an experiment is, digested) and site (where it runs, recorded).
+
+Values come from the vetted defaults below, `conf/NAME.yaml`, then `key=value` overrides; unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from agentfly_core.identity import digest
+
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+RESUMABLE: dict[str, Any] = {"resumable": True}
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Part(Section):
+    """Something named by its import path, with its settings beside: `{use: "my.rewards:cites", weight: 2}`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    use: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything beside `use`."""
+        return dict(self.model_extra or {})
+
+    def make(self) -> Any:
+        """Import it and call it with its settings; raises ValueError for a setting that it does not have."""
+        return construct(load(self.use), self.settings)
+
+
+class Data(Part):
+    """Where problems come from: a function of (seed, train, validation, test, its own settings)."""
+
+    train: Positive
+    validation: Annotated[int, Field(ge=0)] = 200
+    test: Positive
+    tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
+
+
+class AgentPart(Section):
+    """How an episode is played; lengths in tokens."""
+
+    use: str = "agentfly_core.agents.tool_loop:tool_loop"
+    system: str = ""
+    max_turns: Positive = 4
+    max_tokens: Positive = 256
+    max_model_len: Positive = 2048
+
+
+class WarmStart(Section):
+    """Masked supervised fine-tuning on demonstrations before reinforcement learning, `rounds` resumable parts of it."""
+
+    demonstrations: str
+    episodes: Positive = 4096
+    settings: dict[str, Any] = {}
+    rounds: Positive = 4
+    epochs_per_round: Positive = 1
+    batch: Positive = 64
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+
+
+class Rollout(Section):
+    """What one step plays: `problems` x `group_size` episodes, in shards."""
+
+    problems: Positive = 16
+    group_size: Positive = 8
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    shard: Annotated[int, Field(ge=1, le=32)] = 32
+
+
+class Update(Section):
+    """The optimizer steps of one update: `epochs` x `mini_batches` of them, AdamW."""
+
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-6
+    epochs: Positive = 1
+    mini_batches: Positive = 1
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    old_logprobs: Literal["learner", "sampler"] = "learner"
+    learner_every: Positive = Field(default=1, json_schema_extra=RESUMABLE)
+    keep_learner: Positive = Field(default=2, json_schema_extra=RESUMABLE)
+
+
+class Evaluate(Section):
+    """Held-out evaluation: `episodes` a problem, on the test split before and after, on validation every `every` steps."""
+
+    every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
+    episodes: Positive = 1
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+
+
+class Gates(Section):
+    """When a stage stops instead of going on with too little: shares of the stage's episodes."""
+
+    failed: Share = 0.10
+    unscored: Share = 0.05
+
+
+class Science(Section):
+    """What an experiment is; two runs with equal science digests answer the same question."""
+
+    model: str
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    template: Part = Part(use="agentfly_core.templates.chatml:Hermes")
+    data: Data
+    agent: AgentPart = AgentPart()
+    tools: tuple[str, ...] = ()
+    rewards: dict[str, float]
+    environments: dict[str, Positive] = {}
+    warm_start: WarmStart | None = None
+    algorithm: Part = Part(use="agentfly_core.algorithms.grpo:GRPO")
+    update: Update = Update()
+    rollout: Rollout = Rollout()
+    evaluate: Evaluate = Evaluate()
+    gates: Gates = Gates()
+    steps: Positive = Field(json_schema_extra=RESUMABLE)
+    log_trajectories_every: Positive = Field(default=5, json_schema_extra=RESUMABLE)
+    seed: int = 0
+
+    @property
+    def digest(self) -> str:
+        """The identity of the experiment."""
+        return digest(self.model_dump(mode="json"))
+
+
+class Site(Section):
+    """Where an experiment runs; may change when a run is continued, and is recorded with it."""
+
+    store: str = "."
+    sampler: Literal["vllm", "transformers"] = "vllm" if importlib.util.find_spec("vllm") else "transformers"
+    device: Literal["cpu", "cuda"] = "cpu"
+    ranks: Positive = 1
+    zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
+    token_budget: Positive = Field(default=8192, description="tokens of one micro-batch, padding included")
+    threads: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
+    vllm_memory_gib: Annotated[float, Field(gt=0)] = 1.0
+    concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
+    mlflow_tracking_uri: str = ""
+    secrets_env: tuple[str, ...] = ()
+
+
+def load(path: str) -> Any:
+    """What an import path names (`package.module:name`); the working directory is importable."""
+    module, _, name = path.partition(":")
+    if not name:
+        raise ValueError(f"Got {path!r}, expected an import path like 'package.module:name'.")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"Cannot import {module!r} of {path!r}: {error}. Is it installed, or below {here}?") from error
+    except AttributeError:
+        names = [n for n in vars(importlib.import_module(module)) if not n.startswith("_")]
+        raise ValueError(f"{module!r} has no {name!r}.{did_you_mean(name, names)}") from None
+
+
+def construct(maker: Any, settings: Mapping[str, Any]) -> Any:
+    """Call `maker` with settings that are checked against its parameters' names and types.
+
+    A dataclass's own fields are its settings; raises ValueError for an unknown or ill-typed one.
+    """
+    known = list(inspect.signature(maker).parameters)
+    for key in settings:
+        if key not in known:
+            raise ValueError(f"{maker.__name__} has no setting {key!r}.{did_you_mean(key, known)}")
+    if hasattr(maker, "__dataclass_fields__"):
+        return TypeAdapter(maker).validate_python(dict(settings))
+    return maker(**settings)
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """A hint for a mistyped name, or the list of all names when none is near."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."

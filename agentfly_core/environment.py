@@ -1,0 +1,32 @@
+"""What an agent acts on."""
+
+from __future__ import annotations
+
+from agentfly_core.record import Problem
+
+
+class Environment:
+    """A place with state that tools and rewards share during one episode.
+
+    A subclass adds its own verbs, and tools ask for it by annotation. The resource manager calls `start` once,
+    `reset` before each episode, `healthy` after it, and `close` at the end; any of them may raise, and then the
+    instance is closed and never lent again.
+
+        class Shop(Environment):
+            async def reset(self, problem: Problem) -> None:
+                self.stock = dict(problem.facts["stock"])
+    """
+
+    async def start(self) -> None:
+        """Get ready to be lent; called once."""
+
+    async def reset(self, problem: Problem) -> None:
+        """Forget the previous episode and set up this problem."""
+        raise NotImplementedError(f"{type(self).__name__} must say how it is set up for a problem: define reset().")
+
+    async def healthy(self) -> bool:
+        """Whether this instance may be lent again."""
+        return True
+
+    async def close(self) -> None:
+        """Free what `start` took; called once."""

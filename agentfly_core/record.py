@@ -1,0 +1,227 @@
+"""The record of an episode: tokens enter once, as the sampler returned them, and are never made again from text.
+
+The loss mask is not a field: it is the type of the span. `Given` was read by the model and is never trained,
+`Sampled` was chosen by the model and is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+Finish = Literal["stop", "length"]
+Role = Literal["train", "baseline", "evaluation", "demonstration"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that could be read: `ToolCall("calculator", {"expression": "41+58"})`."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BadCall:
+    """A call that could not be read: `BadCall('{"name": "calc', "unterminated string at character 14")`."""
+
+    text: str
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What somebody said: `Message("user", "What is 41+58?")`; a reply also carries the calls parsed from it."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+    calls: tuple[ToolCall | BadCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a tool answered: `Observation("calculator", "99")`; `error` when it tells the model of its own mistake."""
+
+    tool: str
+    content: str
+    error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Tokens read by the model, never trained: `Given((1, 87, 203, 4))`."""
+
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Tokens chosen by the model, with the log-probability of each at the sampling temperature.
+
+    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`; raises ValueError when the two
+    differ in length.
+    """
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    policy_version: int
+    finish: Finish
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) != len(self.logprobs):
+            raise ValueError(
+                f"Sampled has {len(self.tokens)} tokens and {len(self.logprobs)} log-probabilities; "
+                "a sampler must return one log-probability for each token."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the model newly read, then one reply. `given` holds only what is new since the previous turn.
+
+    `fresh_context` says that `given` holds the whole (rewritten) context and starts a new row.
+    """
+
+    read: tuple[Message | Observation, ...]
+    given: Given
+    reply: Message
+    sampled: tuple[Sampled, ...]
+    fresh_context: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What an agent is asked: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts` are for rewards."""
+
+    id: str
+    prompt: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Ending(StrEnum):
+    """Why an episode ended."""
+
+    TERMINAL = "terminal"
+    NO_TOOL_CALLS = "no_tool_calls"
+    MAX_TURNS = "max_turns"
+    MAX_MODEL_LEN = "max_model_len"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a reward found: `Score(0.5, parts={"format": 1.0, "answer": 0.0}, per_turn=(0.0, 0.5))`."""
+
+    value: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    per_turn: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """A reward that is missing, and why; it is excluded and counted, never a zero: `Unscored("exact: TimeoutError")`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Where a trajectory left another one in tree search: it shares the parent's first `turns` turns."""
+
+    parent: str
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """The record of one agent's tokens in an episode.
+
+    `closing` holds what was answered after the last reply and never read by the model (the output of a tool that ends
+    the episode); `observed` the rewards that needed the environment; `error` says why an episode ended FAILED.
+    """
+
+    id: str
+    episode: str
+    problem: Problem
+    group: str
+    chain: int
+    agent: str
+    role: Role
+    turns: tuple[Turn, ...]
+    closing: tuple[Observation, ...]
+    ending: Ending
+    error: str | None
+    observed: Mapping[str, Score | Unscored]
+    seed: int
+    branch: Branch | None = None
+
+    @property
+    def answer(self) -> str | None:
+        """The output of the tool that ended the episode, or else the last reply that called no tool, or else None."""
+        if self.ending is Ending.TERMINAL:
+            return self.closing[-1].content
+        return self.turns[-1].reply.content if self.ending is Ending.NO_TOOL_CALLS else None
+
+    @property
+    def observations(self) -> tuple[Observation, ...]:
+        """Every answer of a tool, in order, whether or not the model went on to read it."""
+        read = [item for turn in self.turns for item in turn.read if isinstance(item, Observation)]
+        return (*read, *self.closing)
+
+    @property
+    def sampled_tokens(self) -> int:
+        """How many tokens the model itself chose."""
+        return sum(len(span.tokens) for turn in self.turns for span in turn.sampled)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The scores of one trajectory, kept apart from it so that stored rollouts can be scored again.
+
+    `rewards` by name, `turn_rewards` one number a turn (empty when no reward gave any), `reward` the weighted sum.
+    """
+
+    trajectory_id: str
+    rewards: Mapping[str, float]
+    turn_rewards: tuple[float, ...]
+    reward: float | Unscored
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of training text: `sampled[t]` says whether token t was chosen by the model, `turn[t]` in which turn it stands.
+
+    For tokens that were not sampled `logprobs[t]` is 0.0 and `versions[t]` is -1.
+    """
+
+    tokens: tuple[int, ...]
+    sampled: tuple[bool, ...]
+    logprobs: tuple[float, ...]
+    versions: tuple[int, ...]
+    turn: tuple[int, ...]
+
+
+def rows(turns: Sequence[Turn]) -> Iterator[Row]:
+    """The rows of a trajectory: one, and one more for every turn that starts in a fresh context."""
+    starts = [i for i, turn in enumerate(turns) if i == 0 or turn.fresh_context]
+    for start, end in zip(starts, [*starts[1:], len(turns)], strict=True):
+        tokens: list[int] = []
+        sampled: list[bool] = []
+        logprobs: list[float] = []
+        versions: list[int] = []
+        number: list[int] = []
+        for index in range(start, end):
+            given = turns[index].given.tokens
+            tokens += given
+            sampled += [False] * len(given)
+            logprobs += [0.0] * len(given)
+            versions += [-1] * len(given)
+            for span in turns[index].sampled:
+                tokens += span.tokens
+                sampled += [True] * len(span.tokens)
+                logprobs += span.logprobs
+                versions += [span.policy_version] * len(span.tokens)
+            number += [index] * (len(tokens) - len(number))
+        yield Row(tuple(tokens), tuple(sampled), tuple(logprobs), tuple(versions), tuple(number))

@@ -1,0 +1,65 @@
+"""What makes tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from agentfly_core.record import Sampled
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How a reply is sampled: `SamplingParams(temperature=1.0, max_tokens=32, stop_tokens=(2,))`.
+
+    Only temperature: top-k, top-p, penalties and the like would renormalise the probabilities that training relies on.
+    `temperature=0` is greedy.
+    """
+
+    temperature: float
+    max_tokens: int
+    stop_tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One reply to be sampled. `order` is (problem, chain, turn): a batch is sorted by it, never by arrival."""
+
+    prompt: Sequence[int]
+    params: SamplingParams
+    seed: int
+    order: tuple[str, int, int]
+
+
+class SamplerLost(RuntimeError):
+    """The service behind a sampler died or stopped answering; the shard must be played again."""
+
+
+class Voice(Protocol):
+    """A sampler lent to the episodes of one shard."""
+
+    async def sample(self, request: Request) -> Sampled:
+        """One reply; the last token is a stop token iff `finish == "stop"`. Raises SamplerLost."""
+        ...
+
+    def leave(self) -> None:
+        """Say that one episode of the shard will ask no more (a sampler that decodes in fixed batches waits for all)."""
+        ...
+
+
+class Sampler(Protocol):
+    """Something that makes tokens from the newest loaded policy."""
+
+    def load(self, policy: Path, version: int) -> None:
+        """Take the weights of a policy directory, check that they are in place, and label what follows with `version`.
+
+        Does nothing when that very version is loaded already. Raises SamplerLost when the service is gone.
+        """
+        ...
+
+    def shard(self, episodes: int) -> AbstractAsyncContextManager[Voice]:
+        """Lend the sampler to a shard of so many episodes, on the running event loop."""
+        ...
