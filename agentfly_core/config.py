@@ -11,12 +11,11 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agentfly_core.identity import digest
 
@@ -102,7 +101,7 @@ class Update(Section):
 
 
 class Evaluate(Section):
-    """Held-out evaluation: `episodes` a problem, on the test split before and after, on validation every `every` steps."""
+    """Held-out evaluation: `episodes` a problem of the test split, before and after and every `every` steps (0: never)."""
 
     every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
     episodes: Positive = 1

@@ -121,7 +121,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A reward that is missing, and why; it is excluded and counted, never a zero: `Unscored("exact: TimeoutError")`."""
+    """A missing reward, and why; it is excluded and counted, never a zero: `Unscored("exact: TimeoutError")`."""
 
     reason: str
 
@@ -191,7 +191,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of training text: `sampled[t]` says whether token t was chosen by the model, `turn[t]` in which turn it stands.
+    """One row of training text: `sampled[t]`: was token t chosen by the model, `turn[t]`: in which turn it stands.
 
     For tokens that were not sampled `logprobs[t]` is 0.0 and `versions[t]` is -1.
     """

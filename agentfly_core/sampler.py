@@ -46,7 +46,7 @@ class Voice(Protocol):
         ...
 
     def leave(self) -> None:
-        """Say that one episode of the shard will ask no more (a sampler that decodes in fixed batches waits for all)."""
+        """Say that one episode of the shard asks no more (a sampler that decodes in fixed batches waits for all)."""
         ...
 
 

@@ -1,0 +1,41 @@
+"""Writing files so that one that exists is whole: a new name, fsync, rename, fsync of the folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from agentfly_core.owner import Owner
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file's bytes, 64 hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Force a file's or folder's content to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a text file atomically; its folder is made when missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".tmp-{path.name}-{Owner.current().mark}")
+    part.write_text(text)
+    sync(part)
+    part.rename(path)
+    sync(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a JSON file atomically; raises ValueError for NaN and infinity."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")

@@ -1,0 +1,252 @@
+"""The record on disk: parquet files that are the public contract of this project.
+
+One row a trajectory, sorted by (problem, chain, agent); tokens are int32, log-probabilities float32. Readers fill
+nullable columns that are missing and ignore columns that they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agentfly_core.record import (
+    BadCall,
+    Branch,
+    Ending,
+    Given,
+    Message,
+    Observation,
+    Problem,
+    Sampled,
+    Score,
+    Scored,
+    ToolCall,
+    Trajectory,
+    Turn,
+    Unscored,
+)
+
+SCHEMA = 1
+_SPAN = pa.struct(
+    [
+        ("tokens", pa.list_(pa.int32())),
+        ("logprobs", pa.list_(pa.float32())),
+        ("policy_version", pa.int32()),
+        ("finish", pa.string()),
+    ]
+)
+_TURN = pa.struct(
+    [
+        ("read", pa.string()),
+        ("given", pa.list_(pa.int32())),
+        ("reply", pa.string()),
+        ("sampled", pa.list_(_SPAN)),
+        ("fresh_context", pa.bool_()),
+    ]
+)
+TRAJECTORY = pa.schema(
+    [
+        ("id", pa.string()),
+        ("episode", pa.string()),
+        ("problem", pa.string()),
+        ("prompt", pa.string()),
+        ("facts", pa.string()),
+        ("group", pa.string()),
+        ("chain", pa.int32()),
+        ("agent", pa.string()),
+        ("role", pa.string()),
+        ("turns", pa.list_(_TURN)),
+        ("closing", pa.string()),
+        ("ending", pa.string()),
+        ("error", pa.string()),
+        ("observed", pa.string()),
+        ("seed", pa.int64()),
+        ("branch_parent", pa.string()),
+        ("branch_turns", pa.int32()),
+    ],
+    metadata={b"agentfly.schema": str(SCHEMA).encode()},
+)
+SCORED = pa.schema(
+    [
+        ("trajectory_id", pa.string()),
+        ("rewards", pa.string()),
+        ("turn_rewards", pa.list_(pa.float64())),
+        ("reward", pa.float64()),
+        ("unscored", pa.string()),
+    ],
+    metadata={b"agentfly.schema": str(SCHEMA).encode()},
+)
+PROBLEM = pa.schema(
+    [("id", pa.string()), ("prompt", pa.string()), ("facts", pa.string())],
+    metadata={b"agentfly.schema": str(SCHEMA).encode()},
+)
+
+
+def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
+    """Write trajectories, sorted by (problem, chain, agent)."""
+    ordered = sorted(trajectories, key=lambda t: (t.problem.id, t.chain, t.agent))
+    _write(path, [_trajectory_row(t) for t in ordered], TRAJECTORY)
+
+
+def read_trajectories(path: Path) -> list[Trajectory]:
+    """Read trajectories; raises ValueError when the file was written with a newer schema."""
+    return [_trajectory(row) for row in _read(path, TRAJECTORY)]
+
+
+def write_scores(path: Path, scores: Iterable[Scored]) -> None:
+    """Write scores in the order given."""
+    _write(path, [_scored_row(score) for score in scores], SCORED)
+
+
+def read_scores(path: Path) -> list[Scored]:
+    """Read scores; raises ValueError when the file was written with a newer schema."""
+    return [_scored(row) for row in _read(path, SCORED)]
+
+
+def write_problems(path: Path, problems: Iterable[Problem]) -> None:
+    """Write problems in the order given."""
+    _write(path, [{"id": p.id, "prompt": p.prompt, "facts": _text(dict(p.facts))} for p in problems], PROBLEM)
+
+
+def read_problems(path: Path) -> list[Problem]:
+    """Read problems; raises ValueError when the file was written with a newer schema."""
+    return [Problem(row["id"], row["prompt"], json.loads(row["facts"])) for row in _read(path, PROBLEM)]
+
+
+def frame(paths: Sequence[Path]) -> pd.DataFrame:
+    """A pandas view for people: one row a trajectory, with its turns as text."""
+    return pd.DataFrame([_view(t) for path in paths for t in read_trajectories(path)])
+
+
+def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="zstd")
+
+
+def _read(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
+    table = pq.read_table(path)
+    number = int((table.schema.metadata or {}).get(b"agentfly.schema", b"0"))
+    if not 1 <= number <= SCHEMA:
+        raise ValueError(
+            f"{path} has schema {number}, this version reads 1 to {SCHEMA}: read it with the version that wrote it."
+        )
+    missing = [name for name in schema.names if name not in table.column_names]
+    return [dict.fromkeys(missing) | row for row in table.to_pylist()]
+
+
+def _trajectory_row(t: Trajectory) -> dict[str, Any]:
+    return {
+        "id": t.id,
+        "episode": t.episode,
+        "problem": t.problem.id,
+        "prompt": t.problem.prompt,
+        "facts": _text(dict(t.problem.facts)),
+        "group": t.group,
+        "chain": t.chain,
+        "agent": t.agent,
+        "role": t.role,
+        "turns": [_turn_row(turn) for turn in t.turns],
+        "closing": _text([asdict(item) for item in t.closing]),
+        "ending": t.ending.value,
+        "error": t.error,
+        "observed": _text({name: asdict(score) for name, score in t.observed.items()}),
+        "seed": t.seed,
+        "branch_parent": t.branch.parent if t.branch else None,
+        "branch_turns": t.branch.turns if t.branch else None,
+    }
+
+
+def _trajectory(row: Mapping[str, Any]) -> Trajectory:
+    return Trajectory(
+        id=row["id"],
+        episode=row["episode"],
+        problem=Problem(row["problem"], row["prompt"], json.loads(row["facts"])),
+        group=row["group"],
+        chain=row["chain"],
+        agent=row["agent"],
+        role=row["role"],
+        turns=tuple(_turn(turn) for turn in row["turns"]),
+        closing=tuple(Observation(**item) for item in json.loads(row["closing"])),
+        ending=Ending(row["ending"]),
+        error=row["error"],
+        observed={name: _score(value) for name, value in json.loads(row["observed"]).items()},
+        seed=row["seed"],
+        branch=Branch(row["branch_parent"], row["branch_turns"]) if row["branch_parent"] is not None else None,
+    )
+
+
+def _turn_row(turn: Turn) -> dict[str, Any]:
+    return {
+        "read": _text([asdict(item) for item in turn.read]),
+        "given": turn.given.tokens,
+        "reply": _text(asdict(turn.reply)),
+        "sampled": [asdict(span) for span in turn.sampled],
+        "fresh_context": turn.fresh_context,
+    }
+
+
+def _turn(row: Mapping[str, Any]) -> Turn:
+    reply = _message(json.loads(row["reply"]))
+    assert isinstance(reply, Message)
+    return Turn(
+        read=tuple(_message(item) for item in json.loads(row["read"])),
+        given=Given(tuple(row["given"])),
+        reply=reply,
+        sampled=tuple(
+            Sampled(tuple(s["tokens"]), tuple(s["logprobs"]), s["policy_version"], s["finish"]) for s in row["sampled"]
+        ),
+        fresh_context=row["fresh_context"],
+    )
+
+
+def _message(item: Mapping[str, Any]) -> Message | Observation:
+    if "tool" in item:
+        return Observation(**item)
+    calls = tuple(ToolCall(**c) if "name" in c else BadCall(**c) for c in item["calls"])
+    return Message(item["role"], item["content"], calls)
+
+
+def _score(value: Mapping[str, Any]) -> Score | Unscored:
+    if "reason" in value:
+        return Unscored(value["reason"])
+    return Score(value["value"], value["parts"], tuple(value["per_turn"]))
+
+
+def _scored_row(score: Scored) -> dict[str, Any]:
+    return {
+        "trajectory_id": score.trajectory_id,
+        "rewards": _text(dict(score.rewards)),
+        "turn_rewards": score.turn_rewards,
+        "reward": None if isinstance(score.reward, Unscored) else score.reward,
+        "unscored": score.reward.reason if isinstance(score.reward, Unscored) else None,
+    }
+
+
+def _scored(row: Mapping[str, Any]) -> Scored:
+    reward = row["reward"] if row["unscored"] is None else Unscored(row["unscored"])
+    return Scored(row["trajectory_id"], json.loads(row["rewards"]), tuple(row["turn_rewards"]), reward)
+
+
+def _view(t: Trajectory) -> dict[str, Any]:
+    return {
+        "problem": t.problem.id,
+        "chain": t.chain,
+        "prompt": t.problem.prompt,
+        "turns": len(t.turns),
+        "sampled_tokens": t.sampled_tokens,
+        "replies": "\n".join(turn.reply.content for turn in t.turns),
+        "observations": "\n".join(f"{o.tool}: {o.content}" for o in t.observations),
+        "answer": t.answer,
+        "ending": t.ending.value,
+        "error": t.error,
+    }
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,72 @@
+"""Object storage behind a store, through fsspec (s3:// by s3fs)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+
+class Remote:
+    """A prefix on object storage: `Remote("s3://bucket/agentfly")`; credentials come from the environment."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri.rstrip("/")
+
+    @cached_property
+    def fs(self) -> Any:
+        """The file system, without a cache of listings: other processes write here too."""
+        return fsspec.filesystem(self.uri.partition("://")[0], use_listings_cache=False)
+
+    def path(self, name: str) -> str:
+        """The object's path as the file system knows it."""
+        return f"{self.uri.partition('://')[2]}/{name}"
+
+    def upload(self, folder: Path, uri: str, last: str) -> None:
+        """Upload a folder's files; `last` goes last, so that a reader who sees it finds all the others."""
+        names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
+        for name in sorted(names, key=lambda n: (n == last, n)):
+            self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
+
+    def download(self, uri: str, folder: Path, last: str) -> None:
+        """Download a folder; raises FileNotFoundError where `last` is missing, since the upload never ended."""
+        names = [p.removeprefix(self.path(uri) + "/") for p in self.fs.find(self.path(uri))]
+        if last not in names:
+            raise FileNotFoundError(f"{self.uri}/{uri} has no {last}: nothing whole is published there.")
+        for name in sorted(names, key=lambda n: (n == last, n)):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            self.fs.get_file(self.path(f"{uri}/{name}"), str(folder / name))
+
+    def read(self, uri: str) -> str | None:
+        """An object's text, or None where there is none."""
+        try:
+            return bytes(self.fs.cat_file(self.path(uri))).decode()
+        except FileNotFoundError:
+            return None
+
+    def write(self, uri: str, text: str) -> None:
+        """Replace an object's text."""
+        self.fs.pipe_file(self.path(uri), text.encode())
+
+    def create(self, uri: str, text: str) -> bool:
+        """Write an object only if there is none; False when somebody else has."""
+        try:
+            self.fs.pipe_file(self.path(uri), text.encode(), mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    def names(self, uri: str) -> list[str]:
+        """The names directly below a prefix."""
+        try:
+            return [str(p).rstrip("/").rpartition("/")[2] for p in self.fs.ls(self.path(uri), detail=False)]
+        except FileNotFoundError:
+            return []
+
+    def remove(self, uri: str, first: str) -> None:
+        """Remove a folder, `first` first."""
+        found = self.fs.find(self.path(uri))
+        for path in sorted(found, key=lambda p: (not p.endswith(f"/{first}"), p)):
+            self.fs.rm_file(path)

@@ -1,0 +1,202 @@
+"""Where stages leave what they made: directories that are whole or not there.
+
+A directory is written under a temporary name, synced, sealed with MANIFEST.json and renamed. On object storage the
+manifest is uploaded last. Readers accept only directories whose manifest verifies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentfly_core import files
+from agentfly_core.identity import digest
+from agentfly_core.owner import Owner, mark_alive
+from agentfly_core.remote import Remote
+from agentfly_core.revision import revision
+
+MANIFEST = "MANIFEST.json"
+OUTSIDE_DIGEST = frozenset({"timings.parquet"})
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A published directory: `Artifact("runs/demo/steps/000007/policy", "9f2c...e1")`; the uri is within its store."""
+
+    uri: str
+    digest: str
+
+
+class Damaged(ValueError):
+    """A published directory's files are not those that its manifest names."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of artifacts, and the object storage that it mirrors, if any.
+
+    `Store.at("s3://bucket/prefix", cache)` keeps working copies in `cache`; the remote's manifests are the truth.
+    """
+
+    root: Path
+    remote: Remote | None
+
+    @classmethod
+    def at(cls, uri: str, cache: Path) -> Store:
+        """Open a store by path or s3:// uri."""
+        if "://" not in uri:
+            return cls(Path(uri).resolve(), None)
+        return cls(cache / digest(uri)[:16], Remote(uri))
+
+    @property
+    def uri(self) -> str:
+        """What people call this store: its path, or its address on object storage."""
+        return self.remote.uri if self.remote else str(self.root)
+
+    @contextmanager
+    def publish(self, uri: str, stage: str, key: str, inputs: Mapping[str, str]) -> Iterator[Path]:
+        """An empty folder to fill; it is published under `uri` when the block ends, and removed when it raises.
+
+        `inputs` are digests by name. A directory that somebody else published meanwhile under the same key stays.
+        """
+        target = self.root / uri
+        folder = target.with_name(f".tmp-{target.name}-{Owner.current().mark}")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+            self._seal(folder, stage, key, inputs)
+            self._move(folder, target, key)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if self.remote:
+            self.remote.upload(target, uri, last=MANIFEST)
+
+    def find(self, uri: str, key: str) -> Artifact | None:
+        """The artifact under `uri` if it was made with this key and verifies; else None."""
+        manifest = self.manifest(uri)
+        if manifest is None or manifest["key"] != key:
+            return None
+        artifact = Artifact(uri, _digest(manifest))
+        try:
+            self.open(artifact)
+        except Damaged:
+            return None
+        return artifact
+
+    def manifest(self, uri: str) -> dict[str, Any] | None:
+        """The manifest under `uri`, or None where nothing (whole) is published."""
+        text = self.remote.read(f"{uri}/{MANIFEST}") if self.remote else _read(self.root / uri / MANIFEST)
+        return json.loads(text) if text is not None else None
+
+    def artifact(self, uri: str) -> Artifact:
+        """The artifact under `uri`, whatever made it; raises FileNotFoundError where nothing is published."""
+        manifest = self.manifest(uri)
+        if manifest is None:
+            raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
+        return Artifact(uri, _digest(manifest))
+
+    def open(self, artifact: Artifact) -> Path:
+        """A local folder with the artifact's files, each one checked; raises Damaged or FileNotFoundError."""
+        folder = self.root / artifact.uri
+        if self.remote and _folder_digest(folder) != artifact.digest:
+            shutil.rmtree(folder, ignore_errors=True)
+            self.remote.download(artifact.uri, folder, last=MANIFEST)
+        verify(folder)
+        if (found := _folder_digest(folder)) != artifact.digest:
+            raise Damaged(f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}.")
+        return folder
+
+    def write_json(self, uri: str, value: Any) -> None:
+        """Write one JSON file beside the artifacts, atomically."""
+        files.write_json(self.root / uri, value)
+        if self.remote:
+            self.remote.write(uri, (self.root / uri).read_text())
+
+    def read_json(self, uri: str) -> Any | None:
+        """Read one JSON file, or None where there is none."""
+        text = self.remote.read(uri) if self.remote else _read(self.root / uri)
+        return json.loads(text) if text is not None else None
+
+    def names(self, uri: str) -> list[str]:
+        """The sorted names below `uri`, without those of unfinished work."""
+        found = self.remote.names(uri) if self.remote else _names(self.root / uri)
+        return sorted(name for name in found if not name.startswith(".tmp-"))
+
+    def remove(self, uri: str) -> None:
+        """Remove an artifact, its manifest first, so that what is left is never taken for whole."""
+        if self.remote:
+            self.remote.remove(uri, first=MANIFEST)
+        (self.root / uri / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(self.root / uri, ignore_errors=True)
+
+    def sweep(self, uri: str) -> int:
+        """Remove the unfinished work of dead processes below `uri`; returns how many folders went."""
+        left = list((self.root / uri).rglob(".tmp-*"))
+        dead = [path for path in left if not mark_alive(path.name)]
+        for path in dead:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        return len(dead)
+
+    def _seal(self, folder: Path, stage: str, key: str, inputs: Mapping[str, str]) -> None:
+        entries = {}
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            files.sync(path)
+            entries[path.relative_to(folder).as_posix()] = {"sha256": files.sha256(path), "size": path.stat().st_size}
+        manifest = {"schema": 1, "stage": stage, "key": key, "inputs": dict(inputs), "files": entries}
+        files.write_json(folder / MANIFEST, manifest | {"revision": revision()})
+
+    def _move(self, folder: Path, target: Path, key: str) -> None:
+        if target.exists():
+            found = _read(target / MANIFEST)
+            if found is not None and json.loads(found)["key"] == key and _whole(target):
+                return
+            shutil.rmtree(target)
+        folder.rename(target)
+        files.sync(target.parent)
+
+
+def verify(folder: Path) -> None:
+    """Check every file of a published folder against its manifest; raises Damaged with the first difference."""
+    text = _read(folder / MANIFEST)
+    if text is None:
+        raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
+    for name, entry in json.loads(text)["files"].items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != entry["size"] or files.sha256(path) != entry["sha256"]:
+            raise Damaged(f"{path} is not the file that {MANIFEST} names: it is missing or was changed.")
+
+
+def _digest(manifest: Mapping[str, Any]) -> str:
+    content = {name: entry["sha256"] for name, entry in manifest["files"].items() if name not in OUTSIDE_DIGEST}
+    return digest({"stage": manifest["stage"], "key": manifest["key"], "files": content})
+
+
+def _folder_digest(folder: Path) -> str | None:
+    text = _read(folder / MANIFEST)
+    return _digest(json.loads(text)) if text is not None else None
+
+
+def _whole(folder: Path) -> bool:
+    try:
+        verify(folder)
+    except Damaged:
+        return False
+    return True
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text() if path.is_file() else None
+
+
+def _names(folder: Path) -> list[str]:
+    return os.listdir(folder) if folder.is_dir() else []
