@@ -1,0 +1,129 @@
+"""Problems: built and checked once, dealt out to steps by the seed, and every one consumed is written down."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from agentfly_core import identity
+from agentfly_core.config import Data, Science
+from agentfly_core.files import write_json
+from agentfly_core.parquet import read_problems, write_problems
+from agentfly_core.parts import construct, load
+from agentfly_core.record import Problem, Scored, Trajectory, Unscored
+
+SPLITS = ("train", "validation", "test")
+Outcome = Literal["used", "zero_spread", "unscored"]
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row of a data file that is no problem: `BadRow("train.jsonl", 17, "field 'question' is missing")`."""
+
+    source: str
+    row: int
+    fault: str
+
+    def __str__(self) -> str:
+        return f"{self.source}, row {self.row}: {self.fault}"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """What became of one problem in one step: `LedgerRow(7, "add-41-58", 8, 8, 0.625, "used")`."""
+
+    step: int
+    problem: str
+    episodes: int
+    scored: int
+    reward: float | None
+    outcome: Outcome
+
+
+def prepare(science: Science, folder: Path, quarantine: Path) -> None:
+    """Build and check the splits and write them into `folder`, one parquet file each.
+
+    Rows that are no problems go to the `quarantine` file; more than `data.tolerate_bad_rows` of them, a repeated id or
+    a problem in two splits raise ValueError.
+    """
+    built = build(science.data, science.seed)
+    bad = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
+    if bad:
+        write_json(quarantine, [str(row) for row in bad])
+    if len(bad) > science.data.tolerate_bad_rows:
+        raise ValueError(_refusal(bad, science.data.tolerate_bad_rows, quarantine))
+    splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
+    _check(splits)
+    for split, problems in splits.items():
+        write_problems(folder / f"{split}.parquet", problems)
+    write_json(folder / "report.json", {split: len(problems) for split, problems in splits.items()})
+
+
+def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
+    """Call the experiment's builder; raises ValueError for a setting that it does not have."""
+    sizes = {"train": data.train, "validation": data.validation, "test": data.test}
+    built: Mapping[str, Sequence[Problem | BadRow]] = construct(
+        load(data.use), {"seed": seed, **sizes, **data.settings}
+    )
+    if set(built) != set(SPLITS):
+        raise ValueError(f"{data.use} returned the splits {sorted(built)}, expected {sorted(SPLITS)}.")
+    return built
+
+
+def split(folder: Path, name: str) -> list[Problem]:
+    """The problems of one split of a prepared dataset."""
+    return read_problems(folder / f"{name}.parquet")
+
+
+def problems_of_step(problems: Sequence[Problem], step: int, count: int, seed: int) -> list[Problem]:
+    """The `count` problems of step 1, 2, ...: each pass over the data is a new permutation, none is cut by its end.
+
+    Raises ValueError when there are fewer problems than one step needs.
+    """
+    a_pass = len(problems) // count
+    if a_pass == 0:
+        raise ValueError(f"A step needs {count} problems, the training split has {len(problems)}: raise data.train.")
+    turn, place = divmod(step - 1, a_pass)
+    order = list(range(len(problems)))
+    random.Random(identity.seed(seed, "pass", turn)).shuffle(order)
+    return [problems[i] for i in order[place * count : (place + 1) * count]]
+
+
+def ledger(step: int, trajectories: Sequence[Trajectory], scores: Sequence[Scored]) -> list[LedgerRow]:
+    """What became of each problem of a step, in the order of problem ids."""
+    by_id = {score.trajectory_id: score for score in scores}
+    groups: dict[str, list[Scored]] = {}
+    for trajectory in trajectories:
+        groups.setdefault(trajectory.problem.id, []).append(by_id[trajectory.id])
+    return [_ledger_row(step, problem, groups[problem]) for problem in sorted(groups)]
+
+
+def _ledger_row(step: int, problem: str, scores: Sequence[Scored]) -> LedgerRow:
+    rewards = [score.reward for score in scores if not isinstance(score.reward, Unscored)]
+    outcome: Outcome = "unscored" if not rewards else "zero_spread" if len(set(rewards)) == 1 else "used"
+    mean = sum(rewards) / len(rewards) if rewards else None
+    return LedgerRow(step, problem, len(scores), len(rewards), mean, outcome)
+
+
+def _check(splits: Mapping[str, Sequence[Problem]]) -> None:
+    seen: dict[str, str] = {}
+    for name, problems in splits.items():
+        if not problems and name != "validation":
+            raise ValueError(f"The {name} split is empty; raise data.{name} or give more data.")
+        for problem in problems:
+            if problem.id in seen:
+                raise ValueError(
+                    f"The problem id {problem.id!r} is in {seen[problem.id]} and in {name}; ids are unique."
+                )
+            seen[problem.id] = name
+
+
+def _refusal(bad: Sequence[BadRow], tolerated: int, quarantine: Path) -> str:
+    first: list[Any] = [str(row) for row in bad[:5]]
+    return (
+        f"{len(bad)} rows of the data are no problems (tolerated: {tolerated}), first "
+        f"{'; '.join(first)}. All are listed in {quarantine}; mend them or raise data.tolerate_bad_rows."
+    )

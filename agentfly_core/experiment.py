@@ -1,0 +1,183 @@
+"""Reading an experiment: defaults, then its file, then `key=value` overrides; anything unknown is refused by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from agentfly_core.config import Science, Section, Site
+from agentfly_core.parts import did_you_mean, load
+
+CONF = Path("conf")
+S = TypeVar("S", bound=Section)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment as resolved: its name, its science, and where each value came from.
+
+    `Experiment("quickstart", Science(...), {"update.learning_rate": "conf/quickstart.yaml", "seed": "default"})`
+    """
+
+    name: str
+    science: Science
+    origin: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key that two configurations disagree on: `Difference("seed", 0, 1, resumable=False)`."""
+
+    key: str
+    old: Any
+    new: Any
+    resumable: bool
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.old!r} -> {self.new!r}"
+
+
+def names(folder: Path = CONF) -> list[str]:
+    """The experiments in a folder of experiment files."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
+    """Read an experiment by its name in `./conf` or its path; raises ValueError that names every mistake."""
+    path = _path(experiment)
+    written = yaml.safe_load(path.read_text()) or {}
+    changed: dict[str, Any] = {}
+    for text in overrides:
+        key, value = _override(text)
+        _put(changed, key.split("."), value)
+    science = _validate(Science, _merge(written, changed), str(path))
+    sources = {**dict.fromkeys(flat(written), str(path)), **dict.fromkeys(flat(changed), "override")}
+    values = flat(science.model_dump(mode="json"))
+    return Experiment(path.stem, science, {key: _origin(key, sources) for key in values})
+
+
+def site(name: str, store: str = "") -> Site:
+    """The site `conf/site/NAME.yaml` with `AGENTFLY_<KEY>` variables and `store` on top of it."""
+    path = CONF / "site" / f"{name}.yaml"
+    if not path.is_file() and name != "local":
+        known = [p.stem for p in path.parent.glob("*.yaml")]
+        raise ValueError(f"There is no site {name!r} ({path}).{did_you_mean(name, known)}")
+    written = (yaml.safe_load(path.read_text()) or {}) if path.is_file() else {}
+    variables = {key: os.environ[f"AGENTFLY_{key.upper()}"] for key in Site.model_fields if _set(key)}
+    chosen = {"store": store} if store else {}
+    return _validate(Site, {**written, **variables, **chosen}, str(path))
+
+
+def check(science: Science) -> None:
+    """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
+    science.algorithm.make()
+    paths = [*science.tools, *science.rewards, *science.environments, science.agent.use, science.template.use]
+    paths += [science.data.use] + ([science.warm_start.demonstrations] if science.warm_start else [])
+    for path in paths:
+        load(path)
+    if unnamed := [tool for tool in science.tools if science.tools.count(tool) > 1]:
+        raise ValueError(f"The tool {unnamed[0]!r} is listed twice; list every tool once.")
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+    """Where two dumped science configurations differ, key by key."""
+    before, after = flat(old), flat(new)
+    free = set(_resumable(Science))
+    keys = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
+    return [Difference(key, before.get(key), after.get(key), key in free) for key in keys]
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping as dotted keys: `{"update": {"epochs": 2}}` -> `{"update.epochs": 2}`."""
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, Mapping) and item:
+            found |= flat(item, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = item
+    return found
+
+
+def _path(experiment: str) -> Path:
+    if experiment.endswith((".yaml", ".yml")):
+        if not Path(experiment).is_file():
+            raise ValueError(f"There is no experiment file {experiment!r}.")
+        return Path(experiment)
+    path = CONF / f"{experiment}.yaml"
+    if not path.is_file():
+        hint = did_you_mean(experiment, names())
+        raise ValueError(f"There is no experiment {experiment!r} in {CONF.resolve()}.{hint}")
+    return path
+
+
+def _override(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ValueError(f"Got the override {text!r}, expected key=value, for example update.learning_rate=3e-4.")
+    return key, yaml.safe_load(value)
+
+
+def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    for key in path[:-1]:
+        tree = tree.setdefault(key, {})
+    tree[path[-1]] = value
+
+
+def _merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in change.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _origin(key: str, sources: Mapping[str, str]) -> str:
+    candidates = [source for source in sources if key == source or key.startswith(f"{source}.")]
+    return sources[max(candidates, key=len)] if candidates else "default"
+
+
+def _set(key: str) -> bool:
+    return f"AGENTFLY_{key.upper()}" in os.environ
+
+
+def _validate(kind: type[S], values: Mapping[str, Any], source: str) -> S:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        lines = "\n".join(f"  {line}" for line in _explain(kind, error))
+        raise ValueError(f"{source} is not a valid {kind.__name__.lower()} configuration:\n{lines}") from None
+
+
+def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
+    for fault in error.errors():
+        where = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            known = _known(kind, [str(part) for part in fault["loc"][:-1]])
+            yield f"{where}: there is no such key.{did_you_mean(str(fault['loc'][-1]), known)}"
+        else:
+            yield f"{where}: {fault['msg']} (got {fault.get('input')!r})"
+
+
+def _known(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
+    for key in path:
+        kind = _section(kind.model_fields[key].annotation)
+    return list(kind.model_fields)
+
+
+def _section(annotation: Any) -> type[BaseModel]:
+    options = [annotation, *getattr(annotation, "__args__", ())]
+    return next(option for option in options if isinstance(option, type) and issubclass(option, BaseModel))
+
+
+def _resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for key, field in kind.model_fields.items():
+        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("resumable"):
+            yield f"{prefix}{key}"
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _resumable(field.annotation, f"{prefix}{key}.")

@@ -1,0 +1,128 @@
+"""One writer for each run: a lock that names its owner and that a dead owner cannot keep."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agentfly_core.owner import Owner
+from agentfly_core.remote import Remote
+
+HEARTBEAT = 20.0
+EXPIRY = 120.0
+
+
+class Locked(RuntimeError):
+    """Somebody else is writing this run; the message names them."""
+
+
+class LockLost(RuntimeError):
+    """Another process took this run over; nothing more may be written to it."""
+
+
+def owner_of(folder: Path) -> Owner | None:
+    """Who holds or last held the lock of a local run folder."""
+    path = folder / "lock.json"
+    text = path.read_text() if path.is_file() else ""
+    return Owner.of(json.loads(text)) if text.strip() else None
+
+
+@contextmanager
+def local_lock(folder: Path) -> Iterator[Owner | None]:
+    """Hold a run folder; yields its previous owner. Raises Locked while a living process holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock.json").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Locked(_refusal(folder.name, owner_of(folder))) from None
+        previous = owner_of(folder)
+        file.truncate(0)
+        file.write(json.dumps(Owner.current().to_json()))
+        file.flush()
+        os.fsync(file.fileno())
+        yield previous
+
+
+@contextmanager
+def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
+    """Hold a run on object storage by a conditional write, renewed by a heartbeat; raises Locked or, later, LockLost.
+
+    A lock whose owner is known to be dead, or has not been renewed for two minutes, is taken over under the next
+    fencing number.
+    """
+    holder = _Lease(remote, f"{uri}/lock.json")
+    previous = holder.take()
+    beat = threading.Thread(target=holder.keep, name="run-lock", daemon=True)
+    beat.start()
+    try:
+        yield previous
+        holder.check()
+    finally:
+        holder.stop.set()
+        beat.join()
+        holder.release()
+
+
+class _Lease:
+    """The lock object on the store, as this process holds it."""
+
+    def __init__(self, remote: Remote, uri: str) -> None:
+        self.remote, self.uri = remote, uri
+        self.stop = threading.Event()
+        self.lost = False
+        self.fence = 0
+
+    def take(self) -> Owner | None:
+        """Create or take over the lock; raises Locked."""
+        text = self.remote.read(self.uri)
+        held: dict[str, Any] = json.loads(text) if text else {}
+        previous = Owner.of(held["owner"]) if held else None
+        if previous and not held["released"] and _renewing(held, previous):
+            raise Locked(_refusal(self.uri, previous))
+        self.fence = int(held.get("fence", 0)) + 1
+        self.remote.remove(self.uri, first="") if held else None
+        if not self.remote.create(self.uri, self._text(released=False)):
+            raise Locked(_refusal(self.uri, None))
+        return previous
+
+    def keep(self) -> None:
+        """Renew until told to stop, or until somebody else has the lock."""
+        while not self.stop.wait(HEARTBEAT):
+            if not self._mine():
+                self.lost = True
+                return
+            self.remote.write(self.uri, self._text(released=False))
+
+    def check(self) -> None:
+        """Raise LockLost when the run was taken over."""
+        if self.lost:
+            raise LockLost(f"{self.remote.uri}/{self.uri} was taken over by another process; this one stops writing.")
+
+    def release(self) -> None:
+        """Leave the lock free, keeping its fencing number."""
+        if not self.lost and self._mine():
+            self.remote.write(self.uri, self._text(released=True))
+
+    def _mine(self) -> bool:
+        return bool(json.loads(self.remote.read(self.uri) or "{}").get("fence") == self.fence)
+
+    def _text(self, released: bool) -> str:
+        owner = Owner.current().to_json()
+        return json.dumps({"owner": owner, "fence": self.fence, "renewed": time.time(), "released": released})
+
+
+def _renewing(held: dict[str, Any], owner: Owner) -> bool:
+    return owner.alive and (owner.here or time.time() - held["renewed"] < EXPIRY)
+
+
+def _refusal(name: str, owner: Owner | None) -> str:
+    who = f"held by {owner}" if owner else "held by another process"
+    return f"The run {name!r} is {who}. Wait for it to end, end it, or start another run with --run NAME or --new."
