@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from agentfly_core.statistics import improvement, success, wilson
+
+
+def test_the_interval_of_eight_in_ten_is_the_published_one() -> None:
+    assert wilson(8, 10) == pytest.approx((0.4901625, 0.9433178), abs=1e-6)  # R: prop.test(8, 10, correct = FALSE)
+
+
+def test_no_success_still_leaves_room_above_and_full_success_room_below() -> None:
+    # With p = 0 the formula is z^2/n / (1 + z^2/n) = 3.8415 / 13.8415.
+    assert wilson(0, 10) == pytest.approx((0.0, 0.27753), abs=1e-5)
+    assert wilson(10, 10) == pytest.approx((1 - 0.27753, 1.0), abs=1e-5)
+
+
+def test_a_thousand_problems_leave_three_percent_on_each_side() -> None:
+    low, high = wilson(500, 1000)
+    assert 0.5 - low == pytest.approx(0.0309, abs=1e-4)
+    assert high - 0.5 == pytest.approx(0.0309, abs=1e-4)
+
+
+def test_more_successes_than_trials_are_refused() -> None:
+    with pytest.raises(ValueError, match="11 successes of 10 trials"):
+        wilson(11, 10)
+
+
+def test_several_episodes_a_problem_count_as_one_trial() -> None:
+    share, interval = success({"a": 1.0, "b": 0.5, "c": 0.0, "d": 0.5})
+    assert share == 0.5
+    assert interval == wilson(2, 4)
+
+
+def test_the_success_of_no_problem_is_refused() -> None:
+    with pytest.raises(ValueError, match="of 0 trials"):
+        success({})
+
+
+def test_the_paired_interval_is_the_one_made_by_hand() -> None:
+    # differences 1 0 0 1: mean 0.5, variance 1/3, standard error sqrt(1/12) = 0.288675, times 1.959964 = 0.565793
+    before, after = {"a": 0.0, "b": 1.0, "c": 0.0, "d": 0.0}, {"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0}
+    mean, interval = improvement(before, after)
+    assert mean == 0.5
+    assert interval == pytest.approx((0.5 - 0.565793, 0.5 + 0.565793), abs=1e-6)
+
+
+def test_a_policy_compared_with_itself_gains_exactly_nothing() -> None:
+    solved = {"a": 1.0, "b": 0.0, "c": 1.0}
+    assert improvement(solved, solved) == (0.0, (0.0, 0.0))
+
+
+def test_policies_evaluated_on_different_problems_are_not_compared() -> None:
+    with pytest.raises(ValueError, match=r"in one only: \['b', 'c'\]"):
+        improvement({"a": 1.0, "b": 0.0}, {"a": 1.0, "c": 1.0})
