@@ -1,0 +1,51 @@
+"""How a conversation becomes tokens, and a reply's tokens become a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agentfly_core.record import Message, Observation
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """What a model is told about a tool; `parameters` is a JSON schema of an object.
+
+    `ToolSchema("calculator", "Work out an expression.", {"type": "object", "properties": {"expression": {"type":
+    "string"}}, "required": ["expression"]})`
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class ChatTemplate(Protocol):
+    """The writing of one family of models.
+
+    A template is append-only, token by token: for replies that are the tokenizer's own encoding, `open` of a whole
+    conversation is `open` of its beginning, then each reply's tokens and what `extend` says follows them. Text of users
+    and tools is encoded with special tokens disabled.
+    """
+
+    @property
+    def stop_tokens(self) -> tuple[int, ...]:
+        """The tokens that end a reply."""
+        ...
+
+    def open(self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]) -> tuple[int, ...]:
+        """The whole prompt, up to and including the header of the reply to come."""
+        ...
+
+    def extend(self, reply: Sequence[int], read: Sequence[Message | Observation]) -> tuple[int, ...]:
+        """The tokens between the last of `reply` and the first of the next reply.
+
+        They begin with the end-of-turn token iff `reply` lacks it (it was cut): that token is given, never trained.
+        """
+        ...
+
+    def parse(self, reply: Sequence[int]) -> Message:
+        """What the assistant said: its text without the calls' markup, and its calls, unreadable ones as BadCall."""
+        ...
