@@ -82,24 +82,24 @@ class _Lease:
 
     def take(self) -> Owner | None:
         """Create or take over the lock; raises Locked."""
-        text = self.remote.read(self.uri)
-        held: dict[str, Any] = json.loads(text) if text else {}
+        found = self.remote.tagged(self.uri)
+        held: dict[str, Any] = json.loads(found[0]) if found else {}
         previous = Owner.of(held["owner"]) if held else None
         if previous and not held["released"] and _renewing(held, previous):
             raise Locked(_refusal(self.uri, previous))
         self.fence = int(held.get("fence", 0)) + 1
-        self.remote.remove(self.uri, first="") if held else None
-        if not self.remote.create(self.uri, self._text(released=False)):
+        text = self._text(released=False)
+        taken = self.remote.replace(self.uri, text, found[1]) if found else self.remote.create(self.uri, text)
+        if not taken:
             raise Locked(_refusal(self.uri, None))
         return previous
 
     def keep(self) -> None:
         """Renew until told to stop, or until somebody else has the lock."""
         while not self.stop.wait(HEARTBEAT):
-            if not self._mine():
+            if not self._write(released=False):
                 self.lost = True
                 return
-            self.remote.write(self.uri, self._text(released=False))
 
     def check(self) -> None:
         """Raise LockLost when the run was taken over."""
@@ -108,11 +108,13 @@ class _Lease:
 
     def release(self) -> None:
         """Leave the lock free, keeping its fencing number."""
-        if not self.lost and self._mine():
-            self.remote.write(self.uri, self._text(released=True))
+        if not self.lost:
+            self._write(released=True)
 
-    def _mine(self) -> bool:
-        return bool(json.loads(self.remote.read(self.uri) or "{}").get("fence") == self.fence)
+    def _write(self, released: bool) -> bool:
+        found = self.remote.tagged(self.uri)
+        mine = found is not None and json.loads(found[0])["fence"] == self.fence
+        return mine and found is not None and self.remote.replace(self.uri, self._text(released), found[1])
 
     def _text(self, released: bool) -> str:
         owner = Owner.current().to_json()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+from botocore.exceptions import ClientError
 
 
 class Remote:
@@ -49,6 +50,23 @@ class Remote:
     def write(self, uri: str, text: str) -> None:
         """Replace an object's text."""
         self.fs.pipe_file(self.path(uri), text.encode())
+
+    def tagged(self, uri: str) -> tuple[str, str] | None:
+        """An object's text and the tag of that very version, or None where there is none."""
+        try:
+            tag = str(self.fs.info(self.path(uri))["ETag"])
+            return bytes(self.fs.cat_file(self.path(uri))).decode(), tag
+        except FileNotFoundError:
+            return None
+
+    def replace(self, uri: str, text: str, tag: str) -> bool:
+        """Replace an object only if it still is the version with this tag; False when it is not."""
+        bucket, _, key = self.path(uri).partition("/")
+        try:
+            self.fs.call_s3("put_object", Bucket=bucket, Key=key, Body=text.encode(), IfMatch=tag)
+        except (OSError, ClientError):
+            return False
+        return True
 
     def create(self, uri: str, text: str) -> bool:
         """Write an object only if there is none; False when somebody else has."""

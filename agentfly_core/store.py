@@ -7,6 +7,7 @@ manifest is uploaded last. Readers accept only directories whose manifest verifi
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,9 @@ from agentfly_core.remote import Remote
 from agentfly_core.revision import revision
 
 MANIFEST = "MANIFEST.json"
-OUTSIDE_DIGEST = frozenset({"timings.parquet"})
+OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
+logger = logging.getLogger(__name__)
+_opened: set[tuple[Path, str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,20 @@ class Artifact:
 
     uri: str
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where one stage's output goes and the key that it must have.
+
+    `Slot("runs/demo/steps/000007/scored", "score", "a41f...", {"rollout-000": "9f2c...", "rollout-001": "77b0..."})`;
+    `inputs` are digests by name.
+    """
+
+    uri: str
+    stage: str
+    key: str
+    inputs: Mapping[str, str]
 
 
 class Damaged(ValueError):
@@ -60,33 +77,34 @@ class Store:
         return self.remote.uri if self.remote else str(self.root)
 
     @contextmanager
-    def publish(self, uri: str, stage: str, key: str, inputs: Mapping[str, str]) -> Iterator[Path]:
-        """An empty folder to fill; it is published under `uri` when the block ends, and removed when it raises.
+    def publish(self, slot: Slot) -> Iterator[Path]:
+        """An empty folder to fill; it is published in the slot when the block ends, and removed when it raises.
 
-        `inputs` are digests by name. A directory that somebody else published meanwhile under the same key stays.
+        A directory that somebody else published meanwhile under the same key stays.
         """
-        target = self.root / uri
+        target = self.root / slot.uri
         folder = target.with_name(f".tmp-{target.name}-{Owner.current().mark}")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         try:
             yield folder
-            self._seal(folder, stage, key, inputs)
-            self._move(folder, target, key)
+            _seal(folder, slot)
+            _move(folder, target, slot.key)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if self.remote:
-            self.remote.upload(target, uri, last=MANIFEST)
+            self.remote.upload(target, slot.uri, last=MANIFEST)
 
-    def find(self, uri: str, key: str) -> Artifact | None:
-        """The artifact under `uri` if it was made with this key and verifies; else None."""
-        manifest = self.manifest(uri)
-        if manifest is None or manifest["key"] != key:
+    def find(self, slot: Slot) -> Artifact | None:
+        """The artifact in this slot if it was made with its key and verifies; else None."""
+        manifest = self.manifest(slot.uri)
+        if manifest is None or manifest["key"] != slot.key:
             return None
-        artifact = Artifact(uri, _digest(manifest))
+        artifact = Artifact(slot.uri, _digest(manifest))
         try:
             self.open(artifact)
-        except Damaged:
+        except Damaged as damage:
+            logger.warning("%s It is made again.", damage)
             return None
         return artifact
 
@@ -103,14 +121,17 @@ class Store:
         return Artifact(uri, _digest(manifest))
 
     def open(self, artifact: Artifact) -> Path:
-        """A local folder with the artifact's files, each one checked; raises Damaged or FileNotFoundError."""
+        """A local folder with the artifact's files, checked once a process; raises Damaged or FileNotFoundError."""
         folder = self.root / artifact.uri
+        if (folder, artifact.digest) in _opened:
+            return folder
         if self.remote and _folder_digest(folder) != artifact.digest:
             shutil.rmtree(folder, ignore_errors=True)
             self.remote.download(artifact.uri, folder, last=MANIFEST)
         verify(folder)
         if (found := _folder_digest(folder)) != artifact.digest:
             raise Damaged(f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}.")
+        _opened.add((folder, artifact.digest))
         return folder
 
     def write_json(self, uri: str, value: Any) -> None:
@@ -147,23 +168,6 @@ class Store:
                 path.unlink(missing_ok=True)
         return len(dead)
 
-    def _seal(self, folder: Path, stage: str, key: str, inputs: Mapping[str, str]) -> None:
-        entries = {}
-        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-            files.sync(path)
-            entries[path.relative_to(folder).as_posix()] = {"sha256": files.sha256(path), "size": path.stat().st_size}
-        manifest = {"schema": 1, "stage": stage, "key": key, "inputs": dict(inputs), "files": entries}
-        files.write_json(folder / MANIFEST, manifest | {"revision": revision()})
-
-    def _move(self, folder: Path, target: Path, key: str) -> None:
-        if target.exists():
-            found = _read(target / MANIFEST)
-            if found is not None and json.loads(found)["key"] == key and _whole(target):
-                return
-            shutil.rmtree(target)
-        folder.rename(target)
-        files.sync(target.parent)
-
 
 def verify(folder: Path) -> None:
     """Check every file of a published folder against its manifest; raises Damaged with the first difference."""
@@ -174,6 +178,25 @@ def verify(folder: Path) -> None:
         path = folder / name
         if not path.is_file() or path.stat().st_size != entry["size"] or files.sha256(path) != entry["sha256"]:
             raise Damaged(f"{path} is not the file that {MANIFEST} names: it is missing or was changed.")
+
+
+def _seal(folder: Path, slot: Slot) -> None:
+    entries = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        files.sync(path)
+        entries[path.relative_to(folder).as_posix()] = {"sha256": files.sha256(path), "size": path.stat().st_size}
+    manifest = {"schema": 1, "stage": slot.stage, "key": slot.key, "inputs": dict(slot.inputs), "files": entries}
+    files.write_json(folder / MANIFEST, manifest | {"revision": revision()})
+
+
+def _move(folder: Path, target: Path, key: str) -> None:
+    if target.exists():
+        found = _read(target / MANIFEST)
+        if found is not None and json.loads(found)["key"] == key and _whole(target):
+            return
+        shutil.rmtree(target)
+    folder.rename(target)
+    files.sync(target.parent)
 
 
 def _digest(manifest: Mapping[str, Any]) -> str:

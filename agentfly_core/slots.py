@@ -1,0 +1,101 @@
+"""Which key each stage's output has: a digest of what went in and of the settings that the stage reads.
+
+`VERSIONS` says how each stage computes; a number goes up when its code would give another result for the same inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from agentfly_core.config import Science
+from agentfly_core.identity import digest
+from agentfly_core.store import Artifact, Slot
+
+Stage = Literal["prepare", "model", "demonstrate", "warm_start", "rollout", "score", "update", "evaluate"]
+VERSIONS: Mapping[Stage, int] = {
+    "prepare": 1,
+    "model": 1,
+    "demonstrate": 1,
+    "warm_start": 1,
+    "rollout": 1,
+    "score": 1,
+    "update": 1,
+    "evaluate": 1,
+}
+PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")
+
+
+def prepare(science: Science) -> Slot:
+    """The dataset: three splits."""
+    return _shared("prepare", science, ("data", "seed"), {})
+
+
+def model(science: Science, parent: str) -> Slot:
+    """The materialised base model; `parent` is the digest of the policy that a `run:NAME` reference stands for."""
+    return _shared("model", science, ("model", "dtype", "seed"), {"parent": parent} if parent else {})
+
+
+def demonstrations(science: Science, model: Artifact, data: Artifact) -> Slot:
+    """The demonstrations that the warm start imitates."""
+    return _shared("demonstrate", science, (*PLAY, "warm_start"), {"model": model.digest, "data": data.digest})
+
+
+def warm_start(science: Science, model: Artifact, demonstrations: Artifact, round: int) -> Slot:
+    """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
+    inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
+    slot = _shared("warm_start", science, ("warm_start", "dtype", "seed"), inputs)
+    return Slot(f"{slot.uri}/{round:03d}/policy", "warm_start", digest([slot.key, round]), inputs)
+
+
+def rollout(science: Science, run: str, policy: Artifact, data: Artifact, step: int, shard: int) -> Slot:
+    """One shard of one step's episodes."""
+    inputs = {"policy": policy.digest, "data": data.digest}
+    key = _key("rollout", science, (*PLAY, "rollout"), inputs, step, shard)
+    return Slot(f"{of_step(run, step)}/rollout-{shard:03d}", "rollout", key, inputs)
+
+
+def evaluation(science: Science, policy: Artifact, data: Artifact, split: str, shard: int) -> Slot:
+    """One shard of the held-out episodes of a policy, shared by all who ask for it."""
+    inputs = {"policy": policy.digest, "data": data.digest}
+    slot = _shared("evaluate", science, (*PLAY, "evaluate"), inputs)
+    return Slot(f"{slot.uri}/{split}/rollout-{shard:03d}", "evaluate", digest([slot.key, split, shard]), inputs)
+
+
+def scored(science: Science, rollouts: Sequence[Artifact]) -> Slot:
+    """The scores of a step's, or an evaluation's, episodes; they lie beside the rollouts."""
+    inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
+    key = _key("score", science, ("rewards", "gates"), inputs)
+    return Slot(f"{rollouts[0].uri.rpartition('/')[0]}/scored", "score", key, inputs)
+
+
+def policy(science: Science, run: str, policy: Artifact, scored: Artifact, step: int) -> Slot:
+    """The policy that step 1, 2, ... publishes."""
+    inputs = {"policy": policy.digest, "scored": scored.digest}
+    key = _key("update", science, ("algorithm", "update", "dtype", "rollout", "seed"), inputs, step)
+    return Slot(f"{of_step(run, step)}/policy", "update", key, inputs)
+
+
+def learner(policy: Slot) -> Slot:
+    """The learner state that goes with a policy; published before it."""
+    return Slot(
+        f"{policy.uri.rpartition('/')[0]}/learner", policy.stage, digest([policy.key, "learner"]), policy.inputs
+    )
+
+
+def of_step(run: str, step: int) -> str:
+    """Where a step's outputs lie."""
+    return f"runs/{run}/steps/{step:06d}"
+
+
+def _shared(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str]) -> Slot:
+    key = _key(stage, science, reads, inputs)
+    return Slot(f"artifacts/{stage}/{key[:16]}", stage, key, inputs)
+
+
+def _key(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> str:
+    settings: dict[str, Any] = science.model_dump(mode="json", include=set(reads), exclude=RESUMABLE_SETTINGS)
+    return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
+
+
+RESUMABLE_SETTINGS: dict[str, Any] = {"update": {"learner_every", "keep_learner"}, "evaluate": {"every"}}
