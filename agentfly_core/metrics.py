@@ -1,0 +1,155 @@
+"""Numbers about what was played: from trajectories, their scores and their timings to named metrics."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any, Protocol
+
+from agentfly_core.record import BadCall, Ending, Scored, Trajectory, Unscored
+
+
+class Timing(Protocol):
+    """How long an episode took, in seconds; `started` is a clock shared by the episodes of one stage."""
+
+    @property
+    def started(self) -> float: ...
+    @property
+    def generating(self) -> float: ...
+    @property
+    def tools(self) -> float: ...
+    @property
+    def rewards(self) -> float: ...
+    @property
+    def waiting(self) -> float: ...
+
+
+def rollout_metrics(
+    trajectories: Sequence[Trajectory],
+    scored: Sequence[Scored],
+    timings: Sequence[Timing],
+    goal: str,
+    tools: Sequence[str],
+) -> dict[str, float]:
+    """What a stage played, by metric name; empty when it played nothing.
+
+    Under `agent/rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored trajectories,
+    `tokens_per_second` is sampled tokens over the time from the first episode's start to the last one's end,
+    `zero_spread_groups` the share of groups that teach nothing; all others are means or shares over all trajectories,
+    times in seconds. Calls are counted by name for the given `tools` only, since a model may make up any name:
+    `avg_bad_calls` counts calls of other tools and calls that could not be read.
+    """
+    if not trajectories:
+        return {}
+    rollout = {
+        **_endings(trajectories),
+        **_conversation(trajectories),
+        **_calls(trajectories, tools),
+        **_times(timings, sum(t.sampled_tokens for t in trajectories)),
+        "unscored": fmean(isinstance(s.reward, Unscored) for s in scored),
+        "zero_spread_groups": _zero_spread(trajectories, scored),
+        **_rewards(scored, goal),
+    }
+    return {f"agent/rollout/{name}": value for name, value in rollout.items()} | _extra(scored)
+
+
+def solved(scored: Scored, goal: str) -> bool | None:
+    """Whether the reward named `goal` was reached in full (1 or more); None when the trajectory could not be scored."""
+    if isinstance(scored.reward, Unscored):
+        return None
+    return scored.rewards[goal] >= 1.0
+
+
+def solved_by_problem(trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str) -> dict[str, float]:
+    """The share of each problem's scored episodes that were solved: `{"add-41-58": 1.0}`."""
+    found = {s.trajectory_id: solved(s, goal) for s in scored}
+    outcomes: defaultdict[str, list[bool]] = defaultdict(list)
+    for trajectory in trajectories:
+        if (outcome := found[trajectory.id]) is not None:
+            outcomes[trajectory.problem.id].append(outcome)
+    return {problem: fmean(values) for problem, values in outcomes.items()}
+
+
+def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, Any]:
+    """What a stage leaves in a file and tracking sends: `{"schema": 1, "step": 7, "time_ms": ..., "metrics": {...}}`.
+
+    Numbers that are not finite are left out: a missing number is never a zero.
+    """
+    finite = {name: float(value) for name, value in sorted(metrics.items()) if math.isfinite(value)}
+    return {"schema": 1, "step": step, "time_ms": time_ms, "metrics": finite}
+
+
+def _rewards(scored: Sequence[Scored], goal: str) -> dict[str, float]:
+    rewards = [s.reward for s in scored if not isinstance(s.reward, Unscored)]
+    outcomes = [outcome for s in scored if (outcome := solved(s, goal)) is not None]
+    return {"reward": fmean(rewards), "success": fmean(outcomes)} if rewards else {}
+
+
+def _extra(scored: Sequence[Scored]) -> dict[str, float]:
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for score in scored:
+        for name, value in score.rewards.items():
+            values[name].append(value)
+    found = {}
+    for name, given in values.items():
+        found[f"reward_extra/{name}/mean"] = fmean(given)
+        found[f"reward_extra/{name}/max"] = max(given)
+        found[f"reward_extra/{name}/min"] = min(given)
+    return found
+
+
+def _endings(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    return {f"ending/{ending.value}": fmean(t.ending is ending for t in trajectories) for ending in Ending}
+
+
+def _conversation(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    replies = [span for t in trajectories for turn in t.turns for span in turn.sampled[-1:]]
+    return {
+        "avg_turns": fmean(len(t.turns) for t in trajectories),
+        "avg_sampled_tokens": fmean(t.sampled_tokens for t in trajectories),
+        "avg_given_tokens": fmean(sum(len(turn.given.tokens) for turn in t.turns) for t in trajectories),
+        "cut_replies": fmean(span.finish == "length" for span in replies) if replies else 0.0,
+    }
+
+
+def _calls(trajectories: Sequence[Trajectory], tools: Sequence[str]) -> dict[str, float]:
+    calls = [call for t in trajectories for turn in t.turns for call in turn.reply.calls]
+    by_tool = Counter(call.name for call in calls if not isinstance(call, BadCall) and call.name in tools)
+    errors = Counter(o.tool for t in trajectories for o in t.observations if o.error)
+    episodes = len(trajectories)
+    return {
+        "avg_tool_calls": len(calls) / episodes,
+        "avg_bad_calls": (len(calls) - by_tool.total()) / episodes,
+        "avg_tool_errors": errors.total() / episodes,
+        **{f"tool_calls/{name}": by_tool[name] / episodes for name in tools},
+        **{f"tool_errors/{name}": errors[name] / episodes for name in tools},
+    }
+
+
+def _times(timings: Sequence[Timing], sampled_tokens: int) -> dict[str, float]:
+    if not timings:
+        return {}
+    seconds = [t.generating + t.tools + t.rewards + t.waiting for t in timings]
+    ends = [t.started + taken for t, taken in zip(timings, seconds, strict=True)]
+    whole = max(ends) - min(t.started for t in timings)
+    return {
+        "time/min": min(seconds),
+        "time/max": max(seconds),
+        "time/avg": fmean(seconds),
+        "time/generating": fmean(t.generating for t in timings),
+        "time/tools": fmean(t.tools for t in timings),
+        "time/rewards": fmean(t.rewards for t in timings),
+        "time/waiting": fmean(t.waiting for t in timings),
+        **({"tokens_per_second": sampled_tokens / whole} if whole > 0 else {}),
+    }
+
+
+def _zero_spread(trajectories: Sequence[Trajectory], scored: Sequence[Scored]) -> float:
+    rewards = {s.trajectory_id: s.reward for s in scored}
+    groups: defaultdict[str, set[float]] = defaultdict(set)
+    for trajectory in trajectories:
+        reward = rewards[trajectory.id]
+        groups[trajectory.group] |= set() if isinstance(reward, Unscored) else {reward}
+    return fmean(len(values) < 2 for values in groups.values())

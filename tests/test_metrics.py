@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+
+from agentfly_core.metrics import point, rollout_metrics, solved_by_problem
+from agentfly_core.record import (
+    BadCall,
+    Ending,
+    Given,
+    Message,
+    Observation,
+    Problem,
+    Sampled,
+    Scored,
+    ToolCall,
+    Trajectory,
+    Turn,
+    Unscored,
+)
+
+TOOLS = ("calculator", "answer")
+
+
+@dataclass(frozen=True)
+class Seconds:
+    started: float
+    generating: float
+    tools: float
+    rewards: float = 0.0
+    waiting: float = 0.0
+
+
+def turn(given: int, sampled: int, *calls: ToolCall | BadCall, read: tuple[Observation, ...] = ()) -> Turn:
+    span = Sampled((7,) * sampled, (-0.5,) * sampled, policy_version=0, finish="stop")
+    return Turn(read, Given((1,) * given), Message("assistant", "", calls), (span,))
+
+
+def trajectory(
+    name: str, group: str, ending: Ending, *turns: Turn, closing: tuple[Observation, ...] = ()
+) -> Trajectory:
+    problem = Problem(group, "What is 41+58?", {"answer": "99"})
+    return Trajectory(name, name, problem, group, 0, "main", "train", turns, closing, ending, None, {}, seed=1)
+
+
+CALL = ToolCall("calculator", {"expression": "41+58"})
+ANSWER = ToolCall("answer", {"text": "99"})
+MISTAKE = Observation("calculator", "expected an expression", error=True)
+SHARD = [
+    trajectory(
+        "a", "g", Ending.TERMINAL, turn(10, 4, CALL), turn(3, 2, ANSWER), closing=(Observation("answer", "99"),)
+    ),
+    trajectory("b", "g", Ending.NO_TOOL_CALLS, turn(10, 6)),
+    trajectory("c", "h", Ending.MAX_TURNS, turn(10, 4, BadCall("{", "unterminated")), turn(3, 4, read=(MISTAKE,))),
+    trajectory("d", "h", Ending.FAILED, turn(10, 4, ToolCall("sudo", {}))),
+]
+SCORES = [
+    Scored("a", {"exact": 1.0, "format": 1.0}, (), 1.5),
+    Scored("b", {"exact": 0.0, "format": 1.0}, (), 0.5),
+    Scored("c", {"exact": 0.0, "format": 0.0}, (), 0.0),
+    Scored("d", {}, (), Unscored("failed: the shop died")),
+]
+TIMINGS = [Seconds(100.0, 2.0, 1.0), Seconds(100.0, 1.0, 0.0), Seconds(101.0, 3.0, 0.0), Seconds(101.0, 1.0, 0.0)]
+
+
+@pytest.fixture(scope="module")
+def metrics() -> dict[str, float]:
+    return rollout_metrics(SHARD, SCORES, TIMINGS, "exact", TOOLS)
+
+
+def test_reward_and_success_leave_out_what_could_not_be_scored(metrics: dict[str, float]) -> None:
+    assert metrics["agent/rollout/reward"] == pytest.approx((1.5 + 0.5 + 0.0) / 3)
+    assert metrics["agent/rollout/success"] == pytest.approx(1 / 3)
+    assert metrics["agent/rollout/unscored"] == 1 / 4
+
+
+def test_each_reward_has_its_mean_and_range(metrics: dict[str, float]) -> None:
+    assert metrics["reward_extra/format/mean"] == pytest.approx(2 / 3)
+    assert (metrics["reward_extra/format/min"], metrics["reward_extra/format/max"]) == (0.0, 1.0)
+
+
+def test_turns_and_tokens_are_means_over_episodes(metrics: dict[str, float]) -> None:
+    assert metrics["agent/rollout/avg_turns"] == 6 / 4
+    assert metrics["agent/rollout/avg_sampled_tokens"] == (6 + 6 + 8 + 4) / 4
+    assert metrics["agent/rollout/avg_given_tokens"] == (13 + 10 + 13 + 10) / 4
+    assert metrics["agent/rollout/cut_replies"] == 0.0
+
+
+def test_calls_are_counted_by_name_and_made_up_names_are_only_bad_calls(metrics: dict[str, float]) -> None:
+    assert metrics["agent/rollout/avg_tool_calls"] == 4 / 4
+    assert metrics["agent/rollout/tool_calls/calculator"] == 1 / 4
+    assert metrics["agent/rollout/tool_calls/answer"] == 1 / 4
+    assert metrics["agent/rollout/avg_bad_calls"] == 2 / 4
+    assert not [name for name in metrics if "sudo" in name]
+
+
+def test_errors_answered_to_the_model_are_counted_by_tool(metrics: dict[str, float]) -> None:
+    assert metrics["agent/rollout/avg_tool_errors"] == 1 / 4
+    assert metrics["agent/rollout/tool_errors/calculator"] == 1 / 4
+    assert metrics["agent/rollout/tool_errors/answer"] == 0.0
+
+
+def test_endings_are_shares_that_sum_to_one(metrics: dict[str, float]) -> None:
+    endings = {name: value for name, value in metrics.items() if "/ending/" in name}
+    assert endings["agent/rollout/ending/failed"] == 1 / 4
+    assert sum(endings.values()) == 1.0
+
+
+def test_a_group_with_one_scored_episode_or_equal_rewards_has_no_spread(metrics: dict[str, float]) -> None:
+    assert metrics["agent/rollout/zero_spread_groups"] == 1 / 2  # g: 1.5 and 0.5; h: 0.0 and unscored
+
+
+def test_tokens_a_second_are_over_the_whole_stage(metrics: dict[str, float]) -> None:
+    assert metrics["agent/rollout/tokens_per_second"] == 24 / (104.0 - 100.0)
+    assert metrics["agent/rollout/time/avg"] == (3 + 1 + 3 + 1) / 4
+    assert (metrics["agent/rollout/time/min"], metrics["agent/rollout/time/max"]) == (1.0, 3.0)
+    assert metrics["agent/rollout/time/tools"] == 1 / 4
+
+
+def test_nothing_played_gives_no_metrics() -> None:
+    assert rollout_metrics([], [], [], "exact", TOOLS) == {}
+
+
+def test_nothing_scored_gives_no_reward_rather_than_zero() -> None:
+    found = rollout_metrics(SHARD[3:], SCORES[3:], TIMINGS[3:], "exact", TOOLS)
+    assert "agent/rollout/reward" not in found
+    assert found["agent/rollout/unscored"] == 1.0
+
+
+def test_a_problem_is_solved_in_the_share_of_its_scored_episodes() -> None:
+    assert solved_by_problem(SHARD, SCORES, "exact") == {"g": 0.5, "h": 0.0}
+
+
+def test_numbers_that_are_not_finite_are_left_out_of_a_point() -> None:
+    written = point(7, {"loss": math.nan, "reward": 1, "kl": math.inf}, time_ms=1763740000000)
+    assert written == {"schema": 1, "step": 7, "time_ms": 1763740000000, "metrics": {"reward": 1.0}}
