@@ -1,0 +1,60 @@
+"""An experiment file: what is read, where it came from, what is refused."""
+
+import pytest
+
+from agentfly_core import experiment
+
+TINY = """
+model: nano:calculator
+data: {use: "agentfly_core.datasets.arithmetic:arithmetic", train: 64, test: 16}
+rewards: {"agentfly_core.rewards.exact:exact": 1.0}
+update: {learning_rate: 3.0e-4}
+steps: 2
+"""
+
+
+@pytest.fixture()
+def tiny(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    return str(tmp_path / "tiny.yaml")
+
+
+def test_a_value_comes_from_the_defaults_the_file_or_an_override(tiny):
+    read = experiment.read(tiny, ["rollout.group_size=4"])
+    assert (read.science.update.learning_rate, read.origin["update.learning_rate"]) == (3e-4, tiny)
+    assert (read.science.rollout.group_size, read.origin["rollout.group_size"]) == (4, "override")
+    assert (read.science.rollout.problems, read.origin["rollout.problems"]) == (16, "default")
+
+
+def test_a_typing_mistake_is_refused_with_a_hint(tiny):
+    with pytest.raises(ValueError, match=r"update.learning_rat: there is no such key. Did you mean 'learning_rate'"):
+        experiment.read(tiny, ["update.learning_rat=1"])
+    with pytest.raises(ValueError, match=r"rollout.problems: .*greater than or equal to 1 \(got 0\)"):
+        experiment.read(tiny, ["rollout.problems=0"])
+    with pytest.raises(ValueError, match="expected key=value"):
+        experiment.read(tiny, ["steps"])
+    with pytest.raises(ValueError, match="no experiment 'quickstat'"):
+        experiment.read("quickstat")
+
+
+def test_another_value_is_another_experiment(tiny):
+    assert experiment.read(tiny).science.digest == experiment.read(tiny, ["seed=0"]).science.digest
+    assert experiment.read(tiny).science.digest != experiment.read(tiny, ["seed=1"]).science.digest
+
+
+def test_a_difference_says_whether_a_run_may_go_on_with_it(tiny):
+    old = experiment.read(tiny).science.model_dump(mode="json")
+    new = experiment.read(tiny, ["steps=9", "seed=1", "evaluate.every=3"]).science.model_dump(mode="json")
+    found = {d.key: d.resumable for d in experiment.differences(old, new)}
+    assert found == {"steps": True, "seed": False, "evaluate.every": True}
+
+
+def test_a_site_comes_from_its_file_then_the_environment_then_the_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf/site").mkdir(parents=True)
+    (tmp_path / "conf/site/local.yaml").write_text("ranks: 1\nzero_stage: 2\n")
+    monkeypatch.setenv("AGENTFLY_RANKS", "2")
+    site = experiment.site("local", "s3://bucket/runs")
+    assert (site.ranks, site.zero_stage, site.store) == (2, 2, "s3://bucket/runs")
+    with pytest.raises(ValueError, match="no site 'lokal'"):
+        experiment.site("lokal")

@@ -1,0 +1,90 @@
+"""Artifacts are whole or not there."""
+
+import json
+
+import pytest
+
+from agentfly_core import store as store_module
+from agentfly_core.store import Damaged, Slot, Store, verify
+
+SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {"rollout-000": "d0"})
+
+
+@pytest.fixture()
+def store(tmp_path):
+    return Store.at(str(tmp_path / "store"), tmp_path / "cache")
+
+
+def publish(store, slot=SLOT, text="one"):
+    with store.publish(slot) as folder:
+        (folder / "scores.txt").write_text(text)
+        (folder / "metrics.json").write_text(str(id(folder)))
+    return store.artifact(slot.uri)
+
+
+def test_what_is_published_is_found_under_its_key_only(store):
+    artifact = publish(store)
+    assert store.find(SLOT) == artifact
+    assert store.find(Slot(SLOT.uri, "score", "key-2", {})) is None
+    assert (store.open(artifact) / "scores.txt").read_text() == "one"
+
+
+def test_a_stage_that_fails_leaves_nothing(store):
+    with pytest.raises(RuntimeError), store.publish(SLOT) as folder:
+        (folder / "scores.txt").write_text("half")
+        raise RuntimeError("reward service gone")
+    assert store.find(SLOT) is None
+    assert list(store.root.rglob("*.txt")) == []
+
+
+def test_a_changed_byte_is_noticed_and_the_stage_is_made_again(store):
+    artifact = publish(store)
+    path = store.root / SLOT.uri / "scores.txt"
+    path.write_text("onE")
+    store_module._opened.clear()
+    with pytest.raises(Damaged, match=r"scores\.txt"):
+        store.open(artifact)
+    assert store.find(SLOT) is None
+    publish(store)
+    assert store.find(SLOT) == artifact
+
+
+def test_a_folder_without_its_manifest_is_no_artifact(store):
+    publish(store)
+    (store.root / SLOT.uri / "MANIFEST.json").unlink()
+    assert store.find(SLOT) is None
+    with pytest.raises(Damaged, match="never published whole"):
+        verify(store.root / SLOT.uri)
+
+
+def test_the_digest_names_content_and_not_how_long_it_took(store, tmp_path):
+    other = Store.at(str(tmp_path / "other"), tmp_path / "cache")
+    assert publish(store).digest == publish(other).digest
+    assert publish(other, Slot("runs/x", "score", "key-2", {}), "one").digest != publish(store).digest
+
+
+def test_whoever_publishes_second_keeps_what_is_there(store):
+    first = publish(store)
+    before = (store.root / SLOT.uri / "metrics.json").read_text()
+    with store.publish(SLOT) as folder:
+        (folder / "scores.txt").write_text("one")
+    assert store.artifact(SLOT.uri) == first
+    assert (store.root / SLOT.uri / "metrics.json").read_text() == before
+
+
+def test_the_unfinished_work_of_dead_processes_is_swept(store):
+    dead = store.root / "runs/demo/steps/000002/.tmp-scored-999999-1"
+    dead.mkdir(parents=True)
+    with store.publish(SLOT) as folder:
+        (folder / "scores.txt").write_text("one")
+        assert store.sweep("runs/demo") == 1
+        assert folder.is_dir()
+    assert not dead.exists()
+
+
+def test_the_manifest_says_what_went_in(store):
+    publish(store)
+    manifest = json.loads((store.root / SLOT.uri / "MANIFEST.json").read_text())
+    assert manifest["inputs"] == {"rollout-000": "d0"}
+    assert manifest["files"]["scores.txt"]["size"] == 3
+    assert set(manifest["revision"]) == {"commit", "dirty"}
