@@ -1,0 +1,83 @@
+"""A strict reader of JSON that a model wrote: whatever it accepts can be written again, on disk and to a tokenizer."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+MAX_BYTES = 65_536
+MAX_DEPTH = 32
+MAX_DIGITS = 100
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
+
+
+def read(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
+    """The value of a JSON text; raises ValueError that says what is wrong with it.
+
+    Refused beside what is no JSON: more than `max_bytes` of UTF-8 or `max_depth` levels, NaN and infinities, a key
+    given twice, integers of more than 100 digits, NUL and lone surrogates.
+    """
+    if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
+        raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")
+    if (depth := _depth(text)) > max_depth:
+        raise ValueError(f"it is {depth} levels deep, at most {max_depth} are read")
+    value = json.loads(
+        text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_number
+    )
+    for string in _strings(value):
+        _check(string)
+    return value
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for found in _STRUCTURE.finditer(text):
+        depth += (found.group(1) is not None) - (found.group(2) is not None)
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:80]!r} is given twice")
+        found[key] = value
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _integer(digits: str) -> int:
+    if (count := len(digits.lstrip("-"))) > MAX_DIGITS:
+        raise ValueError(f"an integer has {count} digits, at most {MAX_DIGITS} are read")
+    return int(digits)
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"the number {text[:80]} is too large")
+    return number
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    elif isinstance(value, dict):
+        yield from value
+        yield from _strings(list(value.values()))
+
+
+def _check(string: str) -> None:
+    if "\0" in string:
+        raise ValueError("a string contains NUL")
+    if any("\ud800" <= character <= "\udfff" for character in string):
+        raise ValueError("a string contains half of a surrogate pair")
