@@ -14,7 +14,7 @@ MAX_DIGITS = 100
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
 
 
-def read(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
+def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
     """The value of a JSON text; raises ValueError that says what is wrong with it.
 
     Refused beside what is no JSON: more than `max_bytes` of UTF-8 or `max_depth` levels, NaN and infinities, a key
