@@ -1,0 +1,279 @@
+"""MLflow as a sink: what a run leaves in files is sent along, in order, by a thread that no stage ever waits for.
+
+Everything here may be sent again and is stored once: points carry the time at which they were measured, the MLflow run
+is found by the tag `agentfly.run_uid`, tables and files have fixed names, model versions are found by their digest.
+While MLflow cannot be reached what is to be sent is kept; what a process could not send, the run's next one sends from
+the files of the run. This is the only module that imports MLflow, and only its thread waits for that.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentfly_core.outbox import Outbox, Unsent
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow import MlflowClient
+
+RUN_UID = "agentfly.run_uid"
+DIGEST = "agentfly.policy_digest"
+SUCCESS = "agentfly.success"
+TABLES = "mlflow.loggedArtifacts"
+TABLES_LISTED = 80
+ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_LOGGING_LEVEL": "ERROR",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where MLflow keeps what it is sent, and why there.
+
+    `Place("sqlite:////home/me/project/.agentfly/mlflow.db", "/home/me/project/.agentfly", "the project's own store")`
+    """
+
+    uri: str
+    state: Path
+    why: str
+
+    @classmethod
+    def choose(cls, state: Path, chosen: str = "") -> Place:
+        """The site's choice, else MLFLOW_TRACKING_URI, else a database in the folder `state`."""
+        state = state.resolve()
+        if chosen:
+            return cls(chosen, state, "mlflow_tracking_uri of the site")
+        if uri := os.environ.get("MLFLOW_TRACKING_URI"):
+            return cls(uri, state, "MLFLOW_TRACKING_URI")
+        return cls(f"sqlite:///{state}/mlflow.db", state, "the project's own store")
+
+    @property
+    def served(self) -> bool:
+        """Whether a server stands before the store (and says itself where artifacts go)."""
+        return self.uri.startswith(("http://", "https://", "databricks"))
+
+    @property
+    def artifacts(self) -> str | None:
+        """Where the artifacts of a new experiment go; None leaves it to the server."""
+        return None if self.served else f"{self.state.as_uri()}/mlartifacts"
+
+
+class Tracker:
+    """Sends what a run did to MLflow; every method returns at once.
+
+    `Tracker(place, "quickstart", "quickstart-1f2e3d4c", run_uid, started_ms)`. Nothing raises: what could not be sent
+    is told by `flush` and `close`.
+    """
+
+    def __init__(self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int) -> None:
+        self.place = place
+        self._outbox = Outbox(lambda: _Sink(place, experiment, run_name, run_uid, started_ms))
+
+    @property
+    def run_id(self) -> str | None:
+        """The MLflow run's id; None while MLflow has not answered yet."""
+        sink = self._outbox.connection
+        return sink.run_id if sink else None
+
+    @property
+    def url(self) -> str | None:
+        """The run's page, when a server is tracking; None for a database, or while MLflow has not answered yet."""
+        sink = self._outbox.connection
+        if sink is None or not self.place.uri.startswith("http"):
+            return None
+        return f"{self.place.uri.rstrip('/')}/#/experiments/{sink.experiment_id}/runs/{sink.run_id}"
+
+    def params(self, values: Mapping[str, Any]) -> None:
+        """Log settings; one that a continue changed becomes the tag `agentfly.continued.<name>`."""
+        texts = {name: str(value) for name, value in values.items()}
+        self._outbox.put("settings", lambda sink: sink.params(texts))
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Set tags of the run."""
+        texts = dict(values)
+        self._outbox.put("tags", lambda sink: sink.tags(texts))
+
+    def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
+        """Log metrics measured at `time_ms` (milliseconds since 1970); sent again, the same point is stored once."""
+        values = dict(metrics)
+        self._outbox.put(f"metrics of step {step}", lambda sink: sink.points(values, step, time_ms))
+
+    def dataset(self, name: str, uri: str, digest: str, context: str) -> None:
+        """Name a dataset as an input of the run; MLflow keeps the first 36 digits of the digest, a tag all of them."""
+        self._outbox.put(f"dataset {name}", lambda sink: sink.dataset(name, uri, digest, context))
+
+    def table(self, name: str, step: int, frame: Callable[[], pd.DataFrame]) -> None:
+        """Log a table for people, one artifact a step; `frame` is called by the thread, if MLflow lacks the table."""
+        self._outbox.put(f"table {name} of step {step}", lambda sink: sink.table(f"{name}/step-{step:06d}.json", frame))
+
+    def file(self, path: Path, folder: str = "") -> None:
+        """Log a file into a folder of the run's artifacts, replacing one of the same name."""
+        self._outbox.put(f"file {path.name}", lambda sink: sink.file(path, folder))
+
+    def register(self, model: str, uri: str, digest: str, success: float, tags: Mapping[str, str]) -> None:
+        """Register a policy as a version of `model`: a pointer to the artifact `uri` with its lineage in tags.
+
+        The alias `last` names the newest version, `best` the one of highest `success`.
+        """
+        lineage = {**tags, DIGEST: digest, "agentfly.policy_uri": uri, SUCCESS: f"{success:.4f}"}
+        self._outbox.put(f"model version {digest[:12]}", lambda sink: sink.register(model, lineage))
+
+    def finish(self, status: str, time_ms: int) -> None:
+        """Say how the run ended (FINISHED, FAILED or KILLED) and when."""
+        self._outbox.put("the end of the run", lambda sink: sink.finish(status, time_ms))
+
+    def flush(self, deadline: float = 20.0) -> Unsent:
+        """Wait until all is sent, at most `deadline` seconds, and less when MLflow does not answer."""
+        return self._outbox.flush(deadline)
+
+    def close(self, deadline: float = 20.0) -> Unsent:
+        """Flush, and send no more."""
+        unsent = self.flush(deadline)
+        self._outbox.close()
+        return unsent
+
+    def missing(self, unsent: Unsent, command: str) -> str:
+        """What to tell the user of what `flush` found; `command` sends it."""
+        lines = [f"MLflow ({self.place.uri}) refused {item}." for item in unsent.refused]
+        if unsent.waiting:
+            named = ", ".join(unsent.waiting[:3]) + (", ..." if len(unsent.waiting) > 3 else "")
+            lines.append(f"MLflow ({self.place.uri}) does not answer ({unsent.reason}).")
+            lines.append(f"{len(unsent.waiting)} not sent: {named}.")
+        return "\n".join([*lines, f"Nothing is lost: `{command}` sends it."])
+
+
+class _Sink:
+    """One run of an MLflow store, through explicit ids; used by one thread."""
+
+    def __init__(self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int) -> None:
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        from mlflow import MlflowClient
+
+        with _alone(place):
+            self.client: MlflowClient = MlflowClient(place.uri)
+            self.experiment_id = self._experiment(experiment, place.artifacts)
+        self.run_id = self._run(run_name, run_uid, started_ms)
+
+    def answers(self) -> bool:
+        """Whether MLflow answers at all."""
+        try:
+            self.client.get_run(self.run_id)
+        except Exception:  # any failure of the store is the answer "no"
+            return False
+        return True
+
+    def params(self, values: Mapping[str, str]) -> None:
+        """Log params that the run lacks, in batches of what MLflow takes at once."""
+        from mlflow.entities import Param
+
+        known = self.client.get_run(self.run_id).data.params
+        new = [Param(name, value) for name, value in values.items() if name not in known]
+        for batch in _batches(new, 100):
+            self.client.log_batch(self.run_id, params=batch)
+        changed = {name: value for name, value in values.items() if name in known and known[name] != value[:6000]}
+        self.tags({f"agentfly.continued.{name}": value for name, value in changed.items()})
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Set tags."""
+        from mlflow.entities import RunTag
+
+        for batch in _batches([RunTag(name, value) for name, value in values.items()], 100):
+            self.client.log_batch(self.run_id, tags=batch)
+
+    def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
+        """Log metrics; characters that MLflow refuses in names become underscores."""
+        from mlflow.entities import Metric
+
+        names = {name: re.sub(r"[^\w\-. :/]", "_", name) for name in metrics}
+        found = [Metric(names[name], value, time_ms, step) for name, value in metrics.items()]
+        for batch in _batches(found, 1000):
+            self.client.log_batch(self.run_id, metrics=batch)
+
+    def dataset(self, name: str, uri: str, digest: str, context: str) -> None:
+        """Log a dataset input."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        dataset = Dataset(name, digest[:36], "agentfly", json.dumps({"uri": uri}))
+        tags = [InputTag("mlflow.data.context", context), InputTag("agentfly.digest", digest)]
+        self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
+
+    def table(self, artifact: str, frame: Callable[[], pd.DataFrame]) -> None:
+        """Log a table that the run lacks, in the form that MLflow's pages show as one; they list the newest ones."""
+        listed = json.loads(self.client.get_run(self.run_id).data.tags.get(TABLES, "[]"))
+        entry = {"path": artifact, "type": "table"}
+        if entry in listed:
+            return
+        folder, _, name = artifact.rpartition("/")
+        with tempfile.TemporaryDirectory() as temporary:
+            frame().to_json(Path(temporary) / name, orient="split", index=False)
+            self.file(Path(temporary) / name, folder)
+        self.client.set_tag(self.run_id, TABLES, json.dumps([*listed, entry][-TABLES_LISTED:]))
+
+    def file(self, path: Path, folder: str) -> None:
+        """Log a file."""
+        self.client.log_artifact(self.run_id, str(path), folder or None)
+
+    def register(self, model: str, lineage: Mapping[str, str]) -> None:
+        """Create the version unless there is one of this run and digest; move the aliases."""
+        versions = self.client.search_model_versions(f"name = '{model}'")
+        mine = [v for v in versions if v.run_id == self.run_id and v.tags.get(DIGEST) == lineage[DIGEST]]
+        version = mine[0] if mine else self._version(model, lineage)
+        success = {int(v.version): float(v.tags[SUCCESS]) for v in [*versions, version] if SUCCESS in v.tags}
+        best = max(success, key=lambda number: (success[number], number))
+        self.client.set_registered_model_alias(model, "last", str(max(success)))
+        self.client.set_registered_model_alias(model, "best", str(best))
+
+    def finish(self, status: str, time_ms: int) -> None:
+        """End the run."""
+        self.client.set_terminated(self.run_id, status, time_ms)
+
+    def _version(self, model: str, lineage: Mapping[str, str]) -> Any:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self.client.create_registered_model(model)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        pointer = f"policy/{lineage[DIGEST][:16]}"
+        self.client.log_dict(self.run_id, dict(lineage), f"{pointer}/policy.json")
+        source = f"{self.client.get_run(self.run_id).info.artifact_uri}/{pointer}"
+        return self.client.create_model_version(model, source, self.run_id, tags=dict(lineage), await_creation_for=0)
+
+    def _experiment(self, name: str, artifacts: str | None) -> str:
+        found = self.client.get_experiment_by_name(name)
+        return str(found.experiment_id if found else self.client.create_experiment(name, artifacts))
+
+    def _run(self, name: str, uid: str, started_ms: int) -> str:
+        found = self.client.search_runs([self.experiment_id], f"tags.`{RUN_UID}` = '{uid}'", max_results=1)
+        if found:
+            self.client.update_run(found[0].info.run_id, status="RUNNING")
+            return str(found[0].info.run_id)
+        return str(self.client.create_run(self.experiment_id, started_ms, {RUN_UID: uid}, name).info.run_id)
+
+
+@contextmanager
+def _alone(place: Place) -> Iterator[None]:
+    """Let one process at a time set up the project's database: several at once on a fresh one all fail."""
+    place.state.mkdir(parents=True, exist_ok=True)
+    with (place.state / "mlflow.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
