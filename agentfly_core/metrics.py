@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentfly_core.record import BadCall, Ending, Scored, Trajectory, Unscored
 
@@ -72,9 +72,13 @@ def solved_by_problem(trajectories: Iterable[Trajectory], scored: Iterable[Score
     return {problem: fmean(values) for problem, values in outcomes.items()}
 
 
-def finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that are numbers: NaN and infinity are left out, since a missing number is never a zero."""
-    return {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
+def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, Any]:
+    """What a step leaves in a file and tracking sends: `{"schema": 1, "step": 7, "time_ms": ..., "metrics": {...}}`.
+
+    Numbers that are not finite are left out: a missing number is never a zero.
+    """
+    finite = {name: float(value) for name, value in sorted(metrics.items()) if math.isfinite(value)}
+    return {"schema": 1, "step": step, "time_ms": time_ms, "metrics": finite}
 
 
 def _rewards(scored: Sequence[Scored], goal: str) -> dict[str, float]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from agentfly_core.metrics import finite, rollout_metrics, solved_by_problem
+from agentfly_core.metrics import point, rollout_metrics, solved_by_problem
 from agentfly_core.record import (
     BadCall,
     Ending,
@@ -133,5 +133,6 @@ def test_a_problem_is_solved_in_the_share_of_its_scored_episodes() -> None:
     assert solved_by_problem(SHARD, SCORES, "exact") == {"g": 0.5, "h": 0.0}
 
 
-def test_numbers_that_are_not_finite_are_left_out() -> None:
-    assert finite({"loss": math.nan, "reward": 1, "kl": math.inf}) == {"reward": 1.0}
+def test_numbers_that_are_not_finite_are_left_out_of_a_point() -> None:
+    written = point(7, {"loss": math.nan, "reward": 1, "kl": math.inf}, time_ms=1763740000000)
+    assert written == {"schema": 1, "step": 7, "time_ms": 1763740000000, "metrics": {"reward": 1.0}}
