@@ -5,6 +5,13 @@ from __future__ import annotations
 from agentfly_core.record import Problem
 
 
+class ServiceFailure(RuntimeError):
+    """The process behind a tool or an environment died or stopped answering, past its retries.
+
+    The episode ends FAILED and unscored: the model is not to blame. Tools, rewards and environments raise it.
+    """
+
+
 class Environment:
     """A place with state that tools and rewards share during one episode.
 
@@ -15,7 +22,12 @@ class Environment:
         class Shop(Environment):
             async def reset(self, problem: Problem) -> None:
                 self.stock = dict(problem.facts["stock"])
+
+    Who sets `spoilt` says that somebody may still be at work in this instance (a tool that ran out of time): it is
+    closed after the episode, whatever `healthy` says.
     """
+
+    spoilt: bool = False
 
     async def start(self) -> None:
         """Get ready to be lent; called once."""

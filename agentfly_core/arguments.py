@@ -1,0 +1,88 @@
+"""The arguments of a tool: what a model is told about them, and the check of what it sent."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired, Required
+
+from griffe import Docstring, DocstringSectionKind
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import to_jsonable_python
+from typing_extensions import TypedDict
+
+from agentfly_core.parts import did_you_mean
+from agentfly_core.signature import name
+
+_LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Documentation:
+    """What a docstring says: `Documentation("Find a product by key.", {"key": "the product's key"})`."""
+
+    summary: str
+    parameters: Mapping[str, str]
+
+
+class Arguments:
+    """The named arguments of one tool.
+
+    `schema` is a JSON schema of an object. Raises ValueError for a type that has none.
+    """
+
+    def __init__(self, function: Callable[..., Any], asked: Mapping[str, inspect.Parameter]) -> None:
+        described = documentation(function).parameters
+        shape = _shape({p.name: _field(p, described.get(p.name)) for p in asked.values()})
+        try:
+            self._check = TypeAdapter[dict[str, Any]](shape)
+            schema = self._check.json_schema(schema_generator=_Untitled)
+            self.schema = {key: value for key, value in schema.items() if key != "title"}
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+            raise ValueError(f"A parameter of {name(function)} has a type without a JSON schema: {error}") from None
+
+    def read(self, sent: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments, coerced to their types; raises ValueError that names every mistake and shows the schema."""
+        try:
+            return self._check.validate_python(dict(sent))
+        except ValidationError as error:
+            faults = "; ".join(self._explain(fault) for fault in error.errors(include_url=False))
+            raise ValueError(f"{faults}. Expected arguments: {json.dumps(self.schema)}") from None
+
+    def _explain(self, fault: Mapping[str, Any]) -> str:
+        where = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+            return f"there is no argument {where!r}.{did_you_mean(where, list(self.schema['properties']))}"
+        return f"{where}: {fault['msg']}"
+
+
+def documentation(function: Callable[..., Any]) -> Documentation:
+    """What the docstring (Google style) of a function, or else of its class, says."""
+    sources = (function,) if hasattr(function, "__name__") else (type(function).__call__, type(function))
+    text = next((inspect.getdoc(source) for source in sources if source.__doc__), None)
+    sections = Docstring(text or "").parse("google", warnings=False)
+    told = [str(s.value) for s in sections if s.kind is DocstringSectionKind.text]
+    listed = [p for s in sections if s.kind is DocstringSectionKind.parameters for p in s.value]
+    return Documentation("\n\n".join(told), {p.name: " ".join(p.description.split()) for p in listed})
+
+
+def _field(parameter: inspect.Parameter, description: str | None) -> Any:
+    if parameter.default is inspect.Parameter.empty:
+        return Required[Annotated[parameter.annotation, Field(description=description)]]
+    shown = {"default": to_jsonable_python(parameter.default, fallback=str)}
+    return NotRequired[Annotated[parameter.annotation, Field(description=description, json_schema_extra=shown)]]
+
+
+def _shape(fields: Mapping[str, Any]) -> Any:
+    shape = TypedDict("Arguments", fields)  # type: ignore[misc]
+    shape.__pydantic_config__ = _LENIENT  # type: ignore[attr-defined]
+    return shape
+
+
+class _Untitled(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False

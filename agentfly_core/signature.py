@@ -1,0 +1,72 @@
+"""Which parameters of an author's function are lent to it, by annotation, and which it asks of its caller."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentfly_core.environment import Environment
+from agentfly_core.record import Problem, Trajectory
+
+NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function takes.
+
+    `async def lookup(key: str, *, shop: Shop)` has `Signature({"shop": Shop}, {"key": <Parameter "key: str">})`.
+    """
+
+    lent: Mapping[str, type]
+    asked: Mapping[str, inspect.Parameter]
+
+    @property
+    def environments(self) -> dict[str, type[Environment]]:
+        """The environments among what is lent, by parameter."""
+        return {name: kind for name, kind in self.lent.items() if issubclass(kind, Environment)}
+
+
+def read(function: Callable[..., Any]) -> Signature:
+    """The signature of a function, a method or an object with `__call__`, its annotations evaluated.
+
+    Raises ValueError for an annotation that cannot be evaluated, is missing, or for `*args`, `**kwargs` and
+    positional-only parameters.
+    """
+    parameters = _parameters(function).values()
+    for parameter in parameters:
+        _check(function, parameter)
+    lent = {p.name: p.annotation for p in parameters if _is_lent(p.annotation)}
+    return Signature(lent, {p.name: p for p in parameters if p.name not in lent})
+
+
+def name(function: Callable[..., Any]) -> str:
+    """What a function is called; an object with `__call__` is called like its class, in lower case."""
+    own: str | None = getattr(function, "__name__", None)
+    return own or type(function).__name__.lower()
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function, eval_str=True).parameters
+    except NameError as error:
+        raise ValueError(
+            f"An annotation of {name(function)} cannot be evaluated: {error}. Define or import that type at the top "
+            "of the module, outside `if TYPE_CHECKING`."
+        ) from None
+
+
+def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
+    if parameter.kind not in NAMED:
+        raise ValueError(f"{name(function)} takes {parameter}; give every parameter a name and a type instead.")
+    if parameter.annotation is inspect.Parameter.empty:
+        raise ValueError(
+            f"The parameter {parameter.name!r} of {name(function)} has no annotation; write its type, for example "
+            f"`{parameter.name}: str`. (A method is made a tool or reward on its instance: `tool(notes.write)`.)"
+        )
+
+
+def _is_lent(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, (Environment, Problem, Trajectory))

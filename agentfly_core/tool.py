@@ -1,0 +1,158 @@
+"""What an agent can do: one decorated function a tool."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, overload
+
+from pydantic_core import to_jsonable_python
+
+from agentfly_core import calling, signature
+from agentfly_core.arguments import Arguments, documentation
+from agentfly_core.environment import ServiceFailure
+from agentfly_core.record import Observation, ToolCall, Trajectory
+from agentfly_core.template import ToolSchema
+
+
+class ToolError(Exception):
+    """Raised by a tool to tell the model of its mistake; the message is what the model reads."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """A function that a model can call; still callable as that function. Made by `@tool`.
+
+    `timeout` in seconds, `max_chars` in bytes of UTF-8; `retries` after a ServiceFailure; `parallel` tools called in
+    one reply run at the same time; a call of an `ends_episode` tool that succeeds is the last, its output the answer.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    description: str | None
+    timeout: float
+    max_chars: int
+    retries: int
+    parallel: bool
+    ends_episode: bool
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
+        return self if instance is None else replace(self, function=self.function.__get__(instance, owner))
+
+    @functools.cached_property
+    def schema(self) -> ToolSchema:
+        """What a model is told; raises ValueError for a signature that cannot be told."""
+        told = documentation(self.function).summary if self.description is None else self.description
+        return ToolSchema(self.name, told, self._arguments.schema)
+
+    @functools.cached_property
+    def needs(self) -> Mapping[str, type]:
+        """What is lent to it, by parameter: environments, and the Problem."""
+        return self._signature.lent
+
+    async def answer(self, call: ToolCall, lent: Mapping[type, Any]) -> Observation:
+        """What the model reads after this call; raises ServiceFailure, and nothing that the call could have caused."""
+        arguments = {name: lent[kind] for name, kind in self.needs.items()}
+        try:
+            arguments |= self._arguments.read(call.arguments)
+        except ValueError as error:
+            return self._error(str(error))
+        try:
+            return Observation(self.name, shown(await self._result(arguments), self.max_chars))
+        except ServiceFailure:
+            raise
+        except (ToolError, calling.Overdue) as error:
+            return self._error(str(error))
+        except Exception as error:  # a model must not escape a bad reward by crashing a tool
+            return self._error(f"{type(error).__name__}: {error}")
+
+    async def _result(self, arguments: Mapping[str, Any]) -> Any:
+        for _ in range(self.retries):
+            try:
+                return await calling.call(self.function, arguments, self.timeout)
+            except ServiceFailure:
+                continue
+        return await calling.call(self.function, arguments, self.timeout)
+
+    def _error(self, text: str) -> Observation:
+        return Observation(self.name, shown(text, self.max_chars), error=True)
+
+    @functools.cached_property
+    def _arguments(self) -> Arguments:
+        return Arguments(self.function, self._signature.asked)
+
+    @functools.cached_property
+    def _signature(self) -> signature.Signature:
+        found = signature.read(self.function)
+        if Trajectory in found.lent.values():
+            raise ValueError(f"The tool {self.name!r} asks for a Trajectory, which is lent to rewards only.")
+        return found
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float = 30.0,
+    max_chars: int = 4000,
+    retries: int = 0,
+    parallel: bool = False,
+    ends_episode: bool = False,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float = 30.0,
+    max_chars: int = 4000,
+    retries: int = 0,
+    parallel: bool = False,
+    ends_episode: bool = False,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function, a method, an object with `__call__` or a class of such objects; see Tool.
+
+    Name, description and schema come from the signature and the docstring (Google style). Raises ValueError for a tool
+    that both ends the episode and runs in parallel.
+    """
+    if parallel and ends_episode:
+        raise ValueError("A tool that ends the episode cannot run in parallel with others; drop one of the two.")
+
+    def make(wrapped: Callable[..., Any]) -> Tool:
+        callee = wrapped() if isinstance(wrapped, type) else wrapped
+        called = name or signature.name(callee)
+        return Tool(callee, called, description, timeout, max_chars, retries, parallel, ends_episode)
+
+    return make if function is None else make(function)
+
+
+def shown(value: Any, max_bytes: int) -> str:
+    """A tool's result as the model reads it: text as it is, all else as JSON, at most about `max_bytes` of UTF-8.
+
+    What is longer keeps its head and its tail around `[... N bytes omitted ...]`; what is not UTF-8 is replaced.
+    """
+    data = value if isinstance(value, bytes) else _text(value).encode("utf-8", errors="replace")
+    if len(data) <= max_bytes:
+        return data.decode("utf-8", errors="replace")
+    head, tail = data[: (max_bytes + 1) // 2], data[len(data) - max_bytes // 2 :]
+    omitted = f"\n[... {len(data) - max_bytes} bytes omitted ...]\n"
+    return head.decode("utf-8", errors="replace") + omitted + tail.decode("utf-8", errors="replace")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=functools.partial(to_jsonable_python, fallback=_plain))
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)

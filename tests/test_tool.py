@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.record import Observation, Problem, ToolCall, Trajectory
+from agentfly_core.tool import Tool, ToolError, shown, tool
+
+
+class Shelf(Environment):
+    def __init__(self) -> None:
+        self.items = {"a7": "red cup"}
+
+
+@dataclass
+class Box:
+    width: int
+    tags: list[str]
+
+
+class Person(BaseModel):
+    name: str
+    age: int = 30
+
+
+@tool
+async def everything(
+    text: str,
+    number: int,
+    mode: Literal["fast", "slow"],
+    names: list[str],
+    counts: dict[str, int],
+    box: Box,
+    person: Person,
+    *,
+    shelf: Shelf,
+    problem: Problem,
+    limit: int | None = None,
+) -> str:
+    """Do everything.
+
+    At once.
+
+    Args:
+        text: the text,
+            on two lines
+        limit: how many
+    """
+    return f"{number + 1} {box.width} {person.age} {len(shelf.items)} {problem.id} {limit}"
+
+
+ARGUMENTS = {
+    "text": "x",
+    "number": "41",
+    "mode": "fast",
+    "names": ["a"],
+    "counts": {"a": "1"},
+    "box": {"width": 3, "tags": []},
+    "person": {"name": "Ada"},
+}
+LENT = {Shelf: Shelf(), Problem: Problem("add-1", "?")}
+
+
+async def answer(asked: Tool, **arguments: Any) -> Observation:
+    return await asked.answer(ToolCall(asked.name, arguments), LENT)
+
+
+def test_the_schema_tells_the_signature_and_the_docstring() -> None:
+    properties = everything.schema.parameters["properties"]
+    assert (everything.schema.name, everything.schema.description) == ("everything", "Do everything.\n\nAt once.")
+    assert properties["text"] == {"type": "string", "description": "the text, on two lines"}
+    assert properties["number"] == {"type": "integer"}
+    assert properties["mode"] == {"type": "string", "enum": ["fast", "slow"]}
+    assert properties["names"] == {"type": "array", "items": {"type": "string"}}
+    assert properties["counts"] == {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert properties["limit"] == {
+        "anyOf": [{"type": "integer"}, {"type": "null"}],
+        "default": None,
+        "description": "how many",
+    }
+    assert everything.schema.parameters["required"] == ["text", "number", "mode", "names", "counts", "box", "person"]
+    assert everything.schema.parameters["$defs"]["Box"]["properties"]["width"] == {"type": "integer"}
+    json.dumps(everything.schema.parameters, allow_nan=False)
+
+
+def test_what_is_lent_is_hidden_from_the_schema() -> None:
+    assert everything.needs == {"shelf": Shelf, "problem": Problem}
+    assert not {"shelf", "problem"} & set(everything.schema.parameters["properties"])
+
+
+async def test_arguments_are_coerced_to_their_types() -> None:
+    assert await answer(everything, **ARGUMENTS) == Observation("everything", "42 3 30 1 add-1 None")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, "text: Field required"),
+        ({**ARGUMENTS, "number": "many"}, "number: Input should be a valid integer"),
+        ({**ARGUMENTS, "mode": "medium"}, "mode: Input should be 'fast' or 'slow'"),
+        ({**ARGUMENTS, "nmaes": []}, "there is no argument 'nmaes'. Did you mean 'names'?"),
+        ({**ARGUMENTS, "shelf": "mine"}, "there is no argument 'shelf'"),
+        ({**ARGUMENTS, "problem": {"id": "easy"}}, "there is no argument 'problem'"),
+        ({**ARGUMENTS, "box": {"width": "wide", "tags": []}}, "box.width: Input should be a valid integer"),
+        ({**ARGUMENTS, "number": "9" * 5000}, "number: Unable to parse input string as an integer"),
+    ],
+)
+async def test_wrong_arguments_are_an_error_observation_with_the_schema(arguments: dict[str, Any], told: str) -> None:
+    observation = await answer(everything, **arguments)
+    assert observation.error
+    assert told in observation.content
+    assert '"properties"' in observation.content
+
+
+async def test_a_number_is_taken_where_text_is_asked() -> None:
+    @tool
+    async def echo(text: str) -> str:
+        return text
+
+    assert (await answer(echo, text=5)).content == "5"
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ("plain", "plain"),
+        (99, "99"),
+        (0.5, "0.5"),
+        (None, "null"),
+        (True, "true"),
+        (["é", 1], '["é", 1]'),
+        ({"a": [Box(1, ["x"])]}, '{"a": [{"width": 1, "tags": ["x"]}]}'),
+        (Person(name="Ada"), '{"name": "Ada", "age": 30}'),
+        (float("nan"), "NaN"),
+        (np.int64(7), "7"),
+        (np.array([1, 2]), "[1, 2]"),
+        (b"\xff\x00ok", "\ufffd\x00ok"),
+        ("half \ud83d pair", "half ? pair"),
+        ({"half": "\ud83d"}, '{"half": "?"}'),
+    ],
+)
+async def test_a_tool_may_return_almost_anything(result: Any, text: str) -> None:
+    @tool
+    def give() -> Any:
+        return result
+
+    assert await answer(give) == Observation("give", text)
+
+
+def test_a_long_observation_keeps_its_head_and_its_tail() -> None:
+    assert shown("head " + "x" * 90 + " tail", 10) == "head \n[... 90 bytes omitted ...]\n tail"
+
+
+def test_an_observation_of_the_allowed_length_is_whole() -> None:
+    assert shown("a" * 10, 10) == "a" * 10
+
+
+async def test_the_cap_counts_bytes_and_never_breaks_the_encoding() -> None:
+    text = shown("😀" * 1000, 101)
+    text.encode()
+    assert "bytes omitted" in text
+    assert len(text.encode()) < 101 + 40
+
+
+@tool
+def sync_function(x: int) -> int:
+    """Add one."""
+    return x + 1
+
+
+class Adder:
+    """Add something."""
+
+    def __init__(self, amount: int = 1) -> None:
+        self.amount = amount
+
+    @tool
+    async def method(self, x: int) -> int:
+        """Add by a method."""
+        return x + self.amount
+
+    def plain(self, x: int) -> int:
+        return x + self.amount
+
+    def __call__(self, x: int) -> int:
+        return x + self.amount
+
+    @staticmethod
+    def static(x: int) -> int:
+        return x + 1
+
+    @classmethod
+    async def of_class(cls, x: int) -> int:
+        return x + 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        sync_function,
+        Adder().method,
+        tool(Adder().plain),
+        tool(Adder()),
+        tool(Adder),
+        tool(Adder.static),
+        tool(Adder.of_class),
+    ],
+)
+async def test_functions_methods_and_objects_are_tools(made: Tool) -> None:
+    assert list(made.schema.parameters["properties"]) == ["x"]
+    assert (await made.answer(ToolCall("any", {"x": "41"}), {})).content == "42"
+
+
+async def test_each_instance_has_its_own_method_tool() -> None:
+    assert (await answer(Adder(1).method, x=1)).content == "2"
+    assert (await answer(Adder(10).method, x=1)).content == "11"
+    assert Adder(1).method.schema.description == "Add by a method."
+
+
+def test_an_object_is_named_and_described_by_its_class() -> None:
+    assert (tool(Adder).name, tool(Adder()).schema.description) == ("adder", "Add something.")
+
+
+def test_a_tool_is_still_its_function() -> None:
+    assert sync_function(1) == 2
+
+
+def test_name_and_description_can_be_given() -> None:
+    made = tool(name="plus", description="Say it so.")(sync_function.function)
+    assert (made.schema.name, made.schema.description) == ("plus", "Say it so.")
+
+
+def failing(error: Exception) -> Callable[[], str]:
+    def fails() -> str:
+        raise error
+
+    return fails
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ToolError("No product has the key 'b9'."), "No product has the key 'b9'."),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
+        (StopIteration(), "RuntimeError: coroutine raised StopIteration"),
+        (RecursionError("too deep"), "RecursionError: too deep"),
+        (ValueError("half \ud83d pair"), "ValueError: half ? pair"),
+    ],
+)
+async def test_what_the_call_caused_is_told_to_the_model(error: Exception, text: str) -> None:
+    assert await answer(tool(failing(error))) == Observation("fails", text, error=True)
+
+
+async def test_a_tool_that_ends_the_program_only_ends_its_call() -> None:
+    @tool
+    async def quits() -> None:
+        raise SystemExit(1)
+
+    assert await answer(quits) == Observation("quits", "RuntimeError: it called exit(1)", error=True)
+
+
+async def test_a_tool_that_takes_too_long_is_told_so() -> None:
+    @tool(timeout=0.01)
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    assert await answer(hangs) == Observation("hangs", "no result within 0.01 s", error=True)
+
+
+async def test_a_failed_service_is_tried_again_and_then_not_told_to_the_model() -> None:
+    calls = []
+
+    def flaky() -> str:
+        calls.append(1)
+        if len(calls) < 3:
+            raise ServiceFailure("connection lost")
+        return "ok"
+
+    assert (await answer(tool(retries=2)(flaky))).content == "ok"
+    calls.clear()
+    with pytest.raises(ServiceFailure, match="connection lost"):
+        await answer(tool(retries=1)(flaky))
+    assert len(calls) == 2
+
+
+async def test_a_models_mistake_is_not_tried_again() -> None:
+    calls = []
+
+    def wrong() -> str:
+        calls.append(1)
+        raise ToolError("no")
+
+    await answer(tool(retries=5)(wrong))
+    assert len(calls) == 1
+
+
+async def test_a_missing_environment_is_our_mistake_and_not_the_models() -> None:
+    with pytest.raises(KeyError):
+        await everything.answer(ToolCall("everything", ARGUMENTS), {})
+
+
+def untyped(x) -> str:  # type: ignore[no-untyped-def]
+    return str(x)
+
+
+def starred(*x: int) -> str:
+    return str(x)
+
+
+def odd(x: Callable[[], threading.Thread]) -> str:  # type: ignore[name-defined]  # noqa: F821
+    return str(x)
+
+
+def opaque(x: Opaque) -> str:
+    return str(x)
+
+
+class Opaque: ...
+
+
+def nosy(trajectory: Trajectory) -> str:
+    return trajectory.id
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (untyped, "'x' of untyped has no annotation"),
+        (starred, r"starred takes \*x"),
+        (odd, "'threading' is not defined"),
+        (opaque, "type without a JSON schema"),
+        (nosy, "lent to rewards only"),
+        (Adder.method.function, "'self' of method has no annotation"),
+    ],
+)
+def test_a_signature_that_cannot_be_told_is_refused(function: Callable[..., Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        _ = tool(function).schema
+
+
+def test_a_tool_that_ends_the_episode_is_not_parallel() -> None:
+    with pytest.raises(ValueError, match="cannot run in parallel"):
+        tool(parallel=True, ends_episode=True)
