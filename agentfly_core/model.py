@@ -1,0 +1,27 @@
+"""Turns a model reference into a local directory of safetensors and tokenizer files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def materialise(reference: str, folder: Path, dtype: str) -> None:
+    """Write config.json, model.safetensors and tokenizer files of `reference` into the empty `folder`.
+
+    A reference is `nano:<recipe>` (the same bytes each time), `package:<name>` (a model inside a Python package), a
+    local directory, or a Hugging Face id, with `@revision` if wanted. `dtype` is "float32" or "bfloat16". Raises
+    ValueError for a reference that names no model.
+    """
+    kind, _, name = reference.partition(":")
+    if kind == "nano":
+        from agentfly_core.models import nano
+
+        nano.make(name, folder, dtype)
+    elif kind == "package":
+        from agentfly_core.models import packaged
+
+        packaged.make(name, folder, dtype)
+    else:
+        from agentfly_core.models import pretrained
+
+        pretrained.make(reference, folder, dtype)

