@@ -1,0 +1,118 @@
+"""Trajectories as tensors, and the one shift between a model's outputs and the tokens that they predict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
+
+from agentfly_core.record import Trajectory, rows
+
+
+@dataclass(frozen=True)
+class RolloutBatch:
+    """Rows of tokens, padded on the right; column t says something about token t, never about the next one.
+
+    Two trajectories that answered "99" and "98"; the second was cut before its end of turn (token 2):
+
+        tokens            [[1, 87, 4, 66, 66, 2], [1, 87, 4, 66, 65, 0]]    int64 [rows, T]
+        lengths           [6, 5]                                            int64 [rows]
+        sampled           [[F, F, F, T, T, T], [F, F, F, T, T, F]]          bool [rows, T]
+        rollout_logprobs  [[0, 0, 0, -.1, -.7, -.01], [0, 0, 0, -.1, -2., 0]]   float32, as the sampler said
+        trajectory        [0, 1]                                            int64 [rows], the row's trajectory
+        old_logprobs, reference_logprobs, advantages, weight                float32 [rows, T], 0 where not sampled
+
+    `weight` is a token's share in the loss of its optimizer step. A batch fresh from `pack` knows the sampler alone:
+    its old and reference log-probabilities are the sampler's, its advantages and weights are 0.
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+    sampled: Tensor
+    rollout_logprobs: Tensor
+    trajectory: Tensor
+    old_logprobs: Tensor
+    reference_logprobs: Tensor
+    advantages: Tensor
+    weight: Tensor
+
+    def select(self, chosen: Tensor) -> RolloutBatch:
+        """The rows with these indices, no wider than the longest of them."""
+        width = int(self.lengths[chosen].max())
+        parts = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
+        return RolloutBatch(**{name: part[:, :width] if part.dim() == 2 else part for name, part in parts.items()})
+
+    def to(self, device: torch.device | str) -> RolloutBatch:
+        """The same on another device."""
+        return RolloutBatch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
+    """One row a trajectory, and one more for every turn in a fresh context; rows without a sampled token are left out.
+
+    Raises ValueError when no row is left, or when one begins with a sampled token (nothing predicts it).
+    """
+    made = [(i, row) for i, t in enumerate(trajectories) if t.turns for row in rows(t.turns) if any(row.sampled)]
+    if not made:
+        raise ValueError(f"Got {len(trajectories)} trajectories without any sampled token, expected at least one.")
+    if early := [trajectories[i].id for i, row in made if row.sampled[0]]:
+        raise ValueError(f"Trajectory {early[0]} begins with a sampled token; a row must begin with a prompt.")
+    logprobs = _padded([row.logprobs for _, row in made], torch.float32)
+    return RolloutBatch(
+        tokens=_padded([row.tokens for _, row in made], torch.int64),
+        lengths=torch.tensor([len(row.tokens) for _, row in made]),
+        sampled=_padded([row.sampled for _, row in made], torch.bool),
+        rollout_logprobs=logprobs,
+        trajectory=torch.tensor([i for i, _ in made]),
+        old_logprobs=logprobs,
+        reference_logprobs=logprobs,
+        advantages=torch.zeros_like(logprobs),
+        weight=torch.zeros_like(logprobs),
+    )
+
+
+def predictors(sampled: Tensor) -> Tensor:
+    """Where a model's output predicts a sampled token: the mask [rows, T] moved one column back. The only shift.
+
+    `outputs[predictors(sampled)]` and `tokens[sampled]` speak of the same tokens in the same order.
+    """
+    return pad(sampled[:, 1:], (0, 1))
+
+
+def token_logprobs(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """The log-probability [n] of each token and the entropy [n] of the distribution that it was chosen from.
+
+    `logits` [n, vocabulary] are those that predict `tokens` [n]; they are divided by the temperature in float32.
+    """
+    logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
+    entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
+    return logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1), entropy
+
+
+def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[Tensor]]:
+    """For every rank its micro-batches, as indices of rows: all ranks have as many, the last may be empty.
+
+    Rows are dealt out longest first, so that ranks have like loads; a micro-batch holds at most `token_budget` tokens,
+    padding included, or a single row.
+    """
+    order = lengths.argsort(descending=True, stable=True)
+    shares = [_cut(order[rank::ranks], lengths, token_budget) for rank in range(ranks)]
+    count = max(len(share) for share in shares)
+    return [share + [order[:0]] * (count - len(share)) for share in shares]
+
+
+def _cut(longest_first: Tensor, lengths: Tensor, token_budget: int) -> list[Tensor]:
+    cut = []
+    while len(longest_first):
+        take = max(1, token_budget // int(lengths[longest_first[0]]))
+        cut.append(longest_first[:take])
+        longest_first = longest_first[take:]
+    return cut
+
+
+def _padded(columns: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
+    return pad_sequence([torch.tensor(column, dtype=dtype) for column in columns], batch_first=True)

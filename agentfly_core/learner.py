@@ -1,0 +1,85 @@
+"""What changes weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+FRESH = "fresh:"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateJob:
+    """One update, as JSON-serialisable references: from the learner state labelled `start` to the one labelled `end`.
+
+        UpdateJob(
+            start="step/6", end="step/7",                       # a start that begins with "fresh:" has no history
+            policy="/store/runs/shop-1f2e/steps/000006/policy", # HF directory at `start`
+            learner="/store/runs/shop-1f2e/steps/000006/learner",
+            rollouts=("/store/.../rollout-000/trajectories.parquet",),
+            scores="/store/.../scored/scores.parquet",          # None: demonstrations
+            algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "clip_high": 0.28},
+            update={"learning_rate": 1e-6, "epochs": 1, "mini_batches": 2},   # the fields of config.Update
+            batch=None,                                         # trajectories a mini-batch; None: update.mini_batches
+            temperature=1.0, dtype="float32", seed=8123, reference=None,
+        )
+
+    `learner` is None for a fresh optimizer on `policy`, and where the state at `start` was not kept on disk: then the
+    learner must have it in memory.
+    """
+
+    start: str
+    end: str
+    policy: str
+    learner: str | None
+    rollouts: tuple[str, ...]
+    scores: str | None
+    algorithm: Mapping[str, Any]
+    update: Mapping[str, Any]
+    batch: int | None
+    temperature: float
+    dtype: str
+    seed: int
+    reference: str | None
+
+
+class LearnerLost(RuntimeError):
+    """The learner died, or no longer has the state that it was asked to save; the update must be run again."""
+
+
+class LearnerFailed(RuntimeError):
+    """The learner could not do what it was asked; the message ends with its own traceback."""
+
+
+def unwatched(done: int, total: int) -> None:
+    """A listener that does nothing with the number of optimizer steps done."""
+
+
+class Learner(Protocol):
+    """Something that changes weights, and keeps them in memory from one update to the next."""
+
+    def label(self) -> str | None:
+        """The label of the state in memory, None when there is none. Raises LearnerLost."""
+        ...
+
+    def update(self, job: UpdateJob, progress: Callable[[int, int], None] = unwatched) -> dict[str, float]:
+        """Go from `job.start` to `job.end`, from memory if it is at `job.start`, else from disk; return the metrics.
+
+        `progress` hears how many optimizer steps are done, of how many. A step whose loss or gradient norm is not
+        finite, or whose trajectories have no advantage, is skipped and counted. Raises LearnerLost and LearnerFailed.
+        """
+        ...
+
+    def save_policy(self, folder: Path) -> None:
+        """Write the newest policy as a Hugging Face directory, with the probe that verifies a weight swap.
+
+        The probe, `probe.json`, is `{"tokens": [32 ids], "logprobs": [31 floats]}`: the log-probability of each token
+        but the first, given those before it, at temperature 1. Raises LearnerLost and LearnerFailed.
+        """
+        ...
+
+    def save_state(self, folder: Path) -> None:
+        """Write all that is needed to go on bit-identically. Raises LearnerLost and LearnerFailed."""
+        ...
