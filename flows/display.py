@@ -1,0 +1,180 @@
+"""What a person sees while a run goes on, and at its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from agentfly_core import progress
+
+LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+WHOLE_RUN = 24 * 3600.0
+
+
+class Display:
+    """Shows a run's progress: a live bar on a terminal, and everywhere one line for each stage that is over.
+
+        with Display("quickstart-1f2e3d4c", steps=15) as display, listening(display):
+            ...
+
+    May be called from any thread.
+    """
+
+    def __init__(self, run: str, steps: int, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._lines = _Lines(self._console, steps)
+        self._bars = _Bars(self._console, run, steps)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Display:
+        if self._console.is_terminal:
+            self._bars.progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        with self._lock:
+            self._lines.end()
+            self._bars.progress.stop()
+
+    def __call__(self, told: progress.Progress) -> None:
+        """Take note of what was reported."""
+        with self._lock:
+            self._lines.show(told)
+            self._bars.show(told)
+
+
+class _Lines:
+    """One line for each stage, when it is over."""
+
+    def __init__(self, console: Console, steps: int) -> None:
+        self._console, self._steps = console, steps
+        self._last: progress.Progress | None = None
+        self._started = 0.0
+
+    def show(self, told: progress.Progress) -> None:
+        if self._last is None or (told.stage, told.step) != (self._last.stage, self._last.step):
+            self.end()
+            self._started = time.monotonic()
+        self._last = told
+
+    def end(self) -> None:
+        if self._last is None:
+            return
+        told, seconds = self._last, time.monotonic() - self._started
+        reward = "" if told.reward is None else f"reward {told.reward:.3f}"
+        where = f"step {told.step}/{self._steps}" if told.step else ""
+        line = f"{where:<11} {told.stage:<11} {told.done:>6}/{told.total:<6} {duration(seconds):>12}  {reward}"
+        self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
+        self._last = None
+
+
+class _Bars:
+    """The steps of the run above the stage at work."""
+
+    def __init__(self, console: Console, run: str, steps: int) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[note]}"))
+        self.progress = Progress(
+            *columns, TimeElapsedColumn(), _Left(), console=console, speed_estimate_period=WHOLE_RUN, transient=True
+        )
+        self._steps = steps
+        self._run = self.progress.add_task(f"[bold]{escape(run)}", total=steps, note="")
+        self._stage = self.progress.add_task("starting", total=None, note="")
+        self._now = ("", 0)
+        self._reward = ""
+
+    def show(self, told: progress.Progress) -> None:
+        if self._now[1] == 0 and told.step:
+            self.progress.reset(self._run, completed=told.step - 1)
+        if self._now != (told.stage, told.step):
+            self.progress.reset(self._stage, description=escape(told.stage), total=told.total)
+        self._now = (told.stage, told.step)
+        if told.reward is not None:
+            self._reward = f"  reward {told.reward:.3f}"
+        done = told.step if told.stage == "evaluate" else max(told.step - 1, 0)
+        self.progress.update(self._run, completed=done, note=f"step {told.step}/{self._steps}{self._reward}")
+        self.progress.update(self._stage, completed=told.done, total=told.total, note=f"{told.done}/{told.total}")
+
+
+class _Left(ProgressColumn):
+    """The time left, once it can be told from the pace so far."""
+
+    def render(self, task: Task) -> Text:
+        seconds = task.time_remaining
+        return Text("" if not seconds else f"{duration(seconds)} left", style="cyan")
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: `4.2 s`, `3 min 20 s`, `2 h 05 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def show_summary(summary: Mapping[str, Any], commands: Mapping[str, str], console: Console | None = None) -> None:
+    """Print the end of a run, from its summary.json: held-out success before and after, seconds by stage.
+
+    `commands` by name each open this very run somewhere, `{"MLflow UI": "agentfly ui ..."}`; they are never cut.
+    """
+    console = console or Console()
+    console.print(_success(summary), "", _seconds(summary["seconds"]), sep="\n")
+    for name, command in commands.items():
+        console.print(Text.assemble((f"{name}: ", "bold"), command), soft_wrap=True)
+
+
+def _success(summary: Mapping[str, Any]) -> Table:
+    title = f"{summary['run']}: {summary['steps']} steps of {summary['experiment']}"
+    table = Table(title=title, title_justify="left", show_edge=False)
+    for name in ("held-out success", "solved", "95 % interval"):
+        table.add_column(name, justify="left" if name == "held-out success" else "right", no_wrap=True)
+    for when in ("before", "after"):
+        low, high = summary[f"interval_{when}"]
+        table.add_row(when, f"{summary[f'success_{when}']:.1%}", f"{low:.1%} to {high:.1%}")
+    return table
+
+
+def _seconds(seconds: Mapping[str, float]) -> Table:
+    table = Table(show_edge=False)
+    table.add_column("stage")
+    table.add_column("time", justify="right")
+    for stage, taken in seconds.items():
+        table.add_row(stage, duration(taken))
+    table.add_row("together", duration(sum(seconds.values())), style="bold")
+    return table
+
+
+@contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Write into a file what would be logged on the terminal, and would tear a live display apart."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = logging.FileHandler(path)
+    file.setFormatter(logging.Formatter(LOG_FORMAT))
+    loggers = [logging.getLogger(name) for name in ["", *logging.root.manager.loggerDict]]
+    moved = [(logger, handler) for logger in loggers for handler in logger.handlers if _on_terminal(handler)]
+    for logger, handler in [*moved, (logging.root, file)]:
+        logger.removeHandler(handler)
+        logger.addHandler(file)
+    try:
+        yield
+    finally:
+        for logger, handler in moved:
+            logger.removeHandler(file)
+            logger.addHandler(handler)
+        logging.root.removeHandler(file)
+        file.close()
+
+
+def _on_terminal(handler: logging.Handler) -> bool:
+    return isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler)
