@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 from agentfly_core import calling, signature
 from agentfly_core.arguments import Arguments, documentation
 from agentfly_core.environment import ServiceFailure
+from agentfly_core.plaintext import clip, fault
 from agentfly_core.record import Observation, ToolCall, Trajectory
 from agentfly_core.template import ToolSchema
 
@@ -25,8 +26,9 @@ class ToolError(Exception):
 class Tool:
     """A function that a model can call; still callable as that function. Made by `@tool`.
 
-    `timeout` in seconds, `max_chars` in bytes of UTF-8; `retries` after a ServiceFailure; `parallel` tools called in
-    one reply run at the same time; a call of an `ends_episode` tool that succeeds is the last, its output the answer.
+    A result is read by the model as it is when it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most.
+    `timeout` is in seconds, `retries` are those after a ServiceFailure, `parallel` tools called in one reply run at the
+    same time, and a call of an `ends_episode` tool that succeeds is the last one: its output is the answer.
     """
 
     function: Callable[..., Any]
@@ -63,13 +65,13 @@ class Tool:
         except ValueError as error:
             return self._error(str(error))
         try:
-            return Observation(self.name, shown(await self._result(arguments), self.max_chars))
+            return Observation(self.name, clip(_text(await self._result(arguments)), self.max_chars))
         except ServiceFailure:
             raise
         except (ToolError, calling.Overdue) as error:
             return self._error(str(error))
         except Exception as error:  # a model must not escape a bad reward by crashing a tool
-            return self._error(f"{type(error).__name__}: {error}")
+            return self._error(fault(error))
 
     async def _result(self, arguments: Mapping[str, Any]) -> Any:
         for _ in range(self.retries):
@@ -80,7 +82,7 @@ class Tool:
         return await calling.call(self.function, arguments, self.timeout)
 
     def _error(self, text: str) -> Observation:
-        return Observation(self.name, shown(text, self.max_chars), error=True)
+        return Observation(self.name, clip(text, self.max_chars), error=True)
 
     @functools.cached_property
     def _arguments(self) -> Arguments:
@@ -135,23 +137,10 @@ def tool(
     return make if function is None else make(function)
 
 
-def shown(value: Any, max_bytes: int) -> str:
-    """A tool's result as the model reads it: text as it is, all else as JSON, at most about `max_bytes` of UTF-8.
-
-    What is longer keeps its head and its tail around `[... N bytes omitted ...]`; what is not UTF-8 is replaced.
-    """
-    data = value if isinstance(value, bytes) else _text(value).encode("utf-8", errors="replace")
-    if len(data) <= max_bytes:
-        return data.decode("utf-8", errors="replace")
-    head, tail = data[: (max_bytes + 1) // 2], data[len(data) - max_bytes // 2 :]
-    omitted = f"\n[... {len(data) - max_bytes} bytes omitted ...]\n"
-    return head.decode("utf-8", errors="replace") + omitted + tail.decode("utf-8", errors="replace")
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=functools.partial(to_jsonable_python, fallback=_plain))
+def _text(result: Any) -> str | bytes:
+    if isinstance(result, str | bytes):
+        return result
+    return json.dumps(result, ensure_ascii=False, default=functools.partial(to_jsonable_python, fallback=_plain))
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,34 @@
+"""When a stage stops rather than go on with too little."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentfly_core.record import Ending, Scored, Trajectory, Unscored
+
+
+class GateClosed(RuntimeError):
+    """Too much of a stage went wrong; the message says how much, of how much, and the first causes."""
+
+
+def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
+    """Raise GateClosed when more than `share` of the episodes FAILED, that is, lost a service."""
+    errors = [str(t.error) for t in trajectories if t.ending is Ending.FAILED]
+    if len(errors) > share * len(trajectories):
+        raise GateClosed(_message(f"of {len(trajectories)} episodes failed", errors, "gates.failed", share))
+
+
+def stop_if_unscored(trajectories: Sequence[Trajectory], scores: Sequence[Scored], share: float) -> None:
+    """Raise GateClosed when more than `share` of the trajectories, and more than two, have no reward.
+
+    `scores[i]` is that of `trajectories[i]`. FAILED episodes have none either, but are the other gate's to count.
+    """
+    played = [score for t, score in zip(trajectories, scores, strict=True) if t.ending is not Ending.FAILED]
+    reasons = [score.reward.reason for score in played if isinstance(score.reward, Unscored)]
+    if len(reasons) > max(2, share * len(scores)):
+        raise GateClosed(_message(f"of {len(scores)} trajectories have no reward", reasons, "gates.unscored", share))
+
+
+def _message(what: str, causes: Sequence[str], setting: str, share: float) -> str:
+    first = "; ".join(list(dict.fromkeys(causes))[:3])
+    return f"{len(causes)} {what} ({setting} allows {share:.0%}). First causes: {first}. Mend them, or raise {setting}."

@@ -1,0 +1,21 @@
+"""Text from outside, made fit for a tokenizer and for a file."""
+
+from __future__ import annotations
+
+
+def clip(text: str | bytes, max_bytes: int) -> str:
+    """The text, at most about `max_bytes` of UTF-8; what is not UTF-8, lone surrogates too, is replaced.
+
+    What is longer keeps its head and its tail around `[... N bytes omitted ...]`.
+    """
+    data = text if isinstance(text, bytes) else text.encode("utf-8", errors="replace")
+    if len(data) <= max_bytes:
+        return data.decode("utf-8", errors="replace")
+    head, tail = data[: (max_bytes + 1) // 2], data[len(data) - max_bytes // 2 :]
+    omitted = f"\n[... {len(data) - max_bytes} bytes omitted ...]\n"
+    return head.decode("utf-8", errors="replace") + omitted + tail.decode("utf-8", errors="replace")
+
+
+def fault(error: BaseException, max_bytes: int = 2000) -> str:
+    """What went wrong, in one line or a few: `fault(KeyError("answer"))` is "KeyError: 'answer'"."""
+    return clip(f"{type(error).__name__}: {error}", max_bytes)

@@ -1,0 +1,137 @@
+"""What an episode was worth: one decorated function a reward. A missing number is never a zero."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from agentfly_core import calling, signature
+from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.plaintext import clip, fault
+from agentfly_core.record import Ending, Problem, Score, Scored, Trajectory, Unscored
+
+AT_ONCE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Reward:
+    """A function that scores a trajectory; still callable as that function. Made by `@reward`; `timeout` in seconds."""
+
+    function: Callable[..., Any]
+    name: str
+    timeout: float
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    @functools.cached_property
+    def needs(self) -> Mapping[str, type[Environment]]:
+        """The environments that it must see before their lease ends, by parameter."""
+        return self._signature.environments
+
+    async def score(self, trajectory: Trajectory, lent: Mapping[type, Any]) -> Score | Unscored:
+        """What it found, or why nothing was found; raises ServiceFailure, and nothing else that it could cause."""
+        known = {**lent, Trajectory: trajectory, Problem: trajectory.problem}
+        arguments = {name: known[kind] for name, kind in self._signature.lent.items()}
+        try:
+            return self._checked(await calling.call(self.function, arguments, self.timeout), trajectory)
+        except ServiceFailure:
+            raise
+        except Exception as error:  # one reward's mistake must not take other episodes with it
+            return Unscored(f"{self.name}: {fault(error)}")
+
+    def _checked(self, result: Any, trajectory: Trajectory) -> Score | Unscored:
+        score = result if isinstance(result, Score) else Score(result)
+        for found in (score.value, *score.parts.values(), *score.per_turn):
+            if not _is_number(found):
+                got = clip(str(found), 80)
+                return Unscored(f"{self.name}: got {got} ({type(found).__name__}), expected a finite number")
+        if len(score.per_turn) not in (0, len(trajectory.turns)):
+            return Unscored(f"{self.name}: {len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns")
+        parts = {name: float(part) for name, part in score.parts.items()}
+        return Score(float(score.value), parts, tuple(float(part) for part in score.per_turn))
+
+    @functools.cached_property
+    def _signature(self) -> signature.Signature:
+        found = signature.read(self.function)
+        if found.asked:
+            raise ValueError(
+                f"The reward {self.name!r} asks for {', '.join(found.asked)}; a reward is lent its Trajectory, Problem "
+                "and environments only, by annotation: read other values from trajectory.problem.facts."
+            )
+        return found
+
+
+@overload
+def reward(function: Callable[..., Any], /) -> Reward: ...
+@overload
+def reward(*, name: str | None = None, timeout: float = 30.0) -> Callable[[Callable[..., Any]], Reward]: ...
+def reward(
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, timeout: float = 30.0
+) -> Reward | Callable[[Callable[..., Any]], Reward]:
+    """Make a reward of a function, synchronous or not, that returns a number or a Score.
+
+    What it takes is lent to it by annotation: Trajectory, Problem, environments. With an environment it is scored while
+    the episode still has it, otherwise from the record, as often as wanted.
+    """
+
+    def make(wrapped: Callable[..., Any]) -> Reward:
+        return Reward(wrapped, name or signature.name(wrapped), timeout)
+
+    return make if function is None else make(function)
+
+
+async def score(trajectories: Sequence[Trajectory], rewards: Mapping[Reward, float]) -> list[Scored]:
+    """The scores of trajectories, in their order; `rewards` maps each reward to its weight in the sum.
+
+    What was observed during the episode is taken from the record. `Scored.rewards` holds each reward under its name and
+    its parts under `name/part`, unweighted. A trajectory of which one reward is missing, or which FAILED, is Unscored.
+    Raises ValueError for two rewards of one name.
+    """
+    names = [reward.name for reward in rewards]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"Two rewards have the same name: {sorted(names)}; give one of them another, `@reward(name=...)`."
+        )
+    seats = asyncio.Semaphore(AT_ONCE)
+    return list(await asyncio.gather(*(_scored(trajectory, rewards, seats) for trajectory in trajectories)))
+
+
+async def _scored(trajectory: Trajectory, rewards: Mapping[Reward, float], seats: asyncio.Semaphore) -> Scored:
+    if trajectory.ending is Ending.FAILED:
+        return Scored(trajectory.id, {}, (), Unscored(f"episode failed: {trajectory.error}"))
+    async with seats:
+        found = {reward: await _found(reward, trajectory) for reward in rewards}
+    return combined(trajectory.id, {reward.name: (weight, found[reward]) for reward, weight in rewards.items()})
+
+
+async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
+    if (observed := trajectory.observed.get(reward.name)) is not None:
+        return observed
+    if reward.needs:
+        return Unscored(f"{reward.name}: it needs an environment and was not observed during the episode")
+    try:
+        return await reward.score(trajectory, {})
+    except ServiceFailure as failure:
+        return Unscored(f"{reward.name}: {fault(failure)}")
+
+
+def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscored]]) -> Scored:
+    """The weighted sum of what rewards found, by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`."""
+    scores = {name: (weight, score) for name, (weight, score) in found.items() if isinstance(score, Score)}
+    rewards: dict[str, float] = {}
+    for name, (_, score) in scores.items():
+        rewards |= {name: score.value} | {f"{name}/{part}": value for part, value in score.parts.items()}
+    if missing := [score.reason for _, score in found.values() if isinstance(score, Unscored)]:
+        return Scored(trajectory_id, rewards, (), Unscored("; ".join(missing)))
+    turns = [[weight * value for value in score.per_turn] for weight, score in scores.values() if score.per_turn]
+    total = math.fsum(weight * score.value for weight, score in scores.values())
+    return Scored(trajectory_id, rewards, tuple(math.fsum(column) for column in zip(*turns, strict=True)), total)
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, str) and hasattr(value, "__float__") and math.isfinite(value)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from agentfly_core.gates import GateClosed, stop_if_failing, stop_if_unscored
+from agentfly_core.record import Ending, Problem, Scored, Trajectory, Unscored
+
+
+def episodes(failed: int, of: int) -> list[Trajectory]:
+    endings = [Ending.FAILED] * failed + [Ending.TERMINAL] * (of - failed)
+    problem = Problem("p", "?")
+    return [
+        Trajectory(f"t{i}", "e", problem, "g", i, "agent", "train", (), (), ending, "shop died", {}, 0)
+        for i, ending in enumerate(endings)
+    ]
+
+
+def scores(unscored: int, of: int) -> list[Scored]:
+    return [Scored(f"t{i}", {}, (), Unscored("exact: KeyError") if i < unscored else 1.0) for i in range(of)]
+
+
+def test_a_tenth_of_the_episodes_may_fail_and_no_more() -> None:
+    stop_if_failing(episodes(10, of=100), 0.10)
+    with pytest.raises(GateClosed, match=r"11 of 100 episodes failed \(gates.failed allows 10%\).*shop died"):
+        stop_if_failing(episodes(11, of=100), 0.10)
+
+
+def test_five_percent_may_be_unscored_and_no_more() -> None:
+    stop_if_unscored(episodes(0, of=100), scores(5, of=100), 0.05)
+    with pytest.raises(GateClosed, match=r"6 of 100 trajectories have no reward.*exact: KeyError"):
+        stop_if_unscored(episodes(0, of=100), scores(6, of=100), 0.05)
+
+
+def test_two_may_be_unscored_however_few_there_are() -> None:
+    stop_if_unscored(episodes(0, of=4), scores(2, of=4), 0.05)
+    with pytest.raises(GateClosed, match="3 of 4"):
+        stop_if_unscored(episodes(0, of=4), scores(3, of=4), 0.05)
+
+
+def test_failed_episodes_are_counted_by_their_own_gate_only() -> None:
+    stop_if_unscored(episodes(9, of=100), scores(9, of=100), 0.05)

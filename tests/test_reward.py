@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.record import (
+    Ending,
+    Given,
+    Message,
+    Problem,
+    Sampled,
+    Score,
+    Scored,
+    Trajectory,
+    Turn,
+    Unscored,
+)
+from agentfly_core.reward import Reward, combined, reward, score
+
+
+def played(name: str = "t1", ending: Ending = Ending.NO_TOOL_CALLS, **observed: Score | Unscored) -> Trajectory:
+    """An episode of two turns whose last reply is "99"."""
+    turns = tuple(
+        Turn((), Given((1,)), Message("assistant", text), (Sampled((2,), (0.0,), 0, "stop"),))
+        for text in ("41+58", "99")
+    )
+    error = "shop died" if ending is Ending.FAILED else None
+    problem = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
+    return Trajectory(name, "e", problem, "g", 0, "agent", "train", turns, (), ending, error, observed, 7)
+
+
+@reward
+def exact(trajectory: Trajectory) -> float:
+    return float(trajectory.answer == trajectory.problem.facts["answer"])
+
+
+def giving(result: Any) -> Reward:
+    def gives(problem: Problem) -> Any:
+        return result
+
+    return reward(gives)
+
+
+async def test_a_reward_is_lent_the_trajectory_and_the_problem() -> None:
+    @reward
+    async def both(trajectory: Trajectory, problem: Problem) -> bool:
+        return trajectory.problem is problem and trajectory.answer == "99"
+
+    assert await both.score(played(), {}) == Score(1.0)
+    assert await exact.score(played(), {}) == Score(1.0)
+    assert exact(played()) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [(1, 1.0), (True, 1.0), (0.25, 0.25), (np.float32(0.5), 0.5), (np.int64(2), 2.0), (Score(-1), -1.0)],
+)
+async def test_a_reward_may_return_any_finite_number_or_a_score(result: Any, value: float) -> None:
+    assert await giving(result).score(played(), {}) == Score(value)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (None, "gives: got None (NoneType), expected a finite number"),
+        (float("nan"), "gives: got nan (float), expected a finite number"),
+        (float("-inf"), "gives: got -inf (float), expected a finite number"),
+        ("1.0", "gives: got 1.0 (str), expected a finite number"),
+        ({"reward": 1.0}, "gives: got {'reward': 1.0} (dict), expected a finite number"),
+        (1j, "gives: got 1j (complex), expected a finite number"),
+        (Score(1.0, parts={"format": float("nan")}), "gives: got nan (float), expected a finite number"),
+        (Score(1.0, per_turn=(1.0, 0.0, 0.0)), "gives: 3 turn rewards for 2 turns"),
+    ],
+)
+async def test_what_is_no_finite_number_is_unscored_and_never_zero(result: Any, reason: str) -> None:
+    assert await giving(result).score(played(), {}) == Unscored(reason)
+
+
+def raising(error: BaseException) -> Reward:
+    def raises(trajectory: Trajectory) -> float:
+        raise error
+
+    return reward(raises)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (KeyError("answer"), "raises: KeyError: 'answer'"),
+        (SystemExit(1), "raises: RuntimeError: it called exit(1)"),
+        (ValueError("half \ud83d pair"), "raises: ValueError: half ? pair"),
+    ],
+)
+async def test_a_reward_that_raises_leaves_its_trajectory_unscored(error: BaseException, reason: str) -> None:
+    assert await raising(error).score(played(), {}) == Unscored(reason)
+
+
+async def test_a_reward_that_hangs_leaves_its_trajectory_unscored() -> None:
+    @reward(timeout=0.01)
+    async def hangs(trajectory: Trajectory) -> float:
+        await asyncio.Event().wait()
+        return 1.0
+
+    assert await hangs.score(played(), {}) == Unscored("hangs: Overdue: no result within 0.01 s")
+
+
+class Shelf(Environment): ...
+
+
+@reward
+async def sees(shelf: Shelf) -> float:
+    return 1.0
+
+
+def test_a_reward_says_which_environments_it_needs() -> None:
+    assert sees.needs == {"shelf": Shelf}
+    assert exact.needs == {}
+
+
+def test_a_reward_that_asks_for_anything_else_is_refused() -> None:
+    @reward
+    def graded(trajectory: Trajectory, answer: str) -> float:
+        return 1.0
+
+    with pytest.raises(ValueError, match=r"asks for answer; .* trajectory\.problem\.facts"):
+        _ = graded.needs
+
+
+async def test_the_reward_is_the_weighted_sum_and_each_part_is_kept() -> None:
+    half = giving(Score(0.5, parts={"readable": 1.0, "answered": 0.0}))
+    assert await score([played()], {exact: 1.0, half: 0.2}) == [
+        Scored("t1", {"exact": 1.0, "gives": 0.5, "gives/readable": 1.0, "gives/answered": 0.0}, (), 1.1)
+    ]
+
+
+def test_turn_rewards_are_weighted_and_added_turn_by_turn() -> None:
+    found = {
+        "a": (1.0, Score(1.0, per_turn=(0.0, 1.0))),
+        "b": (0.5, Score(2.0, per_turn=(2.0, 0.0))),
+        "c": (3.0, Score(1.0)),
+    }
+    assert combined("t1", found) == Scored("t1", {"a": 1.0, "b": 2.0, "c": 1.0}, (1.0, 1.0), 5.0)
+
+
+async def test_one_failing_reward_leaves_all_other_trajectories_scored() -> None:
+    @reward
+    def picky(trajectory: Trajectory) -> float:
+        if trajectory.id == "t2":
+            raise RuntimeError("no judge")
+        return 1.0
+
+    scores = await score([played("t1"), played("t2"), played("t3")], {exact: 1.0, picky: 1.0})
+    assert [s.trajectory_id for s in scores] == ["t1", "t2", "t3"]
+    assert [s.reward for s in scores] == [2.0, Unscored("picky: RuntimeError: no judge"), 2.0]
+    assert scores[1].rewards == {"exact": 1.0}
+
+
+async def test_a_failed_episode_is_unscored_whatever_its_last_reply_says() -> None:
+    (scored,) = await score([played(ending=Ending.FAILED)], {exact: 1.0})
+    assert scored == Scored("t1", {}, (), Unscored("episode failed: shop died"))
+
+
+async def test_a_reward_observed_during_the_episode_is_taken_from_the_record() -> None:
+    (scored,) = await score([played(sees=Score(0.75))], {sees: 2.0})
+    assert scored == Scored("t1", {"sees": 0.75}, (), 1.5)
+
+
+async def test_a_reward_that_was_not_observed_is_missing_and_not_zero() -> None:
+    (missing,) = await score([played()], {sees: 1.0})
+    assert missing.reward == Unscored("sees: it needs an environment and was not observed during the episode")
+    (failed,) = await score([played(sees=Unscored("sees: KeyError: 'x'"))], {sees: 1.0})
+    assert failed.reward == Unscored("sees: KeyError: 'x'")
+
+
+async def test_a_lost_service_behind_a_reward_of_the_record_is_that_trajectorys_loss_only() -> None:
+    (scored,) = await score([played()], {raising(ServiceFailure("judge is down")): 1.0})
+    assert scored.reward == Unscored("raises: ServiceFailure: judge is down")
+
+
+async def test_synchronous_rewards_run_at_the_same_time() -> None:
+    together = threading.Barrier(8, timeout=30)  # opens only when 8 threads stand at it
+
+    @reward
+    def meets(trajectory: Trajectory) -> float:
+        return float(together.wait() >= 0)
+
+    scores = await score([played(f"t{i}") for i in range(8)], {meets: 1.0})
+    assert [s.reward for s in scores] == [1.0] * 8
+
+
+async def test_two_rewards_of_one_name_are_refused() -> None:
+    other: Callable[..., float] = lambda trajectory: 1.0  # noqa: E731
+    with pytest.raises(ValueError, match="same name"):
+        await score([], {exact: 1.0, reward(name="exact")(other): 1.0})
