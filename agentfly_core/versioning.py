@@ -1,0 +1,120 @@
+"""Datasets and experiments under DVC: one pipeline an experiment, and our own lock around short calls.
+
+DVC refuses a second writer of the same paths at once instead of waiting, so what a run asks of it goes one at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agentfly_core import experiment, files
+from agentfly_core.config import Science
+
+BUSY = "is being blocked by"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What DVC keeps of a dataset: `Version("dc97ba12e9cc...e1.dir", "data/generated/quickstart")`."""
+
+    md5: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unversioned:
+    """Why a dataset has no version: `Unversioned("data.train is overridden")`."""
+
+    reason: str
+
+
+def dataset_version(name: str, science: Science, project: Path) -> Version | Unversioned:
+    """Bring DVC's dataset of an experiment up to date and tell its version.
+
+    Only the dataset of the experiment file itself is versioned. Raises ValueError with DVC's own words when building
+    it fails.
+    """
+    if reason := _not_versioned(name, science, project):
+        return Unversioned(reason)
+    file = pipeline(name, project)
+    with _alone(project):
+        done = _dvc(["repro", f"{file}:prepare"], project, capture=True)
+    if BUSY in done.stdout:
+        return Unversioned("another DVC command is working on it")
+    if done.returncode:
+        raise ValueError(f"DVC could not prepare the data of {name!r}:\n{_tail(done.stdout)}")
+    return _locked_version(project / file.with_suffix(".lock"), f"data/generated/{name}")
+
+
+def reproduce(name: str, project: Path) -> int:
+    """Run `dvc repro` for an experiment, on the terminal; returns DVC's exit status."""
+    return _dvc(["repro", str(pipeline(name, project))], project, capture=False).returncode
+
+
+def pipeline(name: str, project: Path) -> Path:
+    """The experiment's dvc.yaml, relative to the project: the root's, or a link to it in results/NAME, made if missing.
+
+    Raises ValueError for what is no experiment of the project.
+    """
+    if name not in (known := experiment.names(project / experiment.CONF)):
+        raise ValueError(f"DVC reproduces the experiments in conf/: {', '.join(known)}. Got {name!r}.")
+    params = project / "params.yaml"
+    if yaml.safe_load(params.read_text())["experiment"] == name:
+        return Path("dvc.yaml")
+    folder = project / "results" / name
+    files.write_text(folder / "params.yaml", f"experiment: {name}\nroot: ../..\n")
+    if not (folder / "dvc.yaml").is_symlink():
+        (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
+    return Path("results", name, "dvc.yaml")
+
+
+def _not_versioned(name: str, science: Science, project: Path) -> str:
+    if "DVC_STAGE" in os.environ:
+        return "DVC started this and keeps the versions itself"
+    if not all((project / part).exists() for part in (".dvc", "dvc.yaml", "params.yaml")):
+        return "the working directory is no DVC project"
+    if name not in experiment.names(project / experiment.CONF):
+        return "the experiment is not in conf/"
+    own = experiment.read(str(project / experiment.CONF / f"{name}.yaml")).science
+    changed = [key for key in ("data", "seed") if getattr(own, key) != getattr(science, key)]
+    return f"{' and '.join(changed)} overridden" if changed else ""
+
+
+def _dvc(words: list[str], project: Path, capture: bool) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return subprocess.run(
+        [sys.executable, "-m", "dvc", "--wait-for-lock", *words],
+        cwd=project,
+        env={**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if capture else None,
+        stderr=subprocess.STDOUT if capture else None,
+        text=True,
+        check=False,
+    )
+
+
+@contextmanager
+def _alone(project: Path) -> Iterator[None]:
+    with (project / ".dvc" / "tmp" / "agentfly.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _locked_version(lock: Path, path: str) -> Version:
+    outs: list[Mapping[str, Any]] = yaml.safe_load(lock.read_text())["stages"]["prepare"]["outs"]
+    return Version(next(str(out["md5"]) for out in outs if out["path"] == path), path)
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-15:])

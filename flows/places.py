@@ -1,0 +1,80 @@
+"""Where the project's state lies: Prefect's database, MLflow's store and the logs, and why there.
+
+`settle` comes before the first import of prefect, which reads its settings from the environment once.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+STATE = ".agentfly"
+PRIVATE = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "DO_NOT_TRACK": "1",
+    "DVC_NO_ANALYTICS": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+}
+ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION_URL")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is kept: `Place("Prefect", "/home/ada/shop/.agentfly/prefect", "the project's own")`."""
+
+    what: str
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.where} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of a project, all absolute; `api` is the Prefect API that was chosen, or empty."""
+
+    state: Path
+    api: str
+    prefect: Place
+
+
+def settle(project: Path) -> Places:
+    """Point Prefect at the project's state, unless the environment or the active profile did; no telemetry."""
+    for name, value in PRIVATE.items():
+        os.environ.setdefault(name, value)
+    state = project.resolve() / STATE
+    (state / "logs").mkdir(parents=True, exist_ok=True)
+    if place := _chosen():
+        return Places(state, place.where if place.where.startswith("http") else "", place)
+    home = state / "prefect"
+    home.mkdir(exist_ok=True)
+    os.environ["PREFECT_HOME"] = str(home)
+    os.environ.setdefault("PREFECT_PROFILES_PATH", str(Path("~/.prefect/profiles.toml").expanduser()))
+    os.environ.setdefault("PREFECT_SERVER_MEMO_STORE_PATH", str(home / "memo_store.toml"))
+    os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", str(home / "storage"))
+    return Places(state, "", Place("Prefect", str(home), "the project's own"))
+
+
+def _chosen() -> Place | None:
+    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
+    name, profile = _profile(home)
+    for key in ELSEWHERE:
+        if key in os.environ:
+            return Place("Prefect", os.environ[key], f"{key} is set")
+        if key in profile:
+            return Place("Prefect", profile[key], f"{key} in the Prefect profile {name!r}")
+    return None
+
+
+def _profile(home: Path) -> tuple[str, Mapping[str, str]]:
+    path = home / "profiles.toml"
+    found = tomllib.loads(path.read_text()) if path.is_file() else {}
+    name = os.environ.get("PREFECT_PROFILE", found.get("active", ""))
+    return name, found.get("profiles", {}).get(name, {})

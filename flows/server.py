@@ -1,0 +1,134 @@
+"""A Prefect API for one process, its UI for people, and the tidying up after flow runs whose process was killed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+from uuid import UUID
+
+import httpx
+
+from agentfly_core.service import Service, supervised
+from flows.places import Places
+
+UI = "http://127.0.0.1:4200"
+BOOKKEEPING_ONLY = {
+    f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A Prefect API: `Api("http://127.0.0.1:35117/api", Service("prefect", "/tmp/agentfly-x1/prefect.sock"))`.
+
+    `service` is None for one that somebody else runs.
+    """
+
+    url: str
+    service: Service | None
+
+    def wait(self) -> None:
+        """Wait until it answers; raises ServiceLost with the end of its log when ours does not come up."""
+        if self.service:
+            self.service.wait(lambda: answers(self.url), 120)
+
+
+@contextmanager
+def prefect_api(places: Places) -> Iterator[Api]:
+    """Give this process a Prefect API: the one that was chosen, or a server of its own on the project's database.
+
+    Returns at once, so that the 4 seconds that a server takes (9 on a new database) go by while other things are
+    imported; wait for it before the first flow. The server dies with this process.
+    """
+    if places.api:
+        yield Api(places.api, None)
+        return
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    address = Path(tempfile.mkdtemp(prefix="agentfly-")) / "prefect.sock"
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    log = places.state / "logs" / "prefect.log"
+    with supervised("prefect", command, BOOKKEEPING_ONLY, address, log, "") as service:
+        use(url)
+        try:
+            yield Api(url, service)
+        finally:
+            deliver()
+
+
+def use(url: str) -> None:
+    """Let this process and its children talk to a Prefect API, whether prefect was imported already or not."""
+    os.environ["PREFECT_API_URL"] = url
+    if "prefect" in sys.modules:
+        from prefect.context import refresh_global_settings_context
+
+        refresh_global_settings_context()
+
+
+def deliver() -> None:
+    """Send the states and log lines that Prefect still holds back, before its server goes; gives up after seconds."""
+    if "prefect" in sys.modules:
+        from prefect.events.worker import EventsWorker
+        from prefect.logging.handlers import APILogHandler
+
+        EventsWorker.drain_all(timeout=5)
+        APILogHandler().flush()
+
+
+def answers(url: str) -> bool:
+    """Whether a Prefect API is there."""
+    try:
+        return httpx.get(f"{url}/health", timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def crash_abandoned(flow_runs: Iterable[str]) -> list[str]:
+    """Mark flow runs that a killed process left running as Crashed; returns their ids.
+
+    Only for flow runs whose process is known to be dead. Ids of another Prefect database are passed over.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.objects import State
+    from prefect.exceptions import ObjectNotFound
+    from prefect.states import Crashed
+
+    crashed = []
+    with get_client(sync_client=True) as client:
+        for flow_run in flow_runs:
+            try:
+                state = client.read_flow_run(UUID(flow_run)).state
+            except ObjectNotFound:
+                continue
+            if state is not None and (state.is_running() or state.is_cancelling()):
+                ended: State[None] = Crashed(message="Its process was killed; the run went on in another flow run.")
+                client.set_flow_run_state(UUID(flow_run), ended, force=True)
+                crashed.append(flow_run)
+    return crashed
+
+
+def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
+    """Become `prefect WORDS...` on the project's state; anything but a server talks to the one on port 4200."""
+    if words[:1] != ["server"] and not places.api:
+        os.environ["PREFECT_API_URL"] = f"{UI}/api"
+    os.execv(sys.executable, [sys.executable, "-m", "prefect", *words])
+
+
+def open_flow_run(places: Places, flow_run: str) -> None:
+    """Print a flow run's address in the Prefect UI, and become the server of that UI where none is running."""
+    print(f"{places.api.removesuffix('/api') or UI}/runs/flow-run/{flow_run}", flush=True)
+    if not places.api and not answers(f"{UI}/api"):
+        prefect_command(places, ["server", "start", "--host", "127.0.0.1"])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
