@@ -1,0 +1,123 @@
+"""The runs of a store: which are finished, who works on which, and the command that continues each."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from agentfly_core import experiment
+from agentfly_core.lock import owner_of
+from agentfly_core.owner import Owner
+from agentfly_core.store import Store
+
+STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A run as it stands; `step` is the last one whose policy is published, `success` is held-out, None before the end.
+
+    `Listed("quickstart-1f2e3d4c", "stopped", "", 7, 15, None, "agentfly train quickstart --run quickstart-1f2e3d4c")`
+    """
+
+    name: str
+    state: Literal["finished", "running", "stopped"]
+    owner: str
+    step: int
+    steps: int
+    success: float | None
+    command: str
+
+
+def listed(store: Store) -> list[Listed]:
+    """The runs of a store, by name."""
+    found = {name: store.read_json(f"runs/{name}/run.json") for name in store.names("runs")}
+    return [_listed(store, name, record) for name, record in found.items() if record is not None]
+
+
+def view(runs: list[Listed], store: Store) -> RenderableType:
+    """Two lines a run: how it stands, and the command that continues it (or, if it is finished, reads it)."""
+    if not runs:
+        return Text(f"There is no run in {store.uri} yet. Start one: agentfly train quickstart")
+    width = max(len(run.name) for run in runs)
+    return Group(*(line for run in runs for line in _view(run, width)))
+
+
+def continuing(store: Store, name: str, record: Mapping[str, Any]) -> str:
+    """The exact command that continues a run, given its run.json: every setting that differs from the file is in it."""
+    path = next((Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml"))), None)
+    known = path is None or path.parent == experiment.CONF
+    words = ["agentfly", "train", record["experiment"] if known else str(path), *_overrides(path, record)]
+    words += ["--run", name] + ([] if store.root == Path.cwd() else ["--store", store.uri])
+    return shlex.join(words)
+
+
+def _overrides(path: Path | None, record: Mapping[str, Any]) -> list[str]:
+    science = record["science"]
+    keys = _differing(path, science)
+    if keys is None:
+        keys = [key for key, origin in record["origin"].items() if origin == "override"]
+    values = experiment.flat(science)
+    whole = {key.partition(".")[0] if ":" in key else key for key in keys}  # an import path has dots of its own
+    return [f"{key}={_yaml(values.get(key, science.get(key)))}" for key in sorted(whole)]
+
+
+def _differing(path: Path | None, science: Mapping[str, Any]) -> list[str] | None:
+    """The keys in which a run differs from its experiment's file as it is now; None when that cannot be read."""
+    try:
+        now = experiment.read(str(path)).science.model_dump(mode="json")
+    except ValueError:
+        return None
+    return [change.key for change in experiment.differences(now, science)]
+
+
+def _yaml(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=100_000).removesuffix("...\n").strip()
+
+
+def _listed(store: Store, name: str, record: Mapping[str, Any]) -> Listed:
+    owner, steps = _owner(store, name), record["science"]["steps"]
+    summary = store.read_json(f"runs/{name}/summary.json") or {}
+    done = summary.get("steps") == steps
+    state: Literal["finished", "running", "stopped"] = "finished" if done else "running" if owner else "stopped"
+    success = summary.get("success_after") if done else None
+    return Listed(
+        name=name,
+        state=state,
+        owner=str(owner) if owner else "",
+        step=_last_step(store, name),
+        steps=steps,
+        success=success,
+        command=f"agentfly show {name}" if done else continuing(store, name, record),
+    )
+
+
+def _owner(store: Store, name: str) -> Owner | None:
+    """Who works on the run now."""
+    if store.remote is None:
+        owner = owner_of(store.root / "runs" / name)
+        return owner if owner and owner.alive else None
+    held = store.read_json(f"runs/{name}/lock.json")
+    if held is None or held["released"]:
+        return None
+    owner = Owner.of(held["owner"])
+    return owner if owner.alive else None
+
+
+def _last_step(store: Store, name: str) -> int:
+    steps = [int(step) for step in store.names(f"runs/{name}/steps")]
+    return max((s for s in steps if store.manifest(f"runs/{name}/steps/{s:06d}/policy")), default=0)
+
+
+def _view(run: Listed, width: int) -> list[Text]:
+    success = "" if run.success is None else f"  held-out success {run.success:.1%}"
+    owner = f"  {run.owner}" if run.owner else ""
+    line = Text.assemble((f"{run.name:<{width}}  ", "bold"), (f"{run.state:<8}", STYLES[run.state]))
+    return [line.append(f"  step {run.step}/{run.steps}{success}{owner}"), Text(f"  {run.command}", "dim")]

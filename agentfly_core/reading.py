@@ -1,0 +1,172 @@
+"""Runs and their episodes, for people: what the model chose told apart from what it read, in colour and without."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.text import Text
+from tokenizers import Tokenizer
+
+from agentfly_core.parquet import read_scores, read_trajectories
+from agentfly_core.record import Scored, Trajectory, Unscored
+from agentfly_core.store import Store
+
+Decode = Callable[[Sequence[int]], str]
+Kind = Literal["read", "sampled", "after"]
+STYLES: dict[Kind, str] = {"read": "dim", "sampled": "bold green", "after": "dim italic"}
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "after": "."}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of an episode: `Piece("sampled", '<tool_call>{"name": "calculator", ...}</tool_call><|im_end|>')`.
+
+    What is `after` the episode was answered by a tool that ended it and never read by the model.
+    """
+
+    kind: Kind
+    text: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        for number, line in enumerate(lines(self, options.max_width)):
+            label = self.kind if number == 0 else ""
+            yield Text.assemble((f"{label:>9} ", "cyan"), (f"{MARKS[self.kind]} {line}", STYLES[self.kind]))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The episodes of one step and their scores, and how to read their tokens."""
+
+    run: str
+    number: int
+    episodes: tuple[tuple[Trajectory, Scored | None], ...]
+    decode: Decode
+
+    @property
+    def worst_first(self) -> list[tuple[Trajectory, Scored | None]]:
+        """Unscored episodes, then the others by reward."""
+        return sorted(self.episodes, key=lambda pair: (_reward(pair[1]) is not None, _reward(pair[1]) or 0.0))
+
+
+def read_step(store: Store, run: str, number: int | None) -> Step:
+    """A step's episodes, the last one's when `number` is None; raises ValueError where there is none."""
+    steps = [int(name) for name in store.names(f"runs/{run}/steps")]
+    played = [step for step in steps if _shards(store, run, step)]
+    if not played or (number is not None and number not in played):
+        runs = ", ".join(store.names("runs")) or "none"
+        have = f"it has steps {played[0]} to {played[-1]}" if played else f"runs in {store.uri}: {runs}"
+        raise ValueError(f"The run {run!r} has no episodes{f' of step {number}' if number else ''}; {have}.")
+    step = played[-1] if number is None else number
+    folder = f"runs/{run}/steps/{step:06d}"
+    shards = [store.open(store.artifact(f"{folder}/{name}")) for name in _shards(store, run, step)]
+    found = store.manifest(f"{folder}/scored")
+    scored = read_scores(store.open(store.artifact(f"{folder}/scored")) / "scores.parquet") if found else []
+    by_id = {score.trajectory_id: score for score in scored}
+    trajectories = [t for shard in shards for t in read_trajectories(shard / "trajectories.parquet")]
+    return Step(run, step, tuple((t, by_id.get(t.id)) for t in trajectories), decoder(store, run))
+
+
+def decoder(store: Store, run: str) -> Decode:
+    """How to read a run's tokens: the tokenizer of its start policy, special tokens shown; raises ValueError."""
+    start = store.read_json(f"runs/{run}/start.json")
+    written = store.read_json(f"{start['uri']}/tokenizer.json") if start else None
+    if written is None:
+        raise ValueError(f"The run {run!r} has no policy with a tokenizer.json: its tokens cannot be read.")
+    tokenizer = Tokenizer.from_str(json.dumps(written))
+    return lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+
+def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
+    """An episode token by token, in order."""
+    found = []
+    for turn in trajectory.turns:
+        found.append(Piece("read", decode(turn.given.tokens)))
+        for span in turn.sampled:
+            cut = " (cut: no room for more tokens)" if span.finish == "length" else ""
+            found.append(Piece("sampled", decode(span.tokens) + cut))
+    return found + [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
+
+
+def lines(piece: Piece, width: int) -> list[str]:
+    """A piece's text in lines of at most `width` columns with their mark; control characters are written out."""
+    visible = UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", piece.text)
+    room = max(20, width - 12)
+    wrapped = (
+        textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False) for line in visible.split("\n")
+    )
+    return [part for parts in wrapped for part in parts or [""]]
+
+
+def show(step: Step, worst: int) -> RenderableType:
+    """A step's episodes of lowest reward, `worst` of them."""
+    title = Text(f"{step.run}, step {step.number}: {len(step.episodes)} episodes, {_overall(step)}", "bold")
+    legend = Text.assemble(
+        ("| read by the model", STYLES["read"]), "   ", ("> sampled: chosen by it", STYLES["sampled"])
+    )
+    chosen = [_episode(trajectory, scored, step.decode) for trajectory, scored in step.worst_first[:worst]]
+    return Group(title, legend, *chosen)
+
+
+def table(step: Step) -> pd.DataFrame:
+    """A step's episodes for people: one row an episode, with its rewards and its text, each line marked."""
+    return pd.DataFrame([_row(trajectory, scored, step.decode) for trajectory, scored in step.episodes])
+
+
+def _row(trajectory: Trajectory, scored: Scored | None, decode: Decode) -> dict[str, Any]:
+    marked = [f"{MARKS[p.kind]} {line}" for p in pieces(trajectory, decode) for line in lines(p, 120)]
+    return {
+        "problem": trajectory.problem.prompt,
+        "chain": trajectory.chain,
+        "reward": _reward(scored),
+        "episode": "\n".join(marked),
+        "answer": trajectory.answer,
+        "ending": trajectory.ending.value,
+        "turns": len(trajectory.turns),
+        "sampled_tokens": trajectory.sampled_tokens,
+        **(scored.rewards if scored else {}),
+    }
+
+
+def _episode(trajectory: Trajectory, scored: Scored | None, decode: Decode) -> RenderableType:
+    versions = sorted({span.policy_version for turn in trajectory.turns for span in turn.sampled})
+    facts = [
+        f"problem {trajectory.problem.id}, chain {trajectory.chain}",
+        _graded(scored),
+        f"ended {trajectory.ending.value}",
+        f"{trajectory.sampled_tokens} sampled tokens of policy {', '.join(map(str, versions)) or 'none'}",
+    ]
+    error = [Text(f"  error: {trajectory.error}", "red")] if trajectory.error else []
+    return Group("", Text("; ".join(facts), "bold"), *error, *pieces(trajectory, decode))
+
+
+def _overall(step: Step) -> str:
+    rewards = [reward for _, scored in step.episodes if (reward := _reward(scored)) is not None]
+    if not rewards:
+        return "none scored"
+    return f"{len(rewards)} scored, mean reward {sum(rewards) / len(rewards):.3f}"
+
+
+def _graded(scored: Scored | None) -> str:
+    if scored is None:
+        return "not scored yet"
+    if isinstance(scored.reward, Unscored):
+        return f"unscored ({scored.reward.reason})"
+    parts = ", ".join(f"{name} {value:g}" for name, value in scored.rewards.items())
+    return f"reward {scored.reward:g} ({parts})"
+
+
+def _reward(scored: Scored | None) -> float | None:
+    return None if scored is None or isinstance(scored.reward, Unscored) else scored.reward
+
+
+def _shards(store: Store, run: str, step: int) -> list[str]:
+    folder = f"runs/{run}/steps/{step:06d}"
+    return [name for name in store.names(folder) if name.startswith("rollout-") and store.manifest(f"{folder}/{name}")]

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import io
+import shlex
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from agentfly_core import experiment
+from agentfly_core.config import Site
+from agentfly_core.listing import Listed, listed, view
+from agentfly_core.run import Lab, opened
+from agentfly_core.store import Slot, Store
+
+TINY = """
+model: nano:calculator
+data: {use: "agentfly_core.datasets.arithmetic:arithmetic", train: 64, test: 16}
+rewards: {"agentfly_core.rewards.exact:exact": 1.0}
+steps: 2
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A project folder, the working directory, with one experiment and no run."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "tiny.yaml").write_text(TINY)
+    monkeypatch.chdir(tmp_path)
+    return Store.at(".", tmp_path / ".agentfly")
+
+
+def start(store: Store, name: str, *overrides: str, file: str = "tiny", published: int = 0) -> None:
+    """Start a run that ends after `published` steps."""
+    read = experiment.read(file, overrides)
+    with opened(Lab(read.name, read.science, read.origin, Site(), store), name):
+        for step in range(1, published + 1):
+            with store.publish(Slot(f"runs/{name}/steps/{step:06d}/policy", "update", "key", {})):
+                pass
+
+
+def release(store: Store, name: str) -> None:
+    """Make the run's owner a process that is gone."""
+    lock = store.root / "runs" / name / "lock.json"
+    lock.write_text(lock.read_text().replace('"started": ', '"started": 1'))
+
+
+def only(store: Store) -> Listed:
+    (run,) = listed(store)
+    return run
+
+
+def test_an_interrupted_run_is_listed_with_the_command_that_continues_it(project: Store) -> None:
+    start(project, "tiny-1", "steps=9", "update.learning_rate=1e-5", published=3)
+    release(project, "tiny-1")
+    run = only(project)
+    assert (run.state, run.owner, run.step, run.steps) == ("stopped", "", 3, 9)
+    assert run.command == "agentfly train tiny steps=9 update.learning_rate=1.0e-05 --run tiny-1"
+
+
+def test_the_command_stands_for_the_very_science_of_the_run(project: Store) -> None:
+    overrides = [
+        "rewards={my.rewards:cites: 2}",
+        "agent.system='Be brief: yes'",
+        "data.tens=[1, 2]",
+        "data.bias=1.0e-6",
+    ]
+    overrides += ["evaluate.goal='my.rewards:cites'"]
+    start(project, "tiny-1", *overrides)
+    release(project, "tiny-1")
+    words = shlex.split(only(project).command)
+    again = experiment.read("tiny", [word for word in words[3:] if "=" in word])
+    assert again.science == experiment.read("tiny", overrides).science
+
+
+def test_a_file_edited_since_does_not_change_what_is_continued(project: Store) -> None:
+    start(project, "tiny-1", "seed=4")
+    release(project, "tiny-1")
+    Path("conf/tiny.yaml").write_text(TINY.replace("steps: 2", "steps: 5"))
+    assert only(project).command == "agentfly train tiny seed=4 steps=2 --run tiny-1"
+    Path("conf/tiny.yaml").unlink()
+    assert only(project).command == "agentfly train tiny seed=4 --run tiny-1"
+
+
+def test_an_experiment_of_ones_own_is_continued_by_its_path_and_another_store_is_named(project: Store) -> None:
+    Path("mine.yaml").write_text(TINY)
+    elsewhere = Store.at("elsewhere", project.root / ".agentfly")
+    start(elsewhere, "mine-1", file="mine.yaml")
+    release(elsewhere, "mine-1")
+    assert only(elsewhere).command == f"agentfly train mine.yaml --run mine-1 --store {project.root}/elsewhere"
+
+
+def test_a_run_that_is_worked_on_names_its_owner(project: Store) -> None:
+    start(project, "tiny-1")
+    run = only(project)
+    assert run.state == "running"
+    assert run.owner.startswith("process ")
+
+
+def test_a_finished_run_shows_its_success_until_it_is_given_more_steps(project: Store) -> None:
+    start(project, "tiny-1", published=2)
+    release(project, "tiny-1")
+    project.write_json("runs/tiny-1/summary.json", {"steps": 2, "success_after": 0.912})
+    run = only(project)
+    assert (run.state, run.success, run.command) == ("finished", 0.912, "agentfly show tiny-1")
+    start(project, "tiny-1", "steps=4")
+    release(project, "tiny-1")
+    assert only(project).state == "stopped"
+
+
+def test_the_list_is_whole_in_a_narrow_terminal(project: Store) -> None:
+    start(project, "tiny-1", "agent.system=" + "x" * 90, published=1)
+    release(project, "tiny-1")
+    console = Console(file=io.StringIO(), width=60)
+    console.print(view(listed(project), project), soft_wrap=True)
+    assert isinstance(console.file, io.StringIO)
+    first, second = console.file.getvalue().splitlines()
+    assert first.split() == ["tiny-1", "stopped", "step", "1/2"]
+    assert second == f"  agentfly train tiny agent.system={'x' * 90} --run tiny-1"
+
+
+def test_an_empty_store_says_how_to_start(project: Store) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(view(listed(project), project))
+    assert isinstance(console.file, io.StringIO)
+    assert "agentfly train quickstart" in console.file.getvalue()
