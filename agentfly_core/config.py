@@ -9,7 +9,7 @@ import importlib.util
 import os
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentfly_core.identity import digest
 from agentfly_core.parts import construct, load
@@ -96,8 +96,9 @@ class Update(Section):
 
 
 class Evaluate(Section):
-    """Held-out evaluation: `episodes` a problem of the test split: before, after, each `every` steps (0: never)."""
+    """Held-out evaluation, `episodes` a problem: on test before and after, on validation each `every` steps (0: never)."""
 
+    goal: str = Field(default="", description="the reward that says solved (1 or more); needed when there are several")
     every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
     episodes: Positive = 1
     temperature: Annotated[float, Field(ge=0)] = 1.0
@@ -130,6 +131,19 @@ class Science(Section):
     steps: Positive = Field(json_schema_extra=RESUMABLE)
     log_trajectories_every: Positive = Field(default=5, json_schema_extra=RESUMABLE)
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _goal_is_a_reward(self) -> Science:
+        if not self.rewards:
+            raise ValueError("rewards: name at least one reward by its import path, with its weight")
+        if self.evaluate.goal not in self.rewards and (self.evaluate.goal or len(self.rewards) > 1):
+            raise ValueError(f"evaluate.goal: got {self.evaluate.goal!r}, expected one of {', '.join(self.rewards)}")
+        return self
+
+    @property
+    def goal(self) -> str:
+        """The import path of the reward that says whether an episode solved its problem."""
+        return self.evaluate.goal or next(iter(self.rewards))
 
     @property
     def digest(self) -> str:

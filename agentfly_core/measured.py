@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,11 +26,15 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """A mapping to fill with metrics; they are written into `folder` with the time that the block took."""
+    """A mapping to fill with metrics; they are written into `folder` with the time that the block took.
+
+    A number that is not finite is left out: a missing number is never a zero.
+    """
     start = time.monotonic()
     metrics: dict[str, float] = {}
     yield metrics
-    ended = {"time_ms": int(time.time() * 1000), "seconds": time.monotonic() - start, "metrics": metrics}
+    finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    ended = {"time_ms": int(time.time() * 1000), "seconds": time.monotonic() - start, "metrics": finite}
     write_json(folder / FILE, ended)
 
 

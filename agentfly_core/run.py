@@ -14,7 +14,7 @@ from typing import Any
 
 from agentfly_core import slots
 from agentfly_core.config import Science, Site
-from agentfly_core.experiment import Experiment, differences
+from agentfly_core.experiment import differences
 from agentfly_core.lock import local_lock, remote_lock
 from agentfly_core.owner import Owner
 from agentfly_core.revision import revision
@@ -38,8 +38,17 @@ class Lab:
 
     experiment: str
     science: Science
+    origin: Mapping[str, str]
     site: Site
     store: Store
+
+    @property
+    def parent(self) -> Parent | None:
+        """The newest policy of the run that the model reference `run:NAME` names, or None for any other reference."""
+        if not self.science.model.startswith("run:"):
+            return None
+        name = self.science.model.removeprefix("run:")
+        return Parent(name, final_policy(self.store, name))
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,7 @@ class Run:
     lab: Lab
     name: str
     uid: str
+    created_ms: int
     parent: Parent | None
     previous_owner: Owner | None
 
@@ -73,11 +83,27 @@ class Run:
         episodes = self.science.rollout.problems * self.science.rollout.group_size
         return -(-episodes // self.science.rollout.shard)
 
+    def evaluates(self, step: int) -> bool:
+        """Whether the policy of this step is evaluated on the validation split."""
+        every = self.science.evaluate.every
+        return every > 0 and step % every == 0
+
     @property
     def finished(self) -> dict[str, Any] | None:
         """Its summary, if it has run all its steps."""
         summary: dict[str, Any] | None = self.store.read_json(f"{self.uri}/summary.json")
         return summary if summary and summary["steps"] == self.science.steps else None
+
+    @property
+    def start(self) -> Artifact:
+        """The policy that step 1 starts from, as `remember_start` wrote it down."""
+        found = self.store.read_json(f"{self.uri}/start.json")
+        assert found is not None, f"{self.name} has not come to its first step"
+        return Artifact(found["uri"], found["digest"])
+
+    def remember_start(self, policy: Artifact) -> None:
+        """Write down the policy that step 1 starts from."""
+        self.store.write_json(f"{self.uri}/start.json", {"uri": policy.uri, "digest": policy.digest})
 
     def link(self, kind: str, value: str) -> None:
         """Remember the id of this run in another system, once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
@@ -91,19 +117,19 @@ class Run:
         return list((self.store.read_json(f"{self.uri}/links.json") or {}).get(kind, []))
 
 
-def name_of(experiment: Experiment, store: Store, name: str, new: bool) -> str:
+def name_of(lab: Lab, name: str, new: bool) -> str:
     """The run's name: given, or the experiment's with its digest; with `new` the next that is free."""
-    base = name or f"{experiment.name}-{experiment.science.digest[:8]}"
-    if not new or store.read_json(f"runs/{base}/run.json") is None:
+    base = name or f"{lab.experiment}-{lab.science.digest[:8]}"
+    if not new or lab.store.read_json(f"runs/{base}/run.json") is None:
         return base
     number = 2
-    while store.read_json(f"runs/{base}-{number}/run.json") is not None:
+    while lab.store.read_json(f"runs/{base}-{number}/run.json") is not None:
         number += 1
     return f"{base}-{number}"
 
 
 @contextmanager
-def opened(lab: Lab, name: str, origin: Mapping[str, str], parent: Parent | None) -> Iterator[Run]:
+def opened(lab: Lab, name: str) -> Iterator[Run]:
     """Start a run or continue it, as its only writer.
 
     Raises Locked while somebody else writes it, ValueError when it was started with other science or by a stage of
@@ -114,13 +140,13 @@ def opened(lab: Lab, name: str, origin: Mapping[str, str], parent: Parent | None
     with lock as previous:
         record = store.read_json(f"{uri}/run.json")
         if record is None:
-            record = _record(lab, name, parent) | {"origin": dict(origin)}
+            record = _record(lab, name)
         else:
             _compare(record, lab.science, name)
         store.sweep(uri)
         current = {"science": lab.science.model_dump(mode="json"), "site": lab.site.model_dump(mode="json")}
         store.write_json(f"{uri}/run.json", record | current | {"science_digest": lab.science.digest})
-        yield Run(lab, name, record["uid"], _parent(record), previous)
+        yield Run(lab, name, record["uid"], record["created_ms"], _parent(record), previous)
 
 
 def final_policy(store: Store, name: str) -> Artifact:
@@ -133,13 +159,15 @@ def final_policy(store: Store, name: str) -> Artifact:
     raise ValueError(f"The run {name!r} has published no policy in {store.uri}. Runs there: {known}.")
 
 
-def _record(lab: Lab, name: str, parent: Parent | None) -> dict[str, Any]:
+def _record(lab: Lab, name: str) -> dict[str, Any]:
+    parent = lab.parent
     came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest} if parent else None
     return {
         "schema": 1,
         "uid": uuid.uuid4().hex,
         "name": name,
         "experiment": lab.experiment,
+        "origin": dict(lab.origin),
         "seed": lab.science.seed,
         "revision": revision(),
         "versions": _versions(),

@@ -31,9 +31,9 @@ def prepare(science: Science) -> Slot:
     return _shared("prepare", science, ("data", "seed"), {})
 
 
-def model(science: Science, parent: str) -> Slot:
-    """The materialised base model; `parent` is the digest of the policy that a `run:NAME` reference stands for."""
-    return _shared("model", science, ("model", "dtype", "seed"), {"parent": parent} if parent else {})
+def model(science: Science) -> Slot:
+    """The materialised base model."""
+    return _shared("model", science, ("model", "dtype"), {})
 
 
 def demonstrations(science: Science, model: Artifact, data: Artifact) -> Slot:
@@ -81,6 +81,12 @@ def learner(policy: Slot) -> Slot:
     return Slot(
         f"{policy.uri.rpartition('/')[0]}/learner", policy.stage, digest([policy.key, "learner"]), policy.inputs
     )
+
+
+def ledger(run: str, policy: Artifact) -> Slot:
+    """The whole run's ledger, derived from its steps'."""
+    inputs = {"policy": policy.digest}
+    return Slot(f"runs/{run}/ledger", "ledger", digest(["ledger", inputs]), inputs)
 
 
 def of_step(run: str, step: int) -> str:

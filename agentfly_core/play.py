@@ -1,0 +1,99 @@
+"""The stages that play and score: from problems to a folder of episodes, from episodes to a folder of scores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from agentfly_core import identity
+from agentfly_core.config import Science
+from agentfly_core.dataset import ledger, split
+from agentfly_core.metrics import rollout_metrics
+from agentfly_core.parquet import read_trajectories, write_scores, write_trajectories
+from agentfly_core.parts import load
+from agentfly_core.progress import Progress, report
+from agentfly_core.record import Problem, Role, Trajectory
+from agentfly_core.reward import score
+from agentfly_core.rollout import Assignment, Playbook, Timing, collect
+from agentfly_core.sampler import Sampler
+
+EPISODES = "trajectories.parquet"
+TIMINGS = "timings.parquet"
+SCORES = "scores.parquet"
+LEDGER = "ledger.parquet"
+
+
+def of_step(science: Science, problems: Sequence[Problem], step: int) -> list[Assignment]:
+    """The episodes of a training step: `group_size` chains of each problem."""
+    settings = science.rollout
+    return _assignments(science, problems, settings.group_size, step, "train", settings.temperature)
+
+
+def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[Assignment]:
+    """The episodes of a held-out evaluation; the same seeds for every policy, so that two can be compared in pairs."""
+    settings = science.evaluate
+    return _assignments(science, problems, settings.episodes, name, "evaluation", settings.temperature)
+
+
+def of_shard(assignments: Sequence[Assignment], size: int, shard: int) -> Sequence[Assignment]:
+    """The assignments of one shard of at most `size` episodes."""
+    return assignments[shard * size : (shard + 1) * size]
+
+
+def shards_of_split(science: Science, data: Path, name: str) -> int:
+    """How many shards the held-out evaluation on a split of a prepared dataset has."""
+    return -(-len(split(data, name)) * science.evaluate.episodes // science.rollout.shard)
+
+
+def play_shard(
+    science: Science, tokenizer: Any, sampler: Sampler, assignments: Sequence[Assignment], folder: Path, watch: Watch
+) -> None:
+    """Play a shard and leave its trajectories and timings in `folder`; raises SamplerLost with the sampler."""
+    playbook = Playbook.from_science(science, tokenizer)
+    played, timings = asyncio.run(collect(assignments, playbook, sampler, watch))
+    write_trajectories(folder / EPISODES, played)
+    pd.DataFrame([asdict(timing) for timing in timings]).to_parquet(folder / TIMINGS)
+
+
+def score_episodes(science: Science, rollouts: Sequence[Path], step: int, folder: Path) -> dict[str, float]:
+    """Score stored episodes and leave scores and ledger in `folder`; returns the rollout's metrics.
+
+    Raises ValueError when more episodes failed, or could not be scored, than the experiment's gates allow.
+    """
+    played = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
+    timings = [Timing(**row) for rollout in rollouts for row in pd.read_parquet(rollout / TIMINGS).to_dict("records")]
+    scores = asyncio.run(score(played, {load(path): weight for path, weight in science.rewards.items()}))
+    write_scores(folder / SCORES, scores)
+    pd.DataFrame([asdict(row) for row in ledger(step, played, scores)]).to_parquet(folder / LEDGER)
+    tools = [load(path).name for path in science.tools]
+    return rollout_metrics(played, scores, timings, load(science.goal).name, tools)
+
+
+Watch = Callable[[Trajectory], None]
+
+
+def watching(stage: str, step: int, done: int, total: int) -> Watch:
+    """A listener for finished episodes that reports them as progress of a stage, of which `done` lie behind."""
+    count = done
+
+    def watch(_: Trajectory) -> None:
+        nonlocal count
+        count += 1
+        report(Progress(stage, step, count, total))
+
+    return watch
+
+
+def _assignments(
+    science: Science, problems: Sequence[Problem], chains: int, place: int | str, role: Role, temperature: float
+) -> list[Assignment]:
+    return [
+        Assignment(p, chain, place, role, temperature, identity.seed(science.seed, place, p.id, chain))
+        for p in sorted(problems, key=lambda p: p.id)
+        for chain in range(chains)
+    ]

@@ -1,0 +1,100 @@
+"""How a run ended: its held-out success before and after, and where its seconds went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from agentfly_core import slots, statistics
+from agentfly_core.measured import measured
+from agentfly_core.metrics import solved_by_problem
+from agentfly_core.parquet import read_scores, read_trajectories
+from agentfly_core.parts import load
+from agentfly_core.run import Lab, Run
+from agentfly_core.store import Artifact
+
+EPISODES = "trajectories.parquet"
+SCORES = "scores.parquet"
+LEDGER = "ledger.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How a policy does on the held-out problems of a split, and when that was known.
+
+    `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2, 1763740000000)`; `solved` is the
+    share of each problem's episodes that reached the goal.
+    """
+
+    policy: str
+    split: str
+    success: float
+    interval: tuple[float, float]
+    solved: Mapping[str, float]
+    seconds: float
+    time_ms: int
+
+
+def evaluation(lab: Lab, policy: Artifact, split: str, rollouts: Sequence[Artifact], scored: Artifact) -> Evaluation:
+    """Read an evaluation from its stored episodes and scores."""
+    goal = load(lab.science.goal).name
+    played = [t for rollout in rollouts for t in read_trajectories(lab.store.open(rollout) / EPISODES)]
+    solved = solved_by_problem(played, read_scores(lab.store.open(scored) / SCORES), goal)
+    success, interval = statistics.success(solved)
+    stages = [measured(lab.store, artifact) for artifact in (*rollouts, scored)]
+    seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
+    return Evaluation(policy.digest, split, success, interval, solved, seconds, time_ms)
+
+
+def summarise(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str | None) -> dict[str, Any]:
+    """The content of summary.json."""
+    return {
+        "run": run.name,
+        "experiment": run.lab.experiment,
+        "steps": run.science.steps,
+        "success_before": before.success,
+        "success_after": after.success,
+        "interval_before": list(before.interval),
+        "interval_after": list(after.interval),
+        "seconds": _seconds(run, before, after),
+        "policy_digest": after.policy,
+        "mlflow_run_id": mlflow_run_id,
+        "prefect_flow_run_ids": run.links("prefect_flow_run_ids"),
+    }
+
+
+def steps_frame(run: Run) -> pd.DataFrame:
+    """One row a step with all its metrics, for plots."""
+    found = [run.store.read_json(f"{slots.of_step(run.name, k)}/metrics.json") for k in range(1, run.science.steps + 1)]
+    return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in found])
+
+
+def run_ledger(run: Run) -> pd.DataFrame:
+    """Every problem consumed by the run and what became of it, step by step."""
+    folders = [run.store.artifact(f"{slots.of_step(run.name, k)}/scored") for k in range(1, run.science.steps + 1)]
+    return pd.concat([pd.read_parquet(run.store.open(folder) / LEDGER) for folder in folders], ignore_index=True)
+
+
+def _seconds(run: Run, before: Evaluation, after: Evaluation) -> dict[str, float]:
+    steps = steps_frame(run)
+    played = {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
+    return {**_shared_seconds(run), **played, "evaluate": before.seconds + after.seconds}
+
+
+def _shared_seconds(run: Run) -> dict[str, float]:
+    store, science = run.store, run.science
+    data = store.artifact(slots.prepare(science).uri)
+    found = {"prepare": measured(store, data).seconds}
+    if run.parent:
+        return found
+    model = store.artifact(slots.model(science).uri)
+    found["model"] = measured(store, model).seconds
+    if science.warm_start is None:
+        return found
+    episodes = store.artifact(slots.demonstrations(science, model, data).uri)
+    rounds = range(1, science.warm_start.rounds + 1)
+    policies = [store.artifact(slots.warm_start(science, model, episodes, number).uri) for number in rounds]
+    return {**found, "warm start": sum(measured(store, artifact).seconds for artifact in (episodes, *policies))}

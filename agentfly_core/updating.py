@@ -1,0 +1,143 @@
+"""From what is on disk to one update of the policy, and back to disk: learner state first, policy last."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from agentfly_core import identity, slots
+from agentfly_core.config import Update
+from agentfly_core.learner import Learner, UpdateJob
+from agentfly_core.measured import measuring
+from agentfly_core.progress import Progress, report
+from agentfly_core.run import Lab, Run
+from agentfly_core.store import Artifact, Slot, Store
+
+SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
+EPISODES = "trajectories.parquet"
+Watch = Callable[[int, int], None]
+
+
+def fresh(policy: Artifact) -> str:
+    """The label of a learner that has just started on this policy, without any history."""
+    return f"fresh:{policy.digest}"
+
+
+def step_job(run: Run, step: int) -> UpdateJob:
+    """The update of step 1, 2, ..., from the stored policy of the step before and the stored scored episodes."""
+    store, science, here = run.store, run.science, slots.of_step(run.name, step)
+    before = policy_of(run, step - 1)
+    shards = [store.artifact(f"{here}/{name}") for name in store.names(here) if name.startswith("rollout-")]
+    algorithm = science.algorithm
+    return UpdateJob(
+        start=label_of(run, step - 1),
+        end=label_of(run, step),
+        policy=str(store.open(before)),
+        learner=_learner_state(store, before) if step > 1 else None,
+        rollouts=tuple(str(store.open(shard) / EPISODES) for shard in shards),
+        scores=str(store.open(store.artifact(f"{here}/scored")) / "scores.parquet"),
+        algorithm={"use": algorithm.use, **algorithm.settings},
+        update=science.update.model_dump(mode="json"),
+        batch=None,
+        temperature=science.rollout.temperature,
+        dtype=science.dtype,
+        seed=identity.seed(science.seed, "update", step),
+        reference=str(store.open(policy_of(run, 0))) if algorithm.make().needs_reference else None,
+    )
+
+
+def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: int) -> UpdateJob:
+    """Round 1, 2, ... of the masked supervised fine-tuning."""
+    science, warm_start = lab.science, lab.science.warm_start
+    assert warm_start is not None
+    here = slots.warm_start(science, model, demonstrations, number)
+    before = slots.warm_start(science, model, demonstrations, number - 1)
+    policy = lab.store.artifact(before.uri) if number > 1 else model
+    return UpdateJob(
+        start=before.key if number > 1 else fresh(model),
+        end=here.key,
+        policy=str(lab.store.open(policy)),
+        learner=_learner_state(lab.store, policy) if number > 1 else None,
+        rollouts=(str(lab.store.open(demonstrations) / EPISODES),),
+        scores=None,
+        algorithm=SFT,
+        update=_supervised(warm_start.learning_rate, warm_start.epochs_per_round),
+        batch=warm_start.batch,
+        temperature=1.0,
+        dtype=science.dtype,
+        seed=identity.seed(science.seed, "warm_start", number),
+        reference=None,
+    )
+
+
+def publish(store: Store, learner: Learner, job: UpdateJob, slot: Slot, keep: bool, watch: Watch) -> Artifact:
+    """Run an update and publish what it made; `keep` says whether its learner state is worth the space."""
+    inputs = dict(slot.inputs)
+    with store.publish(replace(slot, inputs=inputs)) as folder, measuring(folder) as metrics:
+        metrics |= learner.update(job, watch)
+        if keep:
+            inputs["learner"] = _publish_state(store, learner, slots.learner(slot)).digest
+        learner.save_policy(folder)
+    return store.artifact(slot.uri)
+
+
+def policy_of(run: Run, step: int) -> Artifact:
+    """The policy that a step published; step 0 is the one that the run started from."""
+    if step == 0:
+        return run.start
+    return run.store.artifact(f"{slots.of_step(run.name, step)}/policy")
+
+
+def label_of(run: Run, step: int) -> str:
+    """The label of the learner state after a step."""
+    if step == 0:
+        return fresh(run.start)
+    scored = run.store.artifact(f"{slots.of_step(run.name, step)}/scored")
+    return slots.policy(run.science, run.name, policy_of(run, step - 1), scored, step).key
+
+
+def missing_steps(run: Run, label: str, step: int) -> Sequence[int]:
+    """The steps before `step` whose updates must be run again: neither a learner at `label` nor the disk has them."""
+    if label == label_of(run, step - 1):
+        return ()
+    kept = [k for k in range(1, step) if run.store.manifest(f"{slots.of_step(run.name, k)}/learner")]
+    return range(max(kept, default=0) + 1, step)
+
+
+def retain(run: Run, step: int) -> None:
+    """Remove learner states beyond the newest `keep_learner`."""
+    kept = [k for k in range(1, step + 1) if run.store.manifest(f"{slots.of_step(run.name, k)}/learner")]
+    for old in kept[: -run.science.update.keep_learner]:
+        run.store.remove(f"{slots.of_step(run.name, old)}/learner")
+
+
+def require_space(store: Store, policy: Artifact) -> None:
+    """Raise OSError unless the disk can hold a learner state and a policy more."""
+    size = sum(path.stat().st_size for path in store.open(policy).iterdir())
+    free = shutil.disk_usage(store.root).free
+    if free < 5 * size:
+        raise OSError(
+            f"{store.root} has {free / 2**30:.1f} GiB free; an update of this model may need {5 * size / 2**30:.1f} GiB. "
+            "Free some space and run the same command again."
+        )
+
+
+def watching(stage: str, step: int) -> Watch:
+    """A listener for the optimizer steps of an update that reports them as progress of a stage."""
+    return lambda done, total: report(Progress(stage, step, done, total))
+
+
+def _learner_state(store: Store, policy: Artifact) -> str | None:
+    uri = f"{policy.uri.rpartition('/')[0]}/learner"
+    return str(store.open(store.artifact(uri))) if store.manifest(uri) else None
+
+
+def _publish_state(store: Store, learner: Learner, slot: Slot) -> Artifact:
+    with store.publish(slot) as folder:
+        learner.save_state(folder)
+    return store.artifact(slot.uri)
+
+
+def _supervised(learning_rate: float, epochs: int) -> dict[str, object]:
+    return Update(learning_rate=learning_rate, epochs=epochs).model_dump(mode="json")

@@ -1,0 +1,99 @@
+"""The command line: `agentfly COMMAND ...`, also `python -m flows COMMAND ...`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from flows import commands
+
+EXPERIMENT = "name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml"
+OVERRIDES = "settings that differ from the file, for example update.learning_rate=3e-4 rollout.group_size=16"
+RUN = "the run's name (default: EXPERIMENT-<digest of its settings>, so that the same command continues it)"
+SITE = "where it runs: a file in ./conf/site (default: local); AGENTFLY_<KEY> variables change single settings"
+STORE = "where runs and artifacts go: a folder (default: .) or s3://bucket/prefix"
+EXAMPLES = """
+examples:
+  agentfly train quickstart                     train; run it again after any interruption and it goes on
+  agentfly train quickstart seed=1              another seed is another run
+  agentfly train quickstart --run mine steps=30 continue the run 'mine' up to step 30
+  agentfly show quickstart-1a2b3c4d --worst 3   read the three worst episodes of the last step
+  agentfly evaluate quickstart --policy run:quickstart-1a2b3c4d
+"""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit status. A user's mistake is one message, not a traceback."""
+    arguments = _parser().parse_args(words)
+    command: Callable[[argparse.Namespace], int] = arguments.command
+    try:
+        return command(arguments)
+    except commands.MISTAKES as mistake:
+        print(f"agentfly: {mistake}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("agentfly: interrupted; the same command continues.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="agentfly",
+        description="Train language-model agents with reinforcement learning, as runs that can be killed and continued.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_subparsers(title="commands", required=True, metavar="COMMAND").add_parser
+    train = _experiment(add("train", help="start a run, or continue it"), commands.train)
+    train.add_argument("--run", default="", help=RUN)
+    train.add_argument("--new", action="store_true", help="start another run even if there is one: NAME-2, NAME-3, ...")
+    evaluate = _experiment(add("evaluate", help="held-out success of any policy, with an interval"), commands.evaluate)
+    evaluate.add_argument(
+        "--policy", default="", help="run:NAME, run:NAME@STEP, or a policy.json (default: last policy)"
+    )
+    _experiment(add("prepare", help="build, check and version the dataset only"), commands.prepare)
+    _experiment(add("warm-start", help="make the policy that training starts from"), commands.warm_start)
+    _experiment(add("config", help="the resolved settings, each with where it came from"), commands.config)
+    _experiment(add("resolve", help="write the complete settings into results/ for DVC"), commands.resolve)
+    listing = add("list", help="all runs: state, owner, last step, and the command that continues each")
+    listing.set_defaults(command=commands.list_runs)
+    listing.add_argument("--store", default="", help=STORE)
+    show = add("show", help="read episodes in the terminal, sampled tokens told apart from read ones")
+    show.set_defaults(command=commands.show)
+    show.add_argument("run", help="name of a run, see `agentfly list`")
+    show.add_argument("--step", type=int, default=None, help="which step (default: the last one)")
+    show.add_argument("--worst", type=int, default=3, metavar="K", help="how many episodes, lowest reward first")
+    show.add_argument("--store", default="", help=STORE)
+    add("doctor", help="what this machine can run, and what to do about what it can't").set_defaults(
+        command=commands.doctor
+    )
+    repro = add("repro", help="reproduce an experiment with DVC")
+    repro.set_defaults(command=commands.repro)
+    repro.add_argument("experiment", help="name of a file in ./conf")
+    opening = add("open", help="open a run in the MLflow or the Prefect UI")
+    opening.set_defaults(command=commands.open_ui)
+    opening.add_argument("ui", choices=("mlflow", "prefect"))
+    opening.add_argument("run", help="name of a run, see `agentfly list`")
+    opening.add_argument("--store", default="", help=STORE)
+    prefect = add(
+        "prefect", help="any Prefect command on this project's state, for example: agentfly prefect server start"
+    )
+    prefect.set_defaults(command=commands.prefect)
+    prefect.add_argument("words", nargs=argparse.REMAINDER)
+    return parser
+
+
+def _experiment(
+    parser: argparse.ArgumentParser, command: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    parser.set_defaults(command=command)
+    parser.add_argument("experiment", metavar="EXPERIMENT", help=EXPERIMENT)
+    parser.add_argument("overrides", metavar="key=value", nargs="*", help=OVERRIDES)
+    parser.add_argument("--site", default="local", help=SITE)
+    parser.add_argument("--store", default="", help=STORE)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""What each command of the command line does; what is slow to import is imported by those who need it."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from agentfly_core import doctor as doctors
+from agentfly_core import experiment as experiments
+from agentfly_core import reading, versioning
+from agentfly_core.gates import GateClosed
+from agentfly_core.lock import Locked, LockLost
+from agentfly_core.run import Lab, name_of
+from agentfly_core.service import ServiceLost
+from flows import results
+from flows.lab import lab_of, store_at
+from flows.places import settle
+from flows.server import crash_abandoned, open_flow_run, prefect_api, prefect_command
+
+MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError)
+Words = Mapping[str, Any]
+
+
+def train(arguments: Namespace) -> int:
+    """Start or continue a run; a finished one shows its summary at once."""
+    with orchestrated():
+        lab = _lab(arguments)
+        name = name_of(lab, arguments.run, arguments.new)
+        summary = lab.store.read_json(f"runs/{name}/summary.json")
+        if not summary or summary["steps"] != lab.science.steps or results.wanted():
+            from flows.train import train as flow
+
+            crash_abandoned((lab.store.read_json(f"runs/{name}/links.json") or {}).get("prefect_flow_run_ids", []))
+            summary = flow(**_flow_arguments(arguments), run=name)
+    show_summary(summary)
+    return 0
+
+
+def evaluate(arguments: Namespace) -> int:
+    """Play a policy on held-out problems."""
+    with orchestrated():
+        from flows.evaluate import evaluate as flow
+
+        found = flow(**_flow_arguments(arguments), policy=arguments.policy)
+    low, high, problems = found["interval_low"], found["interval_high"], found["problems"]
+    print(f"{found['success']:.1%} of {problems} held-out problems solved, 95 % interval {low:.1%} to {high:.1%}.")
+    return 0
+
+
+def prepare(arguments: Namespace) -> int:
+    """Build, check and version the dataset."""
+    with orchestrated():
+        from flows.prepare import prepare as flow
+
+        data = flow(**_flow_arguments(arguments))
+    print(f"{data.uri}\n{data.digest}")
+    return 0
+
+
+def warm_start(arguments: Namespace) -> int:
+    """Make the policy that training starts from."""
+    with orchestrated():
+        from flows.warm_start import warm_start_only as flow
+
+        policy = flow(**_flow_arguments(arguments))
+    print(f"{policy.uri}\n{policy.digest}")
+    return 0
+
+
+def resolve(arguments: Namespace) -> int:
+    """Write the complete configuration for DVC."""
+    results.write_config(_lab(arguments))
+    return 0
+
+
+def config(arguments: Namespace) -> int:
+    """Print the resolved settings with where each came from."""
+    read = experiments.read(arguments.experiment, arguments.overrides)
+    experiments.check(read.science)
+    table = Table("setting", "value", "from", show_edge=False)
+    for key, value in experiments.flat(read.science.model_dump(mode="json")).items():
+        table.add_row(key, json.dumps(value), read.origin[key])
+    Console().print(table)
+    return 0
+
+
+def show(arguments: Namespace) -> int:
+    """Read episodes in the terminal."""
+    step = reading.read_step(store_at(arguments.store), arguments.run, arguments.step)
+    Console().print(reading.show(step, arguments.worst))
+    return 0
+
+
+def list_runs(arguments: Namespace) -> int:
+    """All runs of a store."""
+    Console().print(reading.runs(store_at(arguments.store)))
+    return 0
+
+
+def doctor(_: Namespace) -> int:
+    """What this machine can run."""
+    findings = doctors.examine(Path.cwd())
+    Console().print(doctors.table(findings))
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def repro(arguments: Namespace) -> int:
+    """Reproduce an experiment with DVC."""
+    return versioning.reproduce(arguments.experiment, Path.cwd())
+
+
+def open_ui(arguments: Namespace) -> int:
+    """Open a run in the MLflow or the Prefect UI; serves it until interrupted where no server runs."""
+    links = store_at(arguments.store).read_json(f"runs/{arguments.run}/links.json")
+    if links is None:
+        raise ValueError(f"There is no run {arguments.run!r}; `agentfly list` shows all.")
+    places = settle(Path.cwd())
+    if arguments.ui == "prefect":
+        open_flow_run(places, links["prefect_flow_run_ids"][-1])
+    else:
+        open_mlflow(places, links["mlflow"][-1])
+    return 0
+
+
+def prefect(arguments: Namespace) -> int:
+    """Any Prefect command on the project's own Prefect state."""
+    prefect_command(settle(Path.cwd()), arguments.words)
+
+
+def show_summary(summary: Words) -> None:
+    """The table at the end of a run, and the commands that open it elsewhere."""
+    from flows.display import summary_table
+
+    opening = {"MLflow": f"agentfly open mlflow {summary['run']}", "Prefect": f"agentfly open prefect {summary['run']}"}
+    Console().print(summary_table(summary, opening))
+
+
+@contextmanager
+def orchestrated() -> Iterator[None]:
+    """Prefect for this process: its server starts while the rest is imported, and ends with the block."""
+    with prefect_api(settle(Path.cwd())) as api:
+        import flows.train  # noqa: F401
+
+        api.wait()
+        yield
+
+
+def _lab(arguments: Namespace) -> Lab:
+    return lab_of(arguments.experiment, arguments.overrides, arguments.site, arguments.store)
+
+
+def _flow_arguments(arguments: Namespace) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in ("experiment", "overrides", "site", "store")}

@@ -1,0 +1,68 @@
+"""Held-out evaluation of a policy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+from agentfly_core.play import shards_of_split
+from agentfly_core.run import Lab, final_policy, name_of
+from agentfly_core.service import Service
+from agentfly_core.store import Artifact
+from agentfly_core.summary import Evaluation, evaluation
+from agentfly_core.warm import sampler_service
+from flows import results
+from flows.lab import lab_of
+from flows.parameters import ExperimentName, Overrides, SiteName
+from flows.places import settle
+from tasks.prepare import prepare
+from tasks.rollout import held_out
+from tasks.score import score
+
+
+@flow(name="evaluate", flow_run_name="evaluate {experiment} {policy}")
+def evaluate(
+    experiment: ExperimentName = "quickstart",
+    policy: str = "",
+    overrides: Overrides = [],  # noqa: B006
+    site: SiteName = "local",
+    store: str = "",
+) -> dict[str, Any]:
+    """Play a policy on the held-out test problems of an experiment: success, interval, number of problems."""
+    lab = lab_of(experiment, overrides, site, store)
+    chosen = policy_named(lab, policy)
+    data = prepare(lab)
+    with sampler_service(lab, chosen, f"evaluate-{chosen.digest[:16]}", settle(Path.cwd()).state / "logs") as sampler:
+        found = evaluated(lab, chosen, data, sampler, "test", 0)
+    if results.wanted():
+        results.write_evaluation(lab, found)
+    return results.of_evaluation(found)
+
+
+def evaluated(lab: Lab, policy: Artifact, data: Artifact, sampler: Service, split: str, step: int) -> Evaluation:
+    """How the policy of a step does on a held-out split."""
+    shards = range(shards_of_split(lab.science, lab.store.open(data), split))
+    played = [held_out(lab, policy, data, sampler, split, shard, step) for shard in shards]
+    scored = score(lab, played, step, f"{split} after step {step}")
+    return evaluation(lab, policy, split, played, scored)
+
+
+def policy_named(lab: Lab, reference: str) -> Artifact:
+    """The policy that `run:NAME`, `run:NAME@STEP` or the path of a policy.json names; by default the run's own last.
+
+    Raises ValueError for anything else.
+    """
+    if reference.endswith(".json"):
+        found = json.loads(Path(reference).read_text())
+        return Artifact(found["uri"], found["digest"])
+    if reference and not reference.startswith("run:"):
+        raise ValueError(
+            f"Got the policy {reference!r}, expected run:NAME, run:NAME@STEP or the path of a policy.json."
+        )
+    name, _, step = (reference.removeprefix("run:") or name_of(lab, "", False)).partition("@")
+    if not step:
+        return final_policy(lab.store, name)
+    return lab.store.artifact(f"runs/{name}/steps/{int(step):06d}/policy")

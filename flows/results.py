@@ -1,0 +1,72 @@
+"""The small files that DVC keeps of an experiment: pointers to artifacts, metrics, and a plot's points."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agentfly_core import slots
+from agentfly_core.files import write_json, write_text
+from agentfly_core.run import Lab, Run
+from agentfly_core.store import Artifact
+from agentfly_core.summary import Evaluation, steps_frame
+
+
+def wanted() -> bool:
+    """Whether DVC started this process and waits for its files."""
+    return "DVC_STAGE" in os.environ
+
+
+def folder(experiment: str) -> Path:
+    """Where an experiment's results lie."""
+    return Path("results") / experiment
+
+
+def write_config(lab: Lab) -> None:
+    """The complete configuration, with the version of each stage's code."""
+    values = lab.science.model_dump(mode="json") | {"stages": dict(slots.VERSIONS)}
+    write_text(folder(lab.experiment) / "config.yaml", yaml.safe_dump(values, sort_keys=True))
+
+
+def write_dataset(lab: Lab, data: Artifact) -> None:
+    """The pointer to the dataset, and its splits, which go into DVC's cache."""
+    target = Path("data/generated") / lab.experiment
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for path in lab.store.open(data).glob("*.parquet"):
+        shutil.copy(path, target / path.name)
+    write_pointer(lab, "dataset", data)
+
+
+def write_pointer(lab: Lab, name: str, artifact: Artifact) -> None:
+    """Where an artifact is and its digest."""
+    write_json(folder(lab.experiment) / f"{name}.json", {"uri": artifact.uri, "digest": artifact.digest})
+
+
+def write_run(run: Run, policy: Artifact, summary: dict[str, Any]) -> None:
+    """The final policy, the summary, and a table of the steps for `dvc plots`."""
+    write_pointer(run.lab, "policy", policy)
+    write_json(folder(run.lab.experiment) / "summary.json", summary)
+    frame = steps_frame(run).rename(columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"})
+    write_text(folder(run.lab.experiment) / "steps.csv", frame.to_csv(index=False))
+
+
+def write_evaluation(lab: Lab, found: Evaluation) -> None:
+    """How a policy does on held-out problems."""
+    write_json(folder(lab.experiment) / "evaluation.json", of_evaluation(found))
+
+
+def of_evaluation(found: Evaluation) -> dict[str, Any]:
+    """An evaluation as JSON, without its single problems."""
+    low, high = found.interval
+    return {
+        "policy": found.policy,
+        "problems": len(found.solved),
+        "success": found.success,
+        "interval_low": low,
+        "interval_high": high,
+    }

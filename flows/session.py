@@ -1,0 +1,71 @@
+"""One sitting of a run: its lock, its warm services, its live display and its MLflow run, opened and closed together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect.runtime import flow_run
+
+from agentfly_core import tracking
+from agentfly_core.progress import listening
+from agentfly_core.run import Lab, Run, name_of, opened
+from agentfly_core.service import Service, end_orphans
+from agentfly_core.store import Artifact
+from agentfly_core.telling import Teller
+from agentfly_core.warm import learner_service, sampler_service
+from flows.display import Display, logging_to
+from flows.lab import lab_of
+from flows.places import settle
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a flow works with: the run, and whom it tells what happened."""
+
+    run: Run
+    tell: Teller
+    logs: Path
+
+    @property
+    def lab(self) -> Lab:
+        """The run's experiment and place."""
+        return self.run.lab
+
+    @contextmanager
+    def services(self, model: Artifact) -> Iterator[tuple[Service, Service]]:
+        """The sampler and the learner, starting now and warm until the block ends."""
+        with sampler_service(self.lab, model, self.run.uid, self.logs) as sampler:
+            with learner_service(self.lab, self.run.uid, self.logs) as learner:
+                yield sampler, learner
+
+
+@contextmanager
+def session(experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str) -> Iterator[Session]:
+    """Open a run for writing, end what its dead owner left running, and close everything at the end."""
+    lab = lab_of(experiment, overrides, site, store)
+    name = name_of(lab, run, new)
+    logs = settle(Path.cwd()).state / "logs" / name
+    with opened(lab, name) as mine, logging_to(logs / "flow.log"):
+        if ended := end_orphans(mine.uid):
+            logger.warning("Ended processes %s that a dead owner of this run left behind.", ended)
+        if flow_run.id:
+            mine.link("prefect_flow_run_ids", str(flow_run.id))
+        with _told(mine) as tell, Display(name, mine.science.steps) as display, listening(display):
+            yield Session(mine, tell, logs)
+
+
+@contextmanager
+def _told(run: Run) -> Iterator[Teller]:
+    place = tracking.Place.choose(settle(Path.cwd()).state, run.lab.site.mlflow_tracking_uri)
+    tracker = tracking.Tracker(place, run.lab.experiment, run.name, run.uid, run.created_ms)
+    try:
+        yield Teller(run, tracker)
+    finally:
+        if unsent := tracker.close():
+            print(tracker.missing(unsent, f"agentfly train {run.lab.experiment} --run {run.name}"))

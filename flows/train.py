@@ -1,0 +1,71 @@
+"""Training: data, warm start, then step after step of rollout, score and update, with held-out evaluation around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow, runtime
+
+from agentfly_core.service import Service
+from agentfly_core.store import Artifact
+from flows import results
+from flows.evaluate import evaluated
+from flows.parameters import ExperimentName, Overrides, RunName, SiteName
+from flows.session import Session, session
+from flows.warm_start import warm_started
+from tasks.finish import finish
+from tasks.log import log_step
+from tasks.model import base_model
+from tasks.prepare import prepare, version
+from tasks.rollout import rollout
+from tasks.score import score
+from tasks.update import update
+
+
+def _title() -> str:
+    given = runtime.flow_run.parameters
+    return str(given["run"] or given["experiment"])
+
+
+@flow(name="train", flow_run_name=_title)
+def train(
+    experiment: ExperimentName = "quickstart",
+    run: RunName = "",
+    overrides: Overrides = [],  # noqa: B006
+    new: bool = False,
+    site: SiteName = "local",
+    store: str = "",
+) -> dict[str, Any]:
+    """Train an agent: start the run, or continue it from what is on disk."""
+    with session(experiment, run, overrides, new, site, store) as here:
+        model = base_model(here.lab, here.run.parent)
+        with here.services(model) as (sampler, learner):
+            here.tell.data_version(version(here.lab))
+            data = prepare(here.lab)
+            here.tell.data(data)
+            start = warm_started(here.lab, model, data, learner)
+            before = evaluated(here.lab, start, data, sampler, "test", 0)
+            here.tell.evaluation(before, 0)
+            policy = improved(here, start, data, sampler, learner)
+            after = evaluated(here.lab, policy, data, sampler, "test", here.run.science.steps)
+            here.tell.evaluation(after, here.run.science.steps)
+        summary = finish(here.run, before, after, here.tell.tracker.run_id)
+        here.tell.end(policy, summary, after.time_ms)
+        if results.wanted():
+            results.write_run(here.run, policy, summary)
+    return summary
+
+
+def improved(here: Session, policy: Artifact, data: Artifact, sampler: Service, learner: Service) -> Artifact:
+    """The policy after all steps; one step is rollout, score, update."""
+    run = here.run
+    run.remember_start(policy)
+    for step in range(1, run.science.steps + 1):
+        played = [rollout(run, policy, data, sampler, step, shard) for shard in range(run.shards)]
+        scored = score(run.lab, played, step, f"step {step}")
+        policy = update(run, policy, scored, learner, step)
+        log_step(run, played, scored, policy, step)
+        here.tell.step(step)
+        if run.evaluates(step):
+            here.tell.evaluation(evaluated(run.lab, policy, data, sampler, "validation", step), step)
+    return policy

@@ -1,0 +1,47 @@
+"""The warm start: demonstrations, then masked supervised fine-tuning in rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import flow
+
+from agentfly_core.run import Lab
+from agentfly_core.service import Service
+from agentfly_core.store import Artifact
+from agentfly_core.warm import learner_service
+from flows import results
+from flows.lab import lab_of
+from flows.parameters import ExperimentName, Overrides, SiteName
+from flows.places import settle
+from tasks.model import base_model
+from tasks.prepare import prepare
+from tasks.warm_start import demonstrate, warm_start
+
+
+@flow(name="warm-start", flow_run_name="warm-start {experiment}")
+def warm_start_only(
+    experiment: ExperimentName = "quickstart",
+    overrides: Overrides = [],  # noqa: B006
+    site: SiteName = "local",
+    store: str = "",
+) -> Artifact:
+    """Make the policy that reinforcement learning starts from, and nothing else."""
+    lab = lab_of(experiment, overrides, site, store)
+    data = prepare(lab)
+    model = base_model(lab, lab.parent)
+    with learner_service(lab, f"warm-start-{lab.experiment}", settle(Path.cwd()).state / "logs") as learner:
+        policy = warm_started(lab, model, data, learner)
+    if results.wanted():
+        results.write_pointer(lab, "warm_start", policy)
+    return policy
+
+
+def warm_started(lab: Lab, model: Artifact, data: Artifact, learner: Service) -> Artifact:
+    """The policy that reinforcement learning starts from; the model itself where no warm start is asked for."""
+    if lab.science.warm_start is None:
+        return model
+    demonstrations = demonstrate(lab, model, data)
+    for number in range(1, lab.science.warm_start.rounds + 1):
+        policy = warm_start(lab, model, demonstrations, learner, number)
+    return policy

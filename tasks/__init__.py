@@ -1,0 +1,1 @@
+"""One module a stage: ask the store, read, one call into the core, publish."""

@@ -1,0 +1,28 @@
+"""What a step measured: merged from its stages' own records and written beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from agentfly_core import slots
+from agentfly_core.measured import measured
+from agentfly_core.metrics import point
+from agentfly_core.run import Run
+from agentfly_core.store import Artifact
+
+
+@task(task_run_name="log step {step}", cache_policy=NO_CACHE)
+def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int) -> None:
+    """Write the step's metrics.json; its metrics carry the time at which the step's update ended."""
+    played = [measured(run.store, rollout) for rollout in rollouts]
+    graded, updated = measured(run.store, scored), measured(run.store, policy)
+    seconds = {
+        "time/rollout": sum(shard.seconds for shard in played),
+        "time/score": graded.seconds,
+        "time/update": updated.seconds,
+    }
+    metrics = {**graded.metrics, **updated.metrics, **seconds}
+    run.store.write_json(f"{slots.of_step(run.name, step)}/metrics.json", point(step, metrics, updated.time_ms))

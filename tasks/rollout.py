@@ -1,0 +1,66 @@
+"""Playing episodes: one shard of a training step, or of a held-out evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentfly_core.rollout import Assignment
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from agentfly_core import slots
+from agentfly_core.dataset import problems_of_step, split
+from agentfly_core.measured import measuring
+from agentfly_core.play import of_shard, of_step, of_test, play_shard, watching
+from agentfly_core.run import Lab, Run
+from agentfly_core.service import Service
+from agentfly_core.store import Artifact
+from agentfly_core.warm import sampler_at, tokenizer_of
+from tasks.stage import reused, service_lost
+
+
+@task(
+    task_run_name="rollout step {step} shard {shard}", cache_policy=NO_CACHE, retries=3, retry_condition_fn=service_lost
+)
+def rollout(run: Run, policy: Artifact, data: Artifact, service: Service, step: int, shard: int) -> Artifact:
+    """Publish one shard of a step's episodes, played with the policy of the step before."""
+    slot = slots.rollout(run.science, run.name, policy, data, step, shard)
+    if found := run.store.find(slot):
+        return reused(found)  # type: ignore[return-value]
+    problems = split(run.store.open(data), "train")
+    chosen = problems_of_step(problems, step, run.science.rollout.problems, run.science.seed)
+    sampler = sampler_at(service, run.lab, policy, step - 1)
+    with run.store.publish(slot) as folder, measuring(folder):
+        _play(run.lab, policy, sampler, of_step(run.science, chosen, step), shard, "rollout", step, folder)
+    return run.store.artifact(slot.uri)
+
+
+@task(task_run_name="evaluate {name} shard {shard}", cache_policy=NO_CACHE, retries=3, retry_condition_fn=service_lost)
+def held_out(
+    lab: Lab, policy: Artifact, data: Artifact, service: Service, name: str, shard: int, step: int
+) -> Artifact:
+    """Publish one shard of the episodes that a policy plays on a held-out split."""
+    slot = slots.evaluation(lab.science, policy, data, name, shard)
+    if found := lab.store.find(slot):
+        return reused(found)  # type: ignore[return-value]
+    problems = split(lab.store.open(data), name)
+    sampler = sampler_at(service, lab, policy, step)
+    with lab.store.publish(slot) as folder, measuring(folder):
+        _play(lab, policy, sampler, of_test(lab.science, problems, name), shard, "evaluate", step, folder)
+    return lab.store.artifact(slot.uri)
+
+
+def _play(
+    lab: Lab,
+    policy: Artifact,
+    sampler: Sampler,
+    everything: Sequence[Assignment],
+    shard: int,
+    stage: str,
+    step: int,
+    folder: Path,
+) -> None:
+    size = lab.science.rollout.shard
+    watch = watching(stage, step, shard * size, len(everything))
+    tokenizer = tokenizer_of(lab.store.open(policy))
+    play_shard(lab.science, tokenizer, sampler, of_shard(everything, size, shard), folder, watch)

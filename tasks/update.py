@@ -1,0 +1,30 @@
+"""Changing weights: one update of the policy, its learner state first, the policy last."""
+
+from __future__ import annotations
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from agentfly_core import slots, updating
+from agentfly_core.run import Run
+from agentfly_core.service import Service
+from agentfly_core.store import Artifact
+from agentfly_core.warm import learner
+from tasks.stage import reused, service_lost
+
+
+@task(task_run_name="update step {step}", cache_policy=NO_CACHE, retries=2, retry_condition_fn=service_lost)
+def update(run: Run, policy: Artifact, scored: Artifact, service: Service, step: int) -> Artifact:
+    """Publish policy number `step`; updates whose learner state was not kept are run again first."""
+    slot = slots.policy(run.science, run.name, policy, scored, step)
+    if found := run.store.find(slot):
+        return reused(found)  # type: ignore[return-value]
+    updating.require_space(run.store, policy)
+    worker = learner(service)
+    for earlier in updating.missing_steps(run, worker.label(), step):
+        worker.update(updating.step_job(run, earlier), updating.watching("replay", earlier))
+    keep = step % run.science.update.learner_every == 0 or step == run.science.steps
+    job = updating.step_job(run, step)
+    made = updating.publish(run.store, worker, job, slot, keep, updating.watching("update", step))
+    updating.retain(run, step)
+    return made

@@ -1,0 +1,65 @@
+"""Imports point down, and slow packages are imported by those who need them."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LAYERS = [
+    {"record", "identity", "environment"},
+    {"signature", "resources", "template", "sampler", "service", "owner", "files"},
+    {"tool", "reward", "batch"},
+    {"algorithm", "agent", "rollout", "learner", "dataset", "store", "config"},
+]
+ONLY = {
+    "mlflow": {"tracking.py", "doctor.py"},
+    "deepspeed": {"deepspeed.py", "deepspeed_worker.py", "deepspeed_engine.py"},
+    "prefect": set(),
+}
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("package", list(ONLY))
+def test_a_heavy_package_has_its_one_place_in_the_core(package):
+    found = {
+        path.name
+        for path in (ROOT / "agentfly_core").rglob("*.py")
+        if any(name.split(".")[0] == package for name in imported(path))
+    }
+    assert found <= ONLY[package]
+
+
+def test_the_core_knows_neither_flows_nor_tasks_and_tasks_know_no_flows():
+    for folder, above in (("agentfly_core", {"flows", "tasks"}), ("tasks", {"flows"})):
+        for path in (ROOT / folder).rglob("*.py"):
+            assert not {name.split(".")[0] for name in imported(path)} & above, path
+
+
+@pytest.mark.parametrize("lower", range(len(LAYERS)))
+def test_a_lower_layer_does_not_import_a_higher_one(lower):
+    higher = {f"agentfly_core.{name}" for layer in LAYERS[lower + 1 :] for name in layer}
+    for name in LAYERS[lower]:
+        assert not set(imported(ROOT / "agentfly_core" / f"{name}.py")) & higher, name
+
+
+def test_the_record_needs_the_standard_library_only():
+    names = {name.split(".")[0] for name in imported(ROOT / "agentfly_core/record.py")}
+    assert names <= {*sys.stdlib_module_names, "agentfly_core"}
+
+
+def test_tools_and_records_load_neither_torch_nor_a_network_client():
+    code = "import sys, agentfly_core.tool, agentfly_core.reward, agentfly_core.rollout, agentfly_core.config;"
+    code += "print([m for m in ('torch', 'httpx', 'mlflow', 'prefect', 'vllm') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,130 @@
+"""A run: its name, its one writer, what it may be continued with."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from agentfly_core.config import Science, Site
+from agentfly_core.lock import Locked, LockLost, _Lease
+from agentfly_core.owner import Owner
+from agentfly_core.run import Lab, final_policy, name_of, opened
+from agentfly_core.store import Slot, Store
+
+HOLD = """
+import sys; from pathlib import Path; from agentfly_core.lock import local_lock
+with local_lock(Path(sys.argv[1])):
+    print("held", flush=True); sys.stdin.read()
+"""
+
+
+def lab(tmp_path, **settings):
+    data = {"use": "test_dataset:clean", "train": 8, "test": 4}
+    science = Science(model="nano:calculator", data=data, rewards={"a:b": 1.0}, **{"steps": 2, **settings})
+    return Lab("tiny", science, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
+
+
+def test_the_same_settings_are_the_same_run_and_others_another(tmp_path):
+    assert name_of(lab(tmp_path), "", False) == name_of(lab(tmp_path), "", False)
+    assert name_of(lab(tmp_path), "", False) != name_of(lab(tmp_path, seed=1), "", False)
+
+
+def test_new_makes_a_repeat(tmp_path):
+    for expected in ("demo", "demo-2", "demo-3"):
+        assert name_of(lab(tmp_path), "demo", True) == expected
+        with opened(lab(tmp_path), expected):
+            pass
+
+
+def test_a_run_keeps_its_identity_when_it_is_continued(tmp_path):
+    with opened(lab(tmp_path), "demo") as first:
+        first.link("prefect_flow_run_ids", "5f0e")
+    with opened(lab(tmp_path, steps=9), "demo") as again:
+        assert (again.uid, again.science.steps, again.links("prefect_flow_run_ids")) == (first.uid, 9, ["5f0e"])
+
+
+def test_other_science_under_the_same_name_is_refused_key_by_key(tmp_path):
+    with opened(lab(tmp_path), "demo"):
+        pass
+    with pytest.raises(ValueError, match=r"seed: 0 -> 1"), opened(lab(tmp_path, seed=1), "demo"):
+        pass
+
+
+def test_stages_of_another_version_are_refused_with_the_way_out(tmp_path):
+    here = lab(tmp_path)
+    with opened(here, "demo"):
+        record = here.store.read_json("runs/demo/run.json")
+        here.store.write_json("runs/demo/run.json", record | {"stages": {"rollout": 0}})
+    with pytest.raises(ValueError, match="git checkout"), opened(here, "demo"):
+        pass
+
+
+def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
+    here = lab(tmp_path)
+    folder = here.store.root / "runs/demo"
+    other = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdin=-1, stdout=-1, cwd=os.getcwd())
+    assert other.stdout.readline() == b"held\n"
+    with pytest.raises(Locked, match=f"process {other.pid}"), opened(here, "demo"):
+        pass
+    other.kill()
+    other.wait()
+    with opened(here, "demo") as run:
+        assert run.previous_owner.pid == other.pid
+        assert not run.previous_owner.alive
+
+
+def test_an_owner_is_more_than_its_pid():
+    mine = Owner.current()
+    assert mine.alive
+    assert not Owner(mine.host, mine.pid, mine.started - 100, mine.boot).alive
+    assert not Owner(mine.host, mine.pid, mine.started, "an earlier boot").alive
+
+
+def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_path):
+    here = lab(tmp_path)
+    for step in (1, 2):
+        with here.store.publish(Slot(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
+            (folder / "model").write_text(str(step))
+    assert final_policy(here.store, "demo").uri.endswith("000002/policy")
+    with pytest.raises(ValueError, match="Runs there: demo"):
+        final_policy(here.store, "dmo")
+
+
+class Bucket:
+    """A dictionary that behaves like one bucket with conditional writes."""
+
+    uri = "s3://bucket"
+
+    def __init__(self):
+        self.objects = {}
+
+    def tagged(self, uri):
+        return (self.objects[uri], str(hash(self.objects[uri]))) if uri in self.objects else None
+
+    def create(self, uri, text):
+        return self.objects.setdefault(uri, text) is text
+
+    def replace(self, uri, text, tag):
+        mine = self.tagged(uri)[1] == tag
+        self.objects |= {uri: text} if mine else {}
+        return mine
+
+
+def test_a_lock_on_object_storage_is_taken_over_from_the_dead_only():
+    bucket = Bucket()
+    first = _Lease(bucket, "runs/demo/lock.json")
+    assert first.take() is None
+    with pytest.raises(Locked, match=f"process {os.getpid()}"):
+        _Lease(bucket, "runs/demo/lock.json").take()
+    held = json.loads(bucket.objects["runs/demo/lock.json"])
+    held["owner"]["boot"] = "an earlier boot"
+    bucket.objects["runs/demo/lock.json"] = json.dumps(held)
+    second = _Lease(bucket, "runs/demo/lock.json")
+    assert second.take().pid == os.getpid()
+    assert second.fence == 2
+    assert not first._write(released=False)
+    first.lost = True
+    with pytest.raises(LockLost, match="taken over"):
+        first.check()
