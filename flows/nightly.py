@@ -1,0 +1,82 @@
+"""Nightly training: each night goes on from the policy of the night before."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+from prefect import flow, runtime
+
+from agentfly_core.run import Lab
+from flows.lab import lab_of
+from flows.parameters import ExperimentName, Overrides, SiteName
+from flows.train import train
+
+PREFIX = "nightly-"
+
+
+def _title() -> str:
+    return PREFIX + str(runtime.flow_run.parameters["date"] or _scheduled())
+
+
+@flow(name="nightly", flow_run_name=_title)
+def nightly(
+    experiment: ExperimentName = "quickstart",
+    overrides: Overrides = [],  # noqa: B006
+    date: datetime.date | None = None,
+    site: SiteName = "local",
+    store: str = "",
+) -> dict[str, Any]:
+    """Train the run nightly-<date>, after finishing a night that was interrupted.
+
+    Args:
+        experiment: which experiment is trained on
+        overrides: settings that differ from the experiment's file
+        date: which night it is; by default the day on which this was scheduled, in this machine's time zone
+        site: where it runs
+        store: where runs and artifacts go; by default the site's
+    """
+    lab = lab_of(experiment, overrides, site, store)
+    tonight = f"{PREFIX}{date or _scheduled()}"
+    for night in [*unfinished(lab, before=tonight), tonight]:
+        changes = recorded_changes(lab, night) or first_changes(lab, night)
+        summary = train(experiment, night, [*overrides, *changes], False, site, store)
+    return summary
+
+
+def unfinished(lab: Lab, before: str) -> list[str]:
+    """Earlier nights of the experiment that have not done all their steps, oldest first."""
+    return [night for night in _nights(lab, before) if not _finished(lab, night)]
+
+
+def first_changes(lab: Lab, night: str) -> list[str]:
+    """What a new night differs in: it starts from the last finished night's final policy, if there is one."""
+    finished = [earlier for earlier in _nights(lab, night) if _finished(lab, earlier)]
+    return [f"model=run:{finished[-1]}", "warm_start=null"] if finished else []
+
+
+def recorded_changes(lab: Lab, night: str) -> list[str]:
+    """What a night that was started already was started with, whatever the experiment's file says today."""
+    record = lab.store.read_json(f"runs/{night}/run.json")
+    if record is None:
+        return []
+    today = lab.science.model_dump(mode="json")
+    return [f"{key}={json.dumps(value)}" for key, value in record["science"].items() if value != today[key]]
+
+
+def _nights(lab: Lab, before: str) -> list[str]:
+    names = [name for name in lab.store.names("runs") if name.startswith(PREFIX) and name < before]
+    records = {name: lab.store.read_json(f"runs/{name}/run.json") for name in names}
+    return [name for name, record in records.items() if record and record["experiment"] == lab.experiment]
+
+
+def _finished(lab: Lab, night: str) -> bool:
+    summary = lab.store.read_json(f"runs/{night}/summary.json")
+    record = lab.store.read_json(f"runs/{night}/run.json")
+    return bool(summary and record and summary["steps"] == record["science"]["steps"])
+
+
+def _scheduled() -> datetime.date:
+    start: datetime.datetime = runtime.flow_run.scheduled_start_time
+    return start.astimezone().date()
