@@ -96,7 +96,7 @@ class Update(Section):
 
 
 class Evaluate(Section):
-    """Held-out evaluation, `episodes` a problem: on test before and after, on validation each `every` steps (0: never)."""
+    """Held-out evaluation: on test before and after, on validation each `every` steps (0: never)."""
 
     goal: str = Field(default="", description="the reward that says solved (1 or more); needed when there are several")
     every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)

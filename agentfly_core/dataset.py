@@ -78,6 +78,11 @@ def split(folder: Path, name: str) -> list[Problem]:
     return read_problems(folder / f"{name}.parquet")
 
 
+def shards_of_split(science: Science, data: Path, name: str) -> int:
+    """How many shards the held-out evaluation on a split of a prepared dataset has."""
+    return -(-len(split(data, name)) * science.evaluate.episodes // science.rollout.shard)
+
+
 def problems_of_step(problems: Sequence[Problem], step: int, count: int, seed: int) -> list[Problem]:
     """The `count` problems of step 1, 2, ...: each pass over the data is a new permutation, none is cut by its end.
 

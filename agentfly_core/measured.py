@@ -17,7 +17,7 @@ FILE = "metrics.json"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """When a stage ended, how long it took, its metrics: `Measured(1763740000000, 3.2, {"agent/rollout/reward": 0.62})`."""
+    """When a stage ended, its seconds, its metrics: `Measured(1763740000000, 3.2, {"agent/rollout/reward": 0.62})`."""
 
     time_ms: int
     seconds: float

@@ -12,7 +12,7 @@ import pandas as pd
 
 from agentfly_core import identity
 from agentfly_core.config import Science
-from agentfly_core.dataset import ledger, split
+from agentfly_core.dataset import ledger
 from agentfly_core.metrics import rollout_metrics
 from agentfly_core.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.parts import load
@@ -43,11 +43,6 @@ def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[As
 def of_shard(assignments: Sequence[Assignment], size: int, shard: int) -> Sequence[Assignment]:
     """The assignments of one shard of at most `size` episodes."""
     return assignments[shard * size : (shard + 1) * size]
-
-
-def shards_of_split(science: Science, data: Path, name: str) -> int:
-    """How many shards the held-out evaluation on a split of a prepared dataset has."""
-    return -(-len(split(data, name)) * science.evaluate.episodes // science.rollout.shard)
 
 
 def play_shard(

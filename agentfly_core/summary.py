@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from agentfly_core import slots, statistics
+from agentfly_core.dataset import shards_of_split
 from agentfly_core.measured import measured
 from agentfly_core.metrics import solved_by_problem
 from agentfly_core.parquet import read_scores, read_trajectories
@@ -47,6 +48,14 @@ def evaluation(lab: Lab, policy: Artifact, split: str, rollouts: Sequence[Artifa
     stages = [measured(lab.store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
     return Evaluation(policy.digest, split, success, interval, solved, seconds, time_ms)
+
+
+def stored_evaluation(lab: Lab, policy: Artifact, split: str) -> Evaluation:
+    """An evaluation that was made before; raises FileNotFoundError where it was not."""
+    data = lab.store.artifact(slots.prepare(lab.science).uri)
+    shards = range(shards_of_split(lab.science, lab.store.open(data), split))
+    found = [lab.store.artifact(slots.evaluation(lab.science, policy, data, split, shard).uri) for shard in shards]
+    return evaluation(lab, policy, split, found, lab.store.artifact(slots.scored(lab.science, found).uri))
 
 
 def summarise(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str | None) -> dict[str, Any]:

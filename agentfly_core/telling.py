@@ -64,5 +64,12 @@ class Teller:
         )
         self.tracker.finish("FINISHED", time_ms)
 
+    def mlflow_run_id(self) -> str | None:
+        """The id of the MLflow run, remembered with the run; None when MLflow does not answer in time."""
+        self.tracker.flush()
+        if self.tracker.run_id:
+            self.run.link("mlflow_run_ids", self.tracker.run_id)
+        return self.tracker.run_id
+
     def _where(self, uri: str) -> str:
         return f"{self.run.store.uri}/{uri}"

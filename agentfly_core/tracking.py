@@ -155,6 +155,14 @@ class Tracker:
         return "\n".join([*lines, f"Nothing is lost: `{command}` sends it."])
 
 
+def page(place: Place, run_id: str, server: str) -> str:
+    """The address of a run's page; `server` is where the UI of a store without a server is, or will be, served."""
+    from mlflow import MlflowClient
+
+    experiment = MlflowClient(place.uri).get_run(run_id).info.experiment_id  # type: ignore[no-untyped-call]
+    return f"{place.uri.rstrip('/') if place.served else server}/#/experiments/{experiment}/runs/{run_id}"
+
+
 class _Sink:
     """One run of an MLflow store, through explicit ids; used by one thread."""
 

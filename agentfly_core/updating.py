@@ -118,7 +118,7 @@ def require_space(store: Store, policy: Artifact) -> None:
     free = shutil.disk_usage(store.root).free
     if free < 5 * size:
         raise OSError(
-            f"{store.root} has {free / 2**30:.1f} GiB free; an update of this model may need {5 * size / 2**30:.1f} GiB. "
+            f"{store.root} has {free / 2**30:.1f} GiB free; an update of this model needs {5 * size / 2**30:.1f} GiB. "
             "Free some space and run the same command again."
         )
 

@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="agentfly",
-        description="Train language-model agents with reinforcement learning, as runs that can be killed and continued.",
+        description="Train language-model agents with reinforcement learning; a run can be killed and continued.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

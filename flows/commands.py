@@ -19,8 +19,10 @@ from agentfly_core.gates import GateClosed
 from agentfly_core.lock import Locked, LockLost
 from agentfly_core.run import Lab, name_of
 from agentfly_core.service import ServiceLost
+from agentfly_core.tracking import Place
 from flows import results
 from flows.lab import lab_of, store_at
+from flows.mlflow_ui import open_run
 from flows.places import settle
 from flows.server import crash_abandoned, open_flow_run, prefect_api, prefect_command
 
@@ -125,7 +127,8 @@ def open_ui(arguments: Namespace) -> int:
     if arguments.ui == "prefect":
         open_flow_run(places, links["prefect_flow_run_ids"][-1])
     else:
-        open_mlflow(places, links["mlflow"][-1])
+        place = Place.choose(places.state, experiments.site("local").mlflow_tracking_uri)
+        open_run(place, links["mlflow_run_ids"][-1])
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from prefect import flow
 
-from agentfly_core.play import shards_of_split
+from agentfly_core.dataset import shards_of_split
 from agentfly_core.run import Lab, final_policy, name_of
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact

@@ -1,4 +1,4 @@
-"""One sitting of a run: its lock, its warm services, its live display and its MLflow run, opened and closed together."""
+"""One sitting of a run: its lock, warm services, live display and MLflow run, opened and closed together."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def train(
             policy = improved(here, start, data, sampler, learner)
             after = evaluated(here.lab, policy, data, sampler, "test", here.run.science.steps)
             here.tell.evaluation(after, here.run.science.steps)
-        summary = finish(here.run, before, after, here.tell.tracker.run_id)
+        summary = finish(here.run, before, after, here.tell.mlflow_run_id())
         here.tell.end(policy, summary, after.time_ms)
         if results.wanted():
             results.write_run(here.run, policy, summary)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from agentfly_core.rollout import Assignment
 from prefect import task
@@ -13,15 +15,16 @@ from agentfly_core.dataset import problems_of_step, split
 from agentfly_core.measured import measuring
 from agentfly_core.play import of_shard, of_step, of_test, play_shard, watching
 from agentfly_core.run import Lab, Run
+from agentfly_core.sampler import Sampler
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.warm import sampler_at, tokenizer_of
 from tasks.stage import reused, service_lost
 
+PLAYING: dict[str, Any] = {"cache_policy": NO_CACHE, "retries": 3, "retry_condition_fn": service_lost}
 
-@task(
-    task_run_name="rollout step {step} shard {shard}", cache_policy=NO_CACHE, retries=3, retry_condition_fn=service_lost
-)
+
+@task(task_run_name="rollout step {step} shard {shard}", **PLAYING)
 def rollout(run: Run, policy: Artifact, data: Artifact, service: Service, step: int, shard: int) -> Artifact:
     """Publish one shard of a step's episodes, played with the policy of the step before."""
     slot = slots.rollout(run.science, run.name, policy, data, step, shard)
@@ -35,7 +38,7 @@ def rollout(run: Run, policy: Artifact, data: Artifact, service: Service, step: 
     return run.store.artifact(slot.uri)
 
 
-@task(task_run_name="evaluate {name} shard {shard}", cache_policy=NO_CACHE, retries=3, retry_condition_fn=service_lost)
+@task(task_run_name="evaluate {name} step {step} shard {shard}", **PLAYING)
 def held_out(
     lab: Lab, policy: Artifact, data: Artifact, service: Service, name: str, shard: int, step: int
 ) -> Artifact:

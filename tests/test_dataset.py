@@ -71,7 +71,7 @@ def test_an_unknown_data_setting_is_refused(tmp_path):
 
 def test_a_pass_deals_every_problem_once_and_the_next_pass_in_another_order():
     dealt = [dataset.problems_of_step(problems("a", 9), step, 2, seed=0) for step in range(1, 9)]
-    first, second = sum(dealt[:4], []), sum(dealt[4:], [])
+    first, second = [p for step in dealt[:4] for p in step], [p for step in dealt[4:] for p in step]
     assert len({p.id for p in first}) == 8 == len({p.id for p in second})
     assert first != second
     assert dealt[2] == dataset.problems_of_step(problems("a", 9), 3, 2, seed=0)
