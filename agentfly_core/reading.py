@@ -14,6 +14,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 from tokenizers import Tokenizer
 
+from agentfly_core.listing import listed, view
 from agentfly_core.parquet import read_scores, read_trajectories
 from agentfly_core.record import Scored, Trajectory, Unscored
 from agentfly_core.store import Store
@@ -103,6 +104,11 @@ def lines(piece: Piece, width: int) -> list[str]:
         textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False) for line in visible.split("\n")
     )
     return [part for parts in wrapped for part in parts or [""]]
+
+
+def runs(store: Store) -> RenderableType:
+    """All runs of a store; print it with `soft_wrap=True`, so that no command is cut."""
+    return view(listed(store), store)
 
 
 def show(step: Step, worst: int) -> RenderableType:

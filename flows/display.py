@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -123,15 +123,14 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def show_summary(summary: Mapping[str, Any], commands: Mapping[str, str], console: Console | None = None) -> None:
-    """Print the end of a run, from its summary.json: held-out success before and after, seconds by stage.
+def summary_table(summary: Mapping[str, Any], commands: Mapping[str, str]) -> RenderableType:
+    """The end of a run, from its summary.json: held-out success before and after, seconds by stage.
 
-    `commands` by name each open this very run somewhere, `{"MLflow UI": "agentfly ui ..."}`; they are never cut.
+    `commands` by name each open this very run somewhere: `{"MLflow": "agentfly open mlflow quickstart-1f2e3d4c"}`.
     """
-    console = console or Console()
-    console.print(_success(summary), "", _seconds(summary["seconds"]), sep="\n")
-    for name, command in commands.items():
-        console.print(Text.assemble((f"{name}: ", "bold"), command), soft_wrap=True)
+    width = max((len(name) for name in commands), default=0)
+    opening = [Text.assemble((f"{name:<{width}}  ", "bold"), command) for name, command in commands.items()]
+    return Group(_success(summary), "", _seconds(summary["seconds"]), "", *opening)
 
 
 def _success(summary: Mapping[str, Any]) -> Table:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentfly_core.progress import Progress, listening, report
-from flows.display import Display, duration, logging_to, show_summary
+from flows.display import Display, duration, logging_to, summary_table
 
 SUMMARY = {
     "run": "quickstart-1f2e3d4c",
@@ -71,13 +71,13 @@ def test_a_stage_that_fails_still_tells_how_far_it_came() -> None:
 
 def test_the_end_of_a_run_shows_success_with_intervals_and_where_the_time_went() -> None:
     console = Console(file=io.StringIO(), width=80)
-    command = "agentfly ui quickstart-1f2e3d4c " + "x" * 80
-    show_summary(SUMMARY, {"MLflow UI": command}, console)
+    command = "agentfly open mlflow quickstart-1f2e3d4c"
+    console.print(summary_table(SUMMARY, {"MLflow": command}))
     assert isinstance(console.file, io.StringIO)
     text = " ".join(re.sub("[│┃━╇]", " ", console.file.getvalue()).split())
     assert "before 55.0% 51.9% to 58.1% after 91.2% 89.3% to 92.8%" in text
     assert "prepare 1.2 s warm_start 1 min 45 s rollout 1 min 00 s together 2 min 46 s" in text
-    assert f"MLflow UI: {command}" in text
+    assert text.endswith(f"MLflow {command}")
 
 
 @pytest.mark.parametrize(
