@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,19 @@ import pandas as pd
 from agentfly_core import identity
 from agentfly_core.config import Science
 from agentfly_core.dataset import ledger
+from agentfly_core.gates import stop_if_failing, stop_if_unscored
 from agentfly_core.metrics import rollout_metrics
 from agentfly_core.parquet import read_trajectories, write_scores, write_trajectories
-from agentfly_core.parts import load
+from agentfly_core.parts import construct, load
 from agentfly_core.progress import Progress, report
 from agentfly_core.record import Problem, Role, Trajectory
 from agentfly_core.reward import score
-from agentfly_core.rollout import Assignment, Playbook, Timing, collect
+from agentfly_core.rollout import Assignment, Playbook, collect
 from agentfly_core.sampler import Sampler
+from agentfly_core.samplers.scripted import Scripted
+from agentfly_core.timings import read_timings, write_timings
 
 EPISODES = "trajectories.parquet"
-TIMINGS = "timings.parquet"
 SCORES = "scores.parquet"
 LEDGER = "ledger.parquet"
 
@@ -45,26 +48,41 @@ def of_shard(assignments: Sequence[Assignment], size: int, shard: int) -> Sequen
     return assignments[shard * size : (shard + 1) * size]
 
 
+def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], folder: Path) -> None:
+    """Have the experiment's script play training problems, again and again until there are `warm_start.episodes`."""
+    settings = science.warm_start
+    assert settings is not None
+    chains = -(-settings.episodes // len(problems))
+    everything = _assignments(science, problems, chains, "demonstrations", "demonstration", 1.0)
+    script = construct(load(settings.demonstrations), {"problems": problems, "seed": science.seed, **settings.settings})
+    playbook = Playbook.from_science(science, tokenizer)
+    sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), playbook.template.stop_tokens[0], script)
+    watch = watching("demonstrate", 0, 0, settings.episodes)
+    _collect(everything[: settings.episodes], playbook, sampler, folder, watch)
+
+
 def play_shard(
     science: Science, tokenizer: Any, sampler: Sampler, assignments: Sequence[Assignment], folder: Path, watch: Watch
 ) -> None:
-    """Play a shard and leave its trajectories and timings in `folder`; raises SamplerLost with the sampler."""
-    playbook = Playbook.from_science(science, tokenizer)
-    played, timings = asyncio.run(collect(assignments, playbook, sampler, watch))
-    write_trajectories(folder / EPISODES, played)
-    pd.DataFrame([asdict(timing) for timing in timings]).to_parquet(folder / TIMINGS)
+    """Play a shard and leave its trajectories and timings in `folder`; raises SamplerLost with the sampler.
+
+    Raises GateClosed when more episodes failed than the experiment allows.
+    """
+    played = _collect(assignments, Playbook.from_science(science, tokenizer), sampler, folder, watch)
+    stop_if_failing(played, science.gates.failed)
 
 
 def score_episodes(science: Science, rollouts: Sequence[Path], step: int, folder: Path) -> dict[str, float]:
     """Score stored episodes and leave scores and ledger in `folder`; returns the rollout's metrics.
 
-    Raises ValueError when more episodes failed, or could not be scored, than the experiment's gates allow.
+    Raises GateClosed when more could not be scored than the experiment allows.
     """
     played = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
-    timings = [Timing(**row) for rollout in rollouts for row in pd.read_parquet(rollout / TIMINGS).to_dict("records")]
     scores = asyncio.run(score(played, {load(path): weight for path, weight in science.rewards.items()}))
+    stop_if_unscored(scores, science.gates.unscored)
     write_scores(folder / SCORES, scores)
     pd.DataFrame([asdict(row) for row in ledger(step, played, scores)]).to_parquet(folder / LEDGER)
+    timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
     tools = [load(path).name for path in science.tools]
     return rollout_metrics(played, scores, timings, load(science.goal).name, tools)
 
@@ -82,6 +100,15 @@ def watching(stage: str, step: int, done: int, total: int) -> Watch:
         report(Progress(stage, step, count, total))
 
     return watch
+
+
+def _collect(
+    assignments: Sequence[Assignment], playbook: Playbook, sampler: Sampler, folder: Path, watch: Watch
+) -> list[Trajectory]:
+    played, timings = asyncio.run(collect(assignments, playbook, sampler, watch))
+    write_trajectories(folder / EPISODES, played)
+    write_timings(folder, timings)
+    return played
 
 
 def _assignments(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from agentfly_core.learners.deepspeed import deepspeed_service
+from agentfly_core.learner import Learner
+from agentfly_core.learners import deepspeed
 from agentfly_core.run import Lab
-from agentfly_core.samplers.vllm import vllm_service
-from agentfly_core.service import Service
+from agentfly_core.sampler import Sampler
+from agentfly_core.samplers import vllm
+from agentfly_core.service import Service, supervised
 from agentfly_core.store import Artifact
 
 IN_PROCESS = Service("transformers", "")
@@ -21,14 +26,50 @@ def sampler_service(lab: Lab, model: Artifact, owner: str, logs: Path) -> Iterat
     if lab.site.sampler == "transformers":
         yield IN_PROCESS
         return
-    with vllm_service(
-        lab.store.open(model), lab.science, lab.site, _socket("vllm"), logs / "vllm.log", owner
-    ) as service:
+    address = _address("vllm")
+    command, environment = vllm.launch(address, lab.store.open(model), lab.science, lab.site)
+    with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
         yield service
 
 
 @contextmanager
 def learner_service(lab: Lab, owner: str, logs: Path) -> Iterator[Service]:
     """The learner's workers, starting."""
-    with deepspeed_service(lab.site, _socket("learner"), logs / "learner.log", owner) as service:
+    address = _address("learner")
+    command, environment = deepspeed.launch(str(address), lab.site)
+    with supervised("learner", command, environment, address, logs / "learner.log", owner) as service:
         yield service
+
+
+def sampler_at(service: Service, lab: Lab, policy: Artifact, version: int) -> Sampler:
+    """The sampler behind a service, with a policy loaded whose tokens are labelled `version`; raises SamplerLost."""
+    sampler = _sampler(service, lab.science.dtype, lab.site.device, lab.site.concurrency)
+    sampler.load(lab.store.open(policy), version)
+    return sampler
+
+
+@functools.cache
+def learner(service: Service) -> Learner:
+    """The learner behind a service."""
+    return deepspeed.DeepSpeedLearner(service)
+
+
+@functools.cache
+def tokenizer_of(policy: Path) -> Any:
+    """The tokenizer of a policy directory."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(policy)
+
+
+@functools.cache
+def _sampler(service: Service, dtype: str, device: str, concurrency: int) -> Sampler:
+    if service == IN_PROCESS:
+        from agentfly_core.samplers.transformers import TransformersSampler
+
+        return TransformersSampler(device, dtype)
+    return vllm.VLLM(service, dtype, concurrency)
+
+
+def _address(kind: str) -> Path:
+    return Path(tempfile.mkdtemp(prefix="agentfly-")) / f"{kind}.sock"

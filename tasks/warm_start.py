@@ -12,7 +12,7 @@ from agentfly_core.play import demonstrate as play_demonstrations
 from agentfly_core.run import Lab
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
-from agentfly_core.warm import learner
+from agentfly_core.warm import learner, tokenizer_of
 from tasks.stage import reused, service_lost
 
 
@@ -23,7 +23,9 @@ def demonstrate(lab: Lab, model: Artifact, data: Artifact) -> Artifact:
     if found := lab.store.find(slot):
         return reused(found)  # type: ignore[return-value]
     with lab.store.publish(slot) as folder, measuring(folder):
-        play_demonstrations(lab.science, lab.store.open(model), split(lab.store.open(data), "train"), folder)
+        play_demonstrations(
+            lab.science, tokenizer_of(lab.store.open(model)), split(lab.store.open(data), "train"), folder
+        )
     return lab.store.artifact(slot.uri)
 
 

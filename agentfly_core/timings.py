@@ -1,0 +1,29 @@
+"""How long episodes took, on disk: one row a span of an episode, beside its shard and outside the digest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+
+from agentfly_core.agent import Span
+from agentfly_core.rollout import Timing
+
+FILE = "timings.parquet"
+
+
+def write_timings(folder: Path, timings: Iterable[Timing]) -> None:
+    """Write the timings of a shard."""
+    spans = [{"trajectory_id": timing.trajectory_id, **asdict(span)} for timing in timings for span in timing.spans]
+    pd.DataFrame(spans, columns=["trajectory_id", "doing", "start", "end"]).to_parquet(folder / FILE)
+
+
+def read_timings(folder: Path) -> list[Timing]:
+    """Read the timings of a shard, in the order written."""
+    frame = pd.read_parquet(folder / FILE)
+    return [
+        Timing(str(name), tuple(Span(row.doing, row.start, row.end) for row in spans.itertuples()))
+        for name, spans in frame.groupby("trajectory_id", sort=False)
+    ]
