@@ -1,0 +1,152 @@
+"""Child services (vLLM, the learner's workers): starting them under a supervisor, waiting for them, ending leftovers.
+
+A service is started once and kept warm, and may die at any time: its supervisor starts it again on the same address,
+and whoever uses it gives it its state again from disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from agentfly_core.owner import Owner
+from agentfly_core.supervisor import State
+
+RUN = "AGENTFLY_RUN"
+OWNER = "AGENTFLY_OWNER"
+LONGEST_ADDRESS = 100
+TAIL = 20
+
+
+class ServiceLost(RuntimeError):
+    """A service is gone for good, or was not ready in time; the message carries the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Where a warm service listens: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`; crosses stages as JSON."""
+
+    kind: str
+    address: str
+
+    @property
+    def scratch(self) -> Path:
+        """A private folder that lives as long as the service, whose TMPDIR it is."""
+        return Path(f"{self.address}.d")
+
+    def wait(self, ready: Callable[[], bool], seconds: float = 300.0) -> None:
+        """Wait until `ready()`; raises ServiceLost when the service is gone for good or the time is over."""
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if fault := self._fault():
+                raise self.lost(fault)
+            if time.monotonic() > deadline:
+                raise self.lost(f"was not ready after {seconds:g} s")
+            time.sleep(0.05)
+
+    def lost(self, what: str) -> ServiceLost:
+        """The error that says what happened to this service, with the end of its log."""
+        state = State.read(self.address)
+        if state is None:
+            return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
+        lines = Path(state.log).read_text(errors="replace").splitlines()[-TAIL:]
+        return ServiceLost("\n  ".join([f"The {self.kind} service {what}. The end of {state.log}:", *lines]))
+
+    def _fault(self) -> str | None:
+        state = State.read(self.address)
+        if state is None:
+            return "was ended, or never started"
+        if state.exit is not None:
+            return f"died {state.starts} times, the last time with exit code {state.exit}"
+        return None if _runs(state.keeper) else "lost its supervisor"
+
+
+@contextmanager
+def supervised(
+    kind: str, command: Sequence[str], env: Mapping[str, str], socket: Path, log: Path, run: str, restarts: int = 3
+) -> Iterator[Service]:
+    """Start a service that lives as long as the block or this process, and at once yield where it will listen.
+
+    `env` is added to this process's environment; `log` takes stdout and stderr; `run` marks all its processes for
+    `end_orphans`. A child that dies is started again up to `restarts` times. Raises ValueError for a socket path that
+    is too long or whose folder others can enter.
+    """
+    service = Service(kind, str(socket))
+    _claim(service, log)
+    reading, writing = os.pipe()
+    with log.open("ab") as output:
+        options = f"--owner {os.getpid()} --lifeline {reading} --restarts {restarts}".split()
+        options += ["--address", service.address, "--log", str(log), "--", *command]
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "agentfly_core.supervisor", *options],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[reading], start_new_session=True,
+            env={**os.environ, **env, **_mark(service, run)},
+        )  # fmt: skip
+    os.close(reading)
+    try:
+        yield service
+    finally:
+        os.close(writing)
+        if supervisor.wait(60) != 0:
+            _end(lambda marks: marks.get("TMPDIR") == str(service.scratch))
+
+
+def end_orphans(run: str) -> list[int]:
+    """End every service process of this run whose owner is dead; returns their process ids."""
+    return _end(lambda marks: marks.get(RUN) == run and not Owner.of(json.loads(marks[OWNER])).alive)
+
+
+def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
+    """SIGKILL the processes whose environment is chosen until none is left."""
+    ended: list[int] = []
+    while found := [process for process in psutil.process_iter() if chosen(_environment(process))]:
+        for process in found:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        ended += [process.pid for process in found if process.pid not in ended]
+        psutil.wait_procs(found, timeout=0.1)
+    return ended
+
+
+def _environment(process: psutil.Process) -> Mapping[str, str]:
+    try:
+        return dict(process.environ())
+    except psutil.Error:
+        return {}
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _mark(service: Service, run: str) -> dict[str, str]:
+    """SPT_NOENV keeps setproctitle, which vLLM calls, from overwriting the marks in /proc/PID/environ."""
+    owner = json.dumps(Owner.current().to_json())
+    return {RUN: run, OWNER: owner, "SPT_NOENV": "1", "TMPDIR": str(service.scratch)}
+
+
+def _claim(service: Service, log: Path) -> None:
+    if len(service.address) > LONGEST_ADDRESS:
+        raise ValueError(
+            f"Got the socket path {service.address} of {len(service.address)} characters, expected at most "
+            f"{LONGEST_ADDRESS}: the system refuses longer ones. Set TMPDIR to a shorter folder."
+        )
+    folder = Path(service.address).parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        raise ValueError(f"Others can enter {folder}, expected a folder of mode 0700: sockets in it are not guarded.")
+    service.scratch.mkdir(mode=0o700)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    State(str(log), os.getpid()).write(service.address)

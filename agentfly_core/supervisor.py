@@ -1,0 +1,144 @@
+"""The program that keeps one child service alive, and ends everything it started when its owner is gone.
+
+    python -m agentfly_core.supervisor --owner 4711 --lifeline 3 --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
+
+It is a child subreaper, so that whatever the service starts stays below it, in a session of its own or not. It ends,
+and with it all descendants, when the lifeline pipe is closed, when the owner dies, or on SIGTERM. A child that dies
+is started again on the same address; after `--restarts` times the supervisor says so in the state file and waits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+GRACE = 5.0
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What became of a service's child: `State("vllm.log", 4713, starts=2)`; `exit` is set once it is given up."""
+
+    log: str
+    keeper: int
+    starts: int = 0
+    exit: int | None = None
+
+    @classmethod
+    def read(cls, address: str) -> State | None:
+        """The state of the service at an address; None when there is none, or none any more."""
+        with suppress(FileNotFoundError):
+            return cls(**json.loads(Path(f"{address}.state").read_text()))
+        return None
+
+    def write(self, address: str) -> None:
+        """Replace the state of the service at an address, atomically."""
+        part = Path(f"{address}.part")
+        part.write_text(json.dumps(asdict(self)))
+        part.rename(f"{address}.state")
+
+
+def main() -> None:
+    """Run until the owner is gone."""
+    options = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        with suppress(ProcessLookupError):
+            owner = os.pidfd_open(options.owner)
+            if os.getppid() == options.owner:
+                _keep_alive(options, [options.lifeline, owner])
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _kill_descendants()
+        _clean(options.address)
+
+
+def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
+    starts, code = 0, None
+    while starts <= options.restarts:
+        starts += 1
+        Path(options.address).unlink(missing_ok=True)
+        State(options.log, os.getpid(), starts).write(options.address)
+        print(f"--- start {starts}: {' '.join(options.command)}", flush=True)
+        child = subprocess.Popen(options.command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_supervisor)
+        if not _ends_first(child, ends):
+            return _end_politely(child)
+        code = child.wait()
+        print(f"--- ended with exit code {code}", flush=True)
+        _kill_descendants()
+    State(options.log, os.getpid(), starts, code).write(options.address)
+    select.select(ends, [], [])
+
+
+def _ends_first(child: subprocess.Popen[bytes], ends: Sequence[int]) -> bool:
+    """Wait until the child or the owner ends; whether it was the child."""
+    dead = os.pidfd_open(child.pid)
+    try:
+        return select.select([*ends, dead], [], [])[0] == [dead]
+    finally:
+        os.close(dead)
+
+
+def _end_politely(child: subprocess.Popen[bytes]) -> None:
+    """SIGTERM first, so that shared memory is given back too; the caller kills what is left."""
+    child.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE)
+
+
+def _kill_descendants() -> None:
+    """SIGKILL whatever descends from this process, re-parented or not, until nothing is left."""
+    me = psutil.Process()
+    while children := me.children(recursive=True):
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.005)
+
+
+def _clean(address: str) -> None:
+    for path in (address, f"{address}.state"):
+        Path(path).unlink(missing_ok=True)
+    shutil.rmtree(f"{address}.d", ignore_errors=True)
+    with suppress(OSError):
+        Path(address).parent.rmdir()
+
+
+def _die_with_supervisor() -> None:
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--owner", type=int, required=True, help="process whose death ends the service")
+    parser.add_argument("--lifeline", type=int, required=True, help="file descriptor whose end of file does, too")
+    parser.add_argument("--address", required=True, help="path of the socket on which the child listens")
+    parser.add_argument("--log", required=True, help="file to which stdout and stderr already go")
+    parser.add_argument("--restarts", type=int, required=True, help="how often a child that died is started again")
+    parser.add_argument("command", nargs="+")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
