@@ -79,7 +79,7 @@ def score_episodes(science: Science, rollouts: Sequence[Path], step: int, folder
     """
     played = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
     scores = asyncio.run(score(played, {load(path): weight for path, weight in science.rewards.items()}))
-    stop_if_unscored(scores, science.gates.unscored)
+    stop_if_unscored(played, scores, science.gates.unscored)
     write_scores(folder / SCORES, scores)
     pd.DataFrame([asdict(row) for row in ledger(step, played, scores)]).to_parquet(folder / LEDGER)
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]

@@ -140,7 +140,7 @@ class Store:
         if self.remote:
             self.remote.write(uri, (self.root / uri).read_text())
 
-    def read_json(self, uri: str) -> Any | None:
+    def read_json(self, uri: str) -> Any:
         """Read one JSON file, or None where there is none."""
         text = self.remote.read(uri) if self.remote else _read(self.root / uri)
         return json.loads(text) if text is not None else None

@@ -22,8 +22,7 @@ def write_timings(folder: Path, timings: Iterable[Timing]) -> None:
 
 def read_timings(folder: Path) -> list[Timing]:
     """Read the timings of a shard, in the order written."""
-    frame = pd.read_parquet(folder / FILE)
-    return [
-        Timing(str(name), tuple(Span(row.doing, row.start, row.end) for row in spans.itertuples()))
-        for name, spans in frame.groupby("trajectory_id", sort=False)
-    ]
+    spans: dict[str, list[Span]] = {}
+    for row in pd.read_parquet(folder / FILE).to_dict("records"):
+        spans.setdefault(row["trajectory_id"], []).append(Span(row["doing"], row["start"], row["end"]))
+    return [Timing(name, tuple(found)) for name, found in spans.items()]

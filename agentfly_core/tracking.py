@@ -159,7 +159,7 @@ def page(place: Place, run_id: str, server: str) -> str:
     """The address of a run's page; `server` is where the UI of a store without a server is, or will be, served."""
     from mlflow import MlflowClient
 
-    experiment = MlflowClient(place.uri).get_run(run_id).info.experiment_id  # type: ignore[no-untyped-call]
+    experiment = MlflowClient(place.uri).get_run(run_id).info.experiment_id
     return f"{place.uri.rstrip('/') if place.served else server}/#/experiments/{experiment}/runs/{run_id}"
 
 
@@ -172,7 +172,8 @@ class _Sink:
         from mlflow import MlflowClient
 
         with _alone(place):
-            self.client: MlflowClient = MlflowClient(place.uri)
+            connect: Callable[[str], MlflowClient] = MlflowClient
+            self.client = connect(place.uri)
             self.experiment_id = self._experiment(experiment, place.artifacts)
         self.run_id = self._run(run_name, run_uid, started_ms)
 

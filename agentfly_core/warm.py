@@ -13,7 +13,6 @@ from agentfly_core.learner import Learner
 from agentfly_core.learners import deepspeed
 from agentfly_core.run import Lab
 from agentfly_core.sampler import Sampler
-from agentfly_core.samplers import vllm
 from agentfly_core.service import Service, supervised
 from agentfly_core.store import Artifact
 
@@ -26,6 +25,8 @@ def sampler_service(lab: Lab, model: Artifact, owner: str, logs: Path) -> Iterat
     if lab.site.sampler == "transformers":
         yield IN_PROCESS
         return
+    from agentfly_core.samplers import vllm
+
     address = _address("vllm")
     command, environment = vllm.launch(address, lab.store.open(model), lab.science, lab.site)
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
@@ -68,6 +69,8 @@ def _sampler(service: Service, dtype: str, device: str, concurrency: int) -> Sam
         from agentfly_core.samplers.transformers import TransformersSampler
 
         return TransformersSampler(device, dtype)
+    from agentfly_core.samplers import vllm
+
     return vllm.VLLM(service, dtype, concurrency)
 
 
