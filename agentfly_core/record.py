@@ -206,7 +206,7 @@ class Row:
 def rows(turns: Sequence[Turn]) -> Iterator[Row]:
     """The rows of a trajectory: one, and one more for every turn that starts in a fresh context."""
     starts = [i for i, turn in enumerate(turns) if i == 0 or turn.fresh_context]
-    for start, end in zip(starts, [*starts[1:], len(turns)], strict=True):
+    for start, end in zip(starts, [*starts, len(turns)][1:], strict=True):
         tokens: list[int] = []
         sampled: list[bool] = []
         logprobs: list[float] = []

@@ -1,0 +1,144 @@
+"""What an agent sees: it decides what is asked and called next, while the episode keeps the record and the limits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal
+
+from agentfly_core import identity
+from agentfly_core.parts import did_you_mean
+from agentfly_core.plaintext import clip
+from agentfly_core.playbook import Assignment, Playbook
+from agentfly_core.record import BadCall, Ending, Given, Message, Observation, Problem, Sampled, ToolCall, Turn
+from agentfly_core.sampler import Request, SamplingParams, Voice
+
+Doing = Literal["waiting", "generating", "tools", "rewards"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What an episode did, from when to when (seconds since 1970): `Span("tools", 1763740000.25, 1763740000.75)`."""
+
+    doing: Doing
+    start: float
+    end: float
+
+
+class EpisodeOver(Exception):
+    """Raised in an agent when its episode has ended; let it pass."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.value)
+        self.ending = ending
+
+
+class Episode:
+    """The playing of one problem by one agent.
+
+    An agent is an `async def agent(episode: Episode) -> Ending`: it calls `reply` and `call` and says how it ended.
+    `opening` is what the model reads first, `turns` the record so far, `closing` what was answered and not yet read.
+    """
+
+    def __init__(self, assignment: Assignment, playbook: Playbook, voice: Voice) -> None:
+        self.problem = assignment.problem
+        system = (Message("system", playbook.system),) if playbook.system else ()
+        self.opening: tuple[Message | Observation, ...] = (*system, Message("user", self.problem.prompt))
+        self.turns: list[Turn] = []
+        self.closing: list[Observation] = []
+        self.spans: list[Span] = []
+        self.lent: dict[type, Any] = {Problem: self.problem}
+        self._assignment, self._playbook, self._voice = assignment, playbook, voice
+        self._tools = {tool.name: tool for tool in playbook.tools}
+        self._context: list[int] = []
+
+    async def reply(self, *read: Message | Observation) -> Message:
+        """What the model says after reading these; its calls are not answered yet.
+
+        Raises EpisodeOver when there were `max_turns` replies or `max_model_len` tokens, and SamplerLost.
+        """
+        if len(self.turns) == self._playbook.max_turns:
+            raise EpisodeOver(Ending.MAX_TURNS)
+        given = self._given(read)
+        sampled = await self._sample(given)
+        self._context += (*given, *sampled.tokens)
+        message = self._playbook.template.parse(sampled.tokens)
+        self.turns.append(Turn(read, Given(given), message, (sampled,)))
+        self.closing.clear()
+        if sampled.finish == "length" and self._room() < 1:
+            raise EpisodeOver(Ending.MAX_MODEL_LEN)
+        return message
+
+    async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
+        """What the tools answer, in the order of the calls; those of parallel tools run at the same time.
+
+        A call that cannot be read or carried out is answered with an error. Raises EpisodeOver after a tool that ends
+        the episode, and ServiceFailure.
+        """
+        before = len(self.closing)
+        with self.timed("tools"):
+            for parallel, run in groupby(calls, self._is_parallel):
+                if parallel:
+                    self.closing += await self._answers(*run)
+                else:
+                    for call in run:
+                        await self._answer_in_turn(call)
+        return tuple(self.closing[before:])
+
+    @contextmanager
+    def timed(self, doing: Doing) -> Iterator[None]:
+        """Note how long the block takes, and what for."""
+        start = time.time()
+        try:
+            yield
+        finally:
+            self.spans.append(Span(doing, start, time.time()))
+
+    def _given(self, read: tuple[Message | Observation, ...]) -> tuple[int, ...]:
+        template = self._playbook.template
+        if not self.turns:
+            return template.open(read, self._playbook.schemas)
+        return template.extend(self.turns[-1].sampled[-1].tokens, read)
+
+    def _room(self) -> int:
+        return self._playbook.max_model_len - len(self._context)
+
+    async def _sample(self, given: tuple[int, ...]) -> Sampled:
+        room = self._room() - len(given)
+        if room < 1:
+            raise EpisodeOver(Ending.MAX_MODEL_LEN)
+        assignment, turn = self._assignment, len(self.turns)
+        length = min(self._playbook.max_tokens, room)
+        params = SamplingParams(assignment.temperature, length, self._playbook.template.stop_tokens)
+        order = (self.problem.id, assignment.chain, turn)
+        request = Request((*self._context, *given), params, identity.seed(assignment.seed, turn), order)
+        with self.timed("generating"):
+            return await self._voice.sample(request)
+
+    def _is_parallel(self, call: ToolCall | BadCall) -> bool:
+        return isinstance(call, ToolCall) and call.name in self._tools and self._tools[call.name].parallel
+
+    async def _answers(self, *calls: ToolCall | BadCall) -> list[Observation]:
+        answers = await asyncio.gather(*(self._answer(call) for call in calls), return_exceptions=True)
+        for failure in answers:
+            if isinstance(failure, BaseException):
+                raise failure
+        return [answer for answer in answers if isinstance(answer, Observation)]
+
+    async def _answer_in_turn(self, call: ToolCall | BadCall) -> None:
+        observation = await self._answer(call)
+        self.closing.append(observation)
+        if not observation.error and self._tools[observation.tool].ends_episode:
+            raise EpisodeOver(Ending.TERMINAL)
+
+    async def _answer(self, call: ToolCall | BadCall) -> Observation:
+        if isinstance(call, BadCall):
+            return Observation("unreadable", f"This tool call could not be read: {clip(call.fault, 500)}", error=True)
+        if call.name in self._tools:
+            return await self._tools[call.name].answer(call, self.lent)
+        name = clip(call.name, 80)
+        return Observation("unknown", f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}", error=True)

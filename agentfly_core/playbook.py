@@ -1,0 +1,106 @@
+"""How the episodes of an experiment are played, and which one is to be played."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agentfly_core.config import Science
+from agentfly_core.environment import Environment
+from agentfly_core.parts import construct, load
+from agentfly_core.record import Ending, Problem, Role
+from agentfly_core.reward import Reward
+from agentfly_core.template import ChatTemplate, ToolSchema
+from agentfly_core.tool import Tool
+
+if TYPE_CHECKING:
+    from agentfly_core.agent import Episode
+
+Agent = Callable[["Episode"], Awaitable[Ending]]
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class Playbook:
+    """The rules of play; lengths in tokens, `rewards` only those that need an environment, `limits` of each kind.
+
+    Raises ValueError for two tools of one name and for an environment that is asked for and has no limit.
+    """
+
+    template: ChatTemplate
+    tools: tuple[Tool, ...]
+    rewards: tuple[Reward, ...]
+    agent: Agent
+    system: str
+    max_turns: int
+    max_tokens: int
+    max_model_len: int
+    limits: Mapping[type[Environment], int]
+
+    def __post_init__(self) -> None:
+        name, count = Counter(tool.name for tool in self.tools).most_common(1)[0] if self.tools else ("", 1)
+        if count > 1:
+            raise ValueError(f"{count} tools are called {name!r}; give each another name, `@tool(name=...)`.")
+        for kind in self.kinds:
+            if kind not in self.limits:
+                path = f"{kind.__module__}:{kind.__qualname__}"
+                raise ValueError(
+                    f"A tool or reward asks for a {kind.__name__} and there is no limit for it; say how many "
+                    f"there may be, for example `environments: {{{path}: 8}}`."
+                )
+
+    @classmethod
+    def from_science(cls, science: Science, tokenizer: Any) -> Playbook:
+        """The playbook of an experiment; raises ValueError for a part that is not what it is named as."""
+        agent, template = science.agent, science.template
+        rewards = [_part(path, Reward) for path in science.rewards]
+        return cls(
+            template=construct(load(template.use), template.settings | {"tokenizer": tokenizer}),
+            tools=tuple(_part(path, Tool) for path in science.tools),
+            rewards=tuple(reward for reward in rewards if reward.needs),
+            agent=load(agent.use),
+            system=agent.system,
+            max_turns=agent.max_turns,
+            max_tokens=agent.max_tokens,
+            max_model_len=agent.max_model_len,
+            limits={load(path): limit for path, limit in science.environments.items()},
+        )
+
+    @cached_property
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        """What the model is told about its tools."""
+        return tuple(tool.schema for tool in self.tools)
+
+    @cached_property
+    def kinds(self) -> tuple[type[Environment], ...]:
+        """The kinds of environment that an episode needs, in the fixed order in which they are leased."""
+        parts: tuple[Tool | Reward, ...] = (*self.tools, *self.rewards)
+        needed = {kind for part in parts for kind in part.needs.values()}
+        kinds = [kind for kind in needed if issubclass(kind, Environment)]
+        return tuple(sorted(kinds, key=lambda kind: (kind.__module__, kind.__qualname__)))
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One episode to be played: `Assignment(problem, chain=3, step=7, role="train", temperature=1.0, seed=5577006791)`.
+
+    `step` is the split's name where a split is evaluated or demonstrated.
+    """
+
+    problem: Problem
+    chain: int
+    step: int | str
+    role: Role
+    temperature: float
+    seed: int
+
+
+def _part(path: str, kind: type[P]) -> P:
+    found = load(path)
+    if not isinstance(found, kind):
+        name = kind.__name__
+        raise ValueError(f"{path} is a {type(found).__name__}, expected a {name}: decorate it with @{name.lower()}.")
+    return found

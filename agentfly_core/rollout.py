@@ -1,0 +1,191 @@
+"""Playing episodes: one, and a shard of them at the same time."""
+
+from __future__ import annotations
+
+from asyncio import TaskGroup
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from agentfly_core import identity, signature
+from agentfly_core.agent import Doing, Episode, EpisodeOver, Span
+from agentfly_core.environment import ServiceFailure
+from agentfly_core.plaintext import fault
+from agentfly_core.playbook import Assignment, Playbook
+from agentfly_core.record import Ending, Score, Trajectory, Unscored
+from agentfly_core.resources import ResourceManager
+from agentfly_core.sampler import Sampler, SamplerLost, Voice
+
+__all__ = ["Assignment", "Playbook", "Timing", "collect", "play"]
+
+LEASE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When an episode did what: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), Span("tools", ...)))`.
+
+    The sums are in seconds, `started` in seconds since 1970.
+    """
+
+    trajectory_id: str
+    spans: tuple[Span, ...]
+
+    @property
+    def started(self) -> float:
+        """When it began."""
+        return self.spans[0].start
+
+    @property
+    def generating(self) -> float:
+        """How long it waited for the sampler."""
+        return self._seconds("generating")
+
+    @property
+    def tools(self) -> float:
+        """How long its tools took."""
+        return self._seconds("tools")
+
+    @property
+    def rewards(self) -> float:
+        """How long those rewards took that needed its environments."""
+        return self._seconds("rewards")
+
+    @property
+    def waiting(self) -> float:
+        """How long it took until its environments were ready."""
+        return self._seconds("waiting")
+
+    def _seconds(self, doing: Doing) -> float:
+        return sum(span.end - span.start for span in self.spans if span.doing == doing)
+
+
+async def play(
+    assignment: Assignment, playbook: Playbook, voice: Voice, resources: ResourceManager
+) -> tuple[Trajectory, Timing]:
+    """Play one episode. A lost service ends it as FAILED; what the sampler, the template or the agent raises passes."""
+    episode = Episode(assignment, playbook, voice)
+    try:
+        async with AsyncExitStack() as stack:
+            await _lend(episode, playbook, resources, stack)
+            ending = await _ending(playbook, episode)
+            seen = _record(assignment, playbook, episode, ending, None, {})
+            observed = await _observe(episode, playbook, seen)
+        trajectory = _record(assignment, playbook, episode, ending, None, observed)
+    except ServiceFailure as failure:
+        trajectory = _record(assignment, playbook, episode, Ending.FAILED, fault(failure), {})
+    return trajectory, Timing(trajectory.id, tuple(episode.spans))
+
+
+async def collect(
+    assignments: Sequence[Assignment], playbook: Playbook, sampler: Sampler, watch: Callable[[Trajectory], None]
+) -> tuple[list[Trajectory], list[Timing]]:
+    """Play a shard of episodes at the same time; `watch` is told each trajectory as it ends.
+
+    Both lists are sorted by (problem, chain, agent). There are as many seats as there are episodes, or environments if
+    those are fewer: an episode takes a seat when the one before it ends, so that whoever sits is never kept from
+    replying. Raises SamplerLost when the shard must be played again, and whatever the agent, the template or `watch`
+    raised, with a note of the episode.
+    """
+    played: list[tuple[Trajectory, Timing]] = []
+
+    def note(trajectory: Trajectory, timing: Timing) -> None:
+        played.append((trajectory, timing))
+        watch(trajectory)
+
+    failure: BaseException | None = None
+    try:
+        await _play_all(assignments, playbook, sampler, note)
+    except BaseExceptionGroup as failures:
+        failure = _worst(failures)
+    if failure is not None:
+        raise failure
+    assert len(played) == len(assignments), "an episode was cancelled from within"
+    played.sort(key=lambda pair: (pair[0].problem.id, pair[0].chain, pair[0].agent))
+    return [trajectory for trajectory, _ in played], [timing for _, timing in played]
+
+
+async def _play_all(
+    assignments: Sequence[Assignment],
+    playbook: Playbook,
+    sampler: Sampler,
+    note: Callable[[Trajectory, Timing], None],
+) -> None:
+    seats = min([len(assignments), *(playbook.limits[kind] for kind in playbook.kinds)])
+    waiting = iter(assignments)
+
+    async def sit(voice: Voice, resources: ResourceManager) -> None:
+        for assignment in waiting:
+            try:
+                note(*await play(assignment, playbook, voice, resources))
+            except Exception as error:
+                error.add_note(f"While playing the problem {assignment.problem.id!r}, chain {assignment.chain}.")
+                raise
+        voice.leave()
+
+    async with ResourceManager(playbook.limits) as resources, sampler.shard(seats) as voice, TaskGroup() as group:
+        for _ in range(seats):
+            group.create_task(sit(voice, resources))
+
+
+async def _lend(episode: Episode, playbook: Playbook, resources: ResourceManager, stack: AsyncExitStack) -> None:
+    with episode.timed("waiting"):
+        for kind in playbook.kinds:
+            lease = resources.lease(kind, episode.problem, LEASE_SECONDS)
+            episode.lent[kind] = await stack.enter_async_context(lease)
+
+
+async def _ending(playbook: Playbook, episode: Episode) -> Ending:
+    try:
+        ending = await playbook.agent(episode)
+    except EpisodeOver as over:
+        return over.ending
+    if not isinstance(ending, Ending):
+        raise TypeError(f"The agent {signature.name(playbook.agent)} returned {ending!r}, expected an Ending.")
+    return ending
+
+
+async def _observe(episode: Episode, playbook: Playbook, seen: Trajectory) -> dict[str, Score | Unscored]:
+    with episode.timed("rewards"):
+        return {reward.name: await reward.score(seen, episode.lent) for reward in playbook.rewards}
+
+
+def _record(
+    assignment: Assignment,
+    playbook: Playbook,
+    episode: Episode,
+    ending: Ending,
+    error: str | None,
+    observed: Mapping[str, Score | Unscored],
+) -> Trajectory:
+    agent = signature.name(playbook.agent)
+    step, problem, chain = assignment.step, assignment.problem, assignment.chain
+    return Trajectory(
+        id=identity.short(step, problem.id, chain, agent),
+        episode=identity.short(step, problem.id, chain),
+        problem=problem,
+        group=identity.short(step, problem.id),
+        chain=chain,
+        agent=agent,
+        role=assignment.role,
+        turns=tuple(episode.turns),
+        closing=tuple(episode.closing),
+        ending=ending,
+        error=error,
+        observed=observed,
+        seed=assignment.seed,
+    )
+
+
+def _worst(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One that is worth telling: the shard of a lost sampler can be played again, but not after another mistake."""
+    leaves = list(_leaves(failures))
+    return next((leaf for leaf in leaves if not isinstance(leaf, SamplerLost)), leaves[0])
+
+
+def _leaves(failure: BaseException) -> Iterator[BaseException]:
+    if isinstance(failure, BaseExceptionGroup):
+        for inner in failure.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield failure
