@@ -1,0 +1,60 @@
+"""A small shop: products by key, a cart and a checkout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentfly_core.environment import Environment
+from agentfly_core.record import Problem
+from agentfly_core.tool import ToolError
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What the shop sells: `Product("red cup", price=3, stock=5)`."""
+
+    name: str
+    price: int
+    stock: int
+
+
+class Shop(Environment):
+    """A shop that a problem's facts set up, and say what is to be bought in:
+
+        {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
+
+    `cart` and, after the checkout, `order` map keys to counts. Its verbs raise ToolError for a shopper's mistake.
+    """
+
+    async def reset(self, problem: Problem) -> None:
+        """Fill the shelves, empty the cart; raises KeyError or TypeError for facts that are not as above."""
+        self.products = {key: Product(**told) for key, told in problem.facts["products"].items()}
+        self.cart: dict[str, int] = {}
+        self.order: dict[str, int] | None = None
+
+    def search(self, words: str) -> dict[str, str]:
+        """The names, by key, of the products whose name has all these words."""
+        wanted = set(words.lower().split())
+        return {key: p.name for key, p in self.products.items() if wanted <= set(p.name.lower().split())}
+
+    def lookup(self, key: str) -> Product:
+        """The product of this key."""
+        if key not in self.products:
+            raise ToolError(f"No product has the key {key!r}.")
+        return self.products[key]
+
+    def add(self, key: str, count: int) -> None:
+        """Put so many of a product into the cart."""
+        product, there = self.lookup(key), self.cart.get(key, 0)
+        if count < 1:
+            raise ToolError(f"The count is {count}, expected 1 or more.")
+        if there + count > product.stock:
+            raise ToolError(f"Only {product.stock - there} of {key} are left.")
+        self.cart[key] = there + count
+
+    def check_out(self) -> int:
+        """Order what is in the cart; returns the price of it all."""
+        if not self.cart:
+            raise ToolError("The cart is empty.")
+        self.order, self.cart = self.cart, {}
+        return sum(self.products[key].price * count for key, count in self.order.items())

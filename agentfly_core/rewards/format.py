@@ -1,0 +1,19 @@
+"""Does the model call its tools as it should?"""
+
+from __future__ import annotations
+
+from agentfly_core.record import Score, ToolCall, Trajectory
+from agentfly_core.reward import reward
+
+
+@reward
+async def tool_format(trajectory: Trajectory) -> Score:
+    """The share of the episode's calls that could be read, 0 without any call.
+
+    Its part `answered` is the share of the answers that were no error.
+    """
+    calls = [call for turn in trajectory.turns for call in turn.reply.calls]
+    answers = trajectory.observations
+    readable = sum(isinstance(call, ToolCall) for call in calls) / max(1, len(calls))
+    answered = sum(not answer.error for answer in answers) / max(1, len(answers))
+    return Score(readable, parts={"answered": answered})

@@ -1,0 +1,15 @@
+"""The tool by which an agent gives its answer."""
+
+from __future__ import annotations
+
+from agentfly_core.tool import tool
+
+
+@tool(ends_episode=True)
+async def answer(answer: str) -> str:
+    """Give the final answer; nothing can be done afterwards.
+
+    Args:
+        answer: the answer, and nothing else
+    """
+    return answer.strip()

@@ -1,0 +1,93 @@
+"""A calculator that reads what a model wrote: an allow-list of operations on bounded numbers, nothing is evaluated."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+
+from agentfly_core.tool import ToolError, tool
+
+Number = int | float
+MAX_LENGTH = 200
+MAX_EXPONENT_OF_TEN = 100
+_CHARACTERS = re.compile(r"[0-9.eE+\-*/%() ]*")
+
+
+@tool
+async def calculator(expression: str) -> str:
+    """Work out an arithmetic expression.
+
+    Args:
+        expression: numbers with + - * / // % ** and parentheses, for example (41+58)*2
+    """
+    return written(evaluate(expression))
+
+
+def evaluate(expression: str) -> Number:
+    """The value of an expression; raises ToolError for what is no arithmetic and for numbers above 10**100."""
+    if len(expression) > MAX_LENGTH:
+        raise ToolError(f"The expression has {len(expression)} characters, at most {MAX_LENGTH} are read.")
+    if not _CHARACTERS.fullmatch(expression):
+        raise ToolError(f"{expression!r} is not arithmetic: use numbers, + - * / // % ** and parentheses only.")
+    try:
+        return _value(ast.parse(expression.strip(), mode="eval").body)
+    except SyntaxError:
+        raise ToolError(f"{expression!r} is not a complete expression.") from None
+    except ZeroDivisionError:
+        raise ToolError("Division by zero.") from None
+
+
+def written(number: Number) -> str:
+    """A number as people write it, to 12 digits: 0.1+0.2 is "0.3", 10/4*2 is "5", 1/3 is "0.333333333333"."""
+    if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:
+        number = int(number)
+    return str(number) if isinstance(number, int) else format(number, ".12g")
+
+
+def _value(node: ast.expr) -> Number:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return _bounded(node.value)
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+        return _UNARY[type(node.op)](_value(node.operand))
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        return _bounded(_BINARY[type(node.op)](_value(node.left), _value(node.right)))
+    raise ToolError("Use numbers, + - * / // % ** and parentheses only.")
+
+
+def _bounded(number: Number | complex) -> Number:
+    if isinstance(number, complex):
+        raise ToolError("The result is not a real number.")
+    if not math.isfinite(number) or abs(number) > 10**MAX_EXPONENT_OF_TEN:
+        raise ToolError(f"A number here is larger than 10**{MAX_EXPONENT_OF_TEN}.")
+    return number
+
+
+def _divide(left: Number, right: Number) -> Number:
+    exact = isinstance(left, int) and isinstance(right, int) and right != 0 and left % right == 0
+    return left // right if exact else left / right
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    if base == 0 and exponent < 0:
+        raise ZeroDivisionError
+    if base != 0 and exponent * math.log10(abs(base)) > MAX_EXPONENT_OF_TEN:
+        raise ToolError(
+            f"{written(base)} to the power of {written(exponent)} is larger than 10**{MAX_EXPONENT_OF_TEN}."
+        )
+    result: Number | complex = base**exponent
+    return _bounded(result)
+
+
+_UNARY: Mapping[type[ast.unaryop], Callable[[Number], Number]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_BINARY: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _divide,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
+}
