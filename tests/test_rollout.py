@@ -276,6 +276,23 @@ async def test_a_lost_environment_is_closed_and_its_place_taken_by_a_fresh_one()
     assert [t.ending for t in trajectories] == [Ending.FAILED, Ending.NO_TOOL_CALLS, Ending.NO_TOOL_CALLS]
 
 
+async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again() -> None:
+    users: list[Counter] = []
+    opened = threading.Event()
+
+    @tool(timeout=0.01)
+    def hang(*, counter: Counter) -> None:
+        users.append(counter)
+        opened.wait(30)
+
+    sampler = scripted(lambda problem, chain, turn: ("<hang>", "ok")[turn])
+    rules = playbook(hang, limits={Counter: 1})
+    trajectories, _ = await collect(assigned(ADD, chains=2), rules, sampler, silent)
+    opened.set()
+    assert users[0] is not users[1]
+    assert [t.observations for t in trajectories] == [(Observation("hang", "no result within 0.01 s", error=True),)] * 2
+
+
 async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean_one() -> None:
     seats: list[int] = []
     left: list[int] = []

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from letters import Letters
+
+from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.config import Science
+from agentfly_core.environments.shop import Shop
+from agentfly_core.playbook import Playbook
+from agentfly_core.rewards.shop import bought
+from agentfly_core.tools.shop import checkout, search
+
+SHOP = "agentfly_core.environments.shop:Shop"
+
+
+class Spelled(Letters):
+    def __init__(self, tokenizer: Any, accent: str = "none") -> None:
+        self.tokenizer, self.accent = tokenizer, accent
+
+
+def science(**changes: Any) -> Science:
+    settings = {
+        "model": "nano:calculator",
+        "template": {"use": "test_playbook:Spelled", "accent": "soft"},
+        "data": {"use": "a:b", "train": 1, "test": 1},
+        "agent": {"system": "Shop.", "max_turns": 6, "max_tokens": 32, "max_model_len": 512},
+        "tools": ["agentfly_core.tools.shop:search", "agentfly_core.tools.shop:checkout"],
+        "rewards": {"agentfly_core.rewards.shop:bought": 1.0, "agentfly_core.rewards.format:tool_format": 0.1},
+        "environments": {SHOP: 8},
+        "evaluate": {"goal": "agentfly_core.rewards.shop:bought"},
+        "steps": 1,
+    }
+    return Science.model_validate(settings | changes)
+
+
+def test_a_playbook_is_read_from_the_experiment() -> None:
+    playbook = Playbook.from_science(science(), "the tokenizer")
+    assert (playbook.tools, playbook.agent, playbook.limits) == ((search, checkout), tool_loop, {Shop: 8})
+    assert (playbook.system, playbook.max_turns, playbook.max_tokens, playbook.max_model_len) == ("Shop.", 6, 32, 512)
+    assert (playbook.template.tokenizer, playbook.template.accent) == ("the tokenizer", "soft")  # type: ignore[attr-defined]
+    assert playbook.kinds == (Shop,)
+    assert [schema.name for schema in playbook.schemas] == ["search", "checkout"]
+
+
+def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
+    assert Playbook.from_science(science(), None).rewards == (bought,)
+
+
+def test_what_is_not_decorated_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"evaluate is a function, expected a Tool: decorate it with @tool\."):
+        Playbook.from_science(science(tools=["agentfly_core.tools.calculator:evaluate"]), None)
+
+
+def test_an_environment_that_is_asked_for_and_not_listed_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"no limit for it.*{SHOP}: 8"):
+        Playbook.from_science(science(environments={}), None)
