@@ -75,9 +75,10 @@ def summarise(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: st
     }
 
 
-def steps_frame(run: Run) -> pd.DataFrame:
-    """One row a step with all its metrics, for plots."""
-    found = [run.store.read_json(f"{slots.of_step(run.name, k)}/metrics.json") for k in range(1, run.science.steps + 1)]
+def steps_frame(lab: Lab, run: str) -> pd.DataFrame:
+    """One row a step of a run with all its metrics, for plots."""
+    folders = [slots.of_step(run, step) for step in range(1, lab.science.steps + 1)]
+    found = [lab.store.read_json(f"{folder}/metrics.json") for folder in folders]
     return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in found])
 
 
@@ -88,7 +89,7 @@ def run_ledger(run: Run) -> pd.DataFrame:
 
 
 def _seconds(run: Run, before: Evaluation, after: Evaluation) -> dict[str, float]:
-    steps = steps_frame(run)
+    steps = steps_frame(run.lab, run.name)
     played = {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
     return {**_shared_seconds(run), **played, "evaluate": before.seconds + after.seconds}
 

@@ -21,6 +21,7 @@ from agentfly_core.run import Lab, name_of
 from agentfly_core.service import ServiceLost
 from agentfly_core.tracking import Place
 from flows import results
+from flows.display import logging_to, summary_table
 from flows.lab import lab_of, store_at
 from flows.mlflow_ui import open_run
 from flows.places import settle
@@ -32,15 +33,13 @@ Words = Mapping[str, Any]
 
 def train(arguments: Namespace) -> int:
     """Start or continue a run; a finished one shows its summary at once."""
-    with orchestrated():
-        lab = _lab(arguments)
-        name = name_of(lab, arguments.run, arguments.new)
-        summary = lab.store.read_json(f"runs/{name}/summary.json")
-        if not summary or summary["steps"] != lab.science.steps or results.wanted():
-            from flows.train import train as flow
-
-            crash_abandoned((lab.store.read_json(f"runs/{name}/links.json") or {}).get("prefect_flow_run_ids", []))
-            summary = flow(**_flow_arguments(arguments), run=name)
+    lab = _lab(arguments)
+    name = name_of(lab, arguments.run, arguments.new)
+    summary = lab.store.read_json(f"runs/{name}/summary.json")
+    if not summary or summary["steps"] != lab.science.steps:
+        summary = _trained(arguments, lab, name)
+    if results.wanted():
+        results.write_run(lab, name, summary)
     show_summary(summary)
     return 0
 
@@ -139,10 +138,19 @@ def prefect(arguments: Namespace) -> int:
 
 def show_summary(summary: Words) -> None:
     """The table at the end of a run, and the commands that open it elsewhere."""
-    from flows.display import summary_table
-
     opening = {"MLflow": f"agentfly open mlflow {summary['run']}", "Prefect": f"agentfly open prefect {summary['run']}"}
     Console().print(summary_table(summary, opening))
+
+
+def _trained(arguments: Namespace, lab: Lab, name: str) -> Words:
+    places = settle(Path.cwd())
+    with orchestrated(), logging_to(places.state / "logs" / name / "flow.log"):
+        from flows.train import train as flow
+
+        links = lab.store.read_json(f"runs/{name}/links.json") or {}
+        crash_abandoned(links.get("prefect_flow_run_ids", []))
+        summary: Words = flow(**_flow_arguments(arguments), run=name)
+    return summary
 
 
 @contextmanager

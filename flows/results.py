@@ -11,7 +11,7 @@ import yaml
 
 from agentfly_core import slots
 from agentfly_core.files import write_json, write_text
-from agentfly_core.run import Lab, Run
+from agentfly_core.run import Lab, final_policy
 from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, steps_frame
 
@@ -47,12 +47,12 @@ def write_pointer(lab: Lab, name: str, artifact: Artifact) -> None:
     write_json(folder(lab.experiment) / f"{name}.json", {"uri": artifact.uri, "digest": artifact.digest})
 
 
-def write_run(run: Run, policy: Artifact, summary: dict[str, Any]) -> None:
-    """The final policy, the summary, and a table of the steps for `dvc plots`."""
-    write_pointer(run.lab, "policy", policy)
-    write_json(folder(run.lab.experiment) / "summary.json", summary)
-    frame = steps_frame(run).rename(columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"})
-    write_text(folder(run.lab.experiment) / "steps.csv", frame.to_csv(index=False))
+def write_run(lab: Lab, run: str, summary: dict[str, Any]) -> None:
+    """The final policy of a finished run, its summary, and a table of its steps for `dvc plots`."""
+    write_pointer(lab, "policy", final_policy(lab.store, run))
+    write_json(folder(lab.experiment) / "summary.json", summary)
+    frame = steps_frame(lab, run).rename(columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"})
+    write_text(folder(lab.experiment) / "steps.csv", frame.to_csv(index=False))
 
 
 def write_evaluation(lab: Lab, found: Evaluation) -> None:

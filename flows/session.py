@@ -17,7 +17,7 @@ from agentfly_core.service import Service, end_orphans
 from agentfly_core.store import Artifact
 from agentfly_core.telling import Teller
 from agentfly_core.warm import learner_service, sampler_service
-from flows.display import Display, logging_to
+from flows.display import Display
 from flows.lab import lab_of
 from flows.places import settle
 
@@ -51,7 +51,7 @@ def session(experiment: str, run: str, overrides: list[str], new: bool, site: st
     lab = lab_of(experiment, overrides, site, store)
     name = name_of(lab, run, new)
     logs = settle(Path.cwd()).state / "logs" / name
-    with opened(lab, name) as mine, logging_to(logs / "flow.log"):
+    with opened(lab, name) as mine:
         if ended := end_orphans(mine.uid):
             logger.warning("Ended processes %s that a dead owner of this run left behind.", ended)
         if flow_run.id:

@@ -8,7 +8,6 @@ from prefect import flow, runtime
 
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
-from flows import results
 from flows.evaluate import evaluated
 from flows.parameters import ExperimentName, Overrides, RunName, SiteName
 from flows.session import Session, session
@@ -51,8 +50,6 @@ def train(
             here.tell.evaluation(after, here.run.science.steps)
         summary = finish(here.run, before, after, here.tell.mlflow_run_id())
         here.tell.end(policy, summary, after.time_ms)
-        if results.wanted():
-            results.write_run(here.run, policy, summary)
     return summary
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from agentfly_core import slots
 from agentfly_core.run import Run, final_policy
 from agentfly_core.summary import LEDGER, Evaluation, run_ledger, summarise
+from tasks.stage import stage
 
 
-@task(task_run_name="finish", cache_policy=NO_CACHE)
+@stage("finish")
 def finish(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str | None) -> dict[str, Any]:
     """Write the ledger and summary.json of a run that has done all its steps; returns the summary."""
     summary = summarise(run, before, after, mlflow_run_id)

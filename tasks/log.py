@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from agentfly_core import slots
 from agentfly_core.measured import measured
 from agentfly_core.metrics import point
 from agentfly_core.run import Run
 from agentfly_core.store import Artifact
+from tasks.stage import stage
 
 
-@task(task_run_name="log step {step}", cache_policy=NO_CACHE)
+@stage("log step {step}")
 def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int) -> None:
     """Write the step's metrics.json; its metrics carry the time at which the step's update ended."""
     played = [measured(run.store, rollout) for rollout in rollouts]

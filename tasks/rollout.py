@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from agentfly_core.rollout import Assignment
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from agentfly_core import slots
 from agentfly_core.dataset import problems_of_step, split
 from agentfly_core.measured import measuring
 from agentfly_core.play import of_shard, of_step, of_test, play_shard, watching
+from agentfly_core.rollout import Assignment
 from agentfly_core.run import Lab, Run
 from agentfly_core.sampler import Sampler
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.warm import sampler_at, tokenizer_of
-from tasks.stage import reused, service_lost
-
-PLAYING: dict[str, Any] = {"cache_policy": NO_CACHE, "retries": 3, "retry_condition_fn": service_lost}
+from tasks.stage import Made, reused, stage
 
 
-@task(task_run_name="rollout step {step} shard {shard}", **PLAYING)
-def rollout(run: Run, policy: Artifact, data: Artifact, service: Service, step: int, shard: int) -> Artifact:
+@stage("rollout step {step} shard {shard}", retries=3)
+def rollout(run: Run, policy: Artifact, data: Artifact, service: Service, step: int, shard: int) -> Made:
     """Publish one shard of a step's episodes, played with the policy of the step before."""
     slot = slots.rollout(run.science, run.name, policy, data, step, shard)
     if found := run.store.find(slot):
-        return reused(found)  # type: ignore[return-value]
+        return reused(found)
     problems = split(run.store.open(data), "train")
     chosen = problems_of_step(problems, step, run.science.rollout.problems, run.science.seed)
     sampler = sampler_at(service, run.lab, policy, step - 1)
@@ -38,14 +32,12 @@ def rollout(run: Run, policy: Artifact, data: Artifact, service: Service, step: 
     return run.store.artifact(slot.uri)
 
 
-@task(task_run_name="evaluate {name} step {step} shard {shard}", **PLAYING)
-def held_out(
-    lab: Lab, policy: Artifact, data: Artifact, service: Service, name: str, shard: int, step: int
-) -> Artifact:
+@stage("evaluate {name} step {step} shard {shard}", retries=3)
+def held_out(lab: Lab, policy: Artifact, data: Artifact, service: Service, name: str, shard: int, step: int) -> Made:
     """Publish one shard of the episodes that a policy plays on a held-out split."""
     slot = slots.evaluation(lab.science, policy, data, name, shard)
     if found := lab.store.find(slot):
-        return reused(found)  # type: ignore[return-value]
+        return reused(found)
     problems = split(lab.store.open(data), name)
     sampler = sampler_at(service, lab, policy, step)
     with lab.store.publish(slot) as folder, measuring(folder):

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from agentfly_core import slots
 from agentfly_core.measured import measuring
 from agentfly_core.play import score_episodes
 from agentfly_core.run import Lab
 from agentfly_core.store import Artifact
-from tasks.stage import reused
+from tasks.stage import Made, reused, stage
 
 
-@task(task_run_name="score {what}", cache_policy=NO_CACHE)
-def score(lab: Lab, rollouts: Sequence[Artifact], step: int, what: str) -> Artifact:
+@stage("score {what}")
+def score(lab: Lab, rollouts: Sequence[Artifact], step: int, what: str) -> Made:
     """Publish the scores of a step's, or an evaluation's, episodes, and what became of each problem."""
     slot = slots.scored(lab.science, rollouts)
     if found := lab.store.find(slot):
-        return reused(found)  # type: ignore[return-value]
+        return reused(found)
     with lab.store.publish(slot) as folder, measuring(folder) as metrics:
         metrics |= score_episodes(lab.science, [lab.store.open(r) for r in rollouts], step, folder)
     return lab.store.artifact(slot.uri)

@@ -1,9 +1,13 @@
-"""What every stage's task shares: how a reused output shows, and when a task is worth another try."""
+"""What makes a function a stage: a Prefect task whose output the store, and nobody else, finds again."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
+from prefect import task
+from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
@@ -11,13 +15,36 @@ from agentfly_core.learner import LearnerLost
 from agentfly_core.sampler import SamplerLost
 from agentfly_core.store import Artifact
 
+Made: TypeAlias = Artifact | State[Artifact]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def stage(name: str, retries: int = 0) -> Callable[[Callable[P, R | State[R]]], Callable[P, R]]:
+    """Make a function a task called `name`, a pattern over its parameters; it may return a value or a state with one.
+
+    `retries` are for a warm service that died under it: the supervisor starts that again.
+    """
+
+    def decorate(function: Callable[P, R | State[R]]) -> Callable[P, R]:
+        made: Any = task(task_run_name=name, cache_policy=NO_CACHE, retries=retries, retry_condition_fn=_service_lost)(
+            function
+        )
+
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            return cast(R, made(*args, **kwargs, return_state=True).result())
+
+        return run
+
+    return decorate
+
 
 def reused(artifact: Artifact) -> State[Artifact]:
-    """The state of a task that found its output whole on disk."""
+    """The state of a stage that found its output whole in the store."""
     return Completed(name="Reused", message=f"{artifact.uri} was there already.", data=artifact)
 
 
-async def service_lost(task: Any, run: Any, state: State[Any]) -> bool:
-    """Whether a task failed because its warm service died; the supervisor starts that again."""
+async def _service_lost(_: Any, __: Any, state: State[Any]) -> bool:
     error = await state.aresult(raise_on_failure=False)
     return isinstance(error, SamplerLost | LearnerLost)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from agentfly_core import slots, updating
 from agentfly_core.run import Run
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.warm import learner
-from tasks.stage import reused, service_lost
+from tasks.stage import Made, reused, stage
 
 
-@task(task_run_name="update step {step}", cache_policy=NO_CACHE, retries=2, retry_condition_fn=service_lost)
-def update(run: Run, policy: Artifact, scored: Artifact, service: Service, step: int) -> Artifact:
+@stage("update step {step}", retries=2)
+def update(run: Run, policy: Artifact, scored: Artifact, service: Service, step: int) -> Made:
     """Publish policy number `step`; updates whose learner state was not kept are run again first."""
     slot = slots.policy(run.science, run.name, policy, scored, step)
     if found := run.store.find(slot):
-        return reused(found)  # type: ignore[return-value]
+        return reused(found)
     updating.require_space(run.store, policy)
     worker = learner(service)
     for earlier in updating.missing_steps(run, worker.label(), step):

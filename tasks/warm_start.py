@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from agentfly_core import slots, updating
 from agentfly_core.dataset import split
 from agentfly_core.measured import measuring
@@ -13,15 +10,15 @@ from agentfly_core.run import Lab
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.warm import learner, tokenizer_of
-from tasks.stage import reused, service_lost
+from tasks.stage import Made, reused, stage
 
 
-@task(task_run_name="play demonstrations", cache_policy=NO_CACHE)
-def demonstrate(lab: Lab, model: Artifact, data: Artifact) -> Artifact:
+@stage("play demonstrations")
+def demonstrate(lab: Lab, model: Artifact, data: Artifact) -> Made:
     """Publish episodes that a script played on training problems."""
     slot = slots.demonstrations(lab.science, model, data)
     if found := lab.store.find(slot):
-        return reused(found)  # type: ignore[return-value]
+        return reused(found)
     with lab.store.publish(slot) as folder, measuring(folder):
         play_demonstrations(
             lab.science, tokenizer_of(lab.store.open(model)), split(lab.store.open(data), "train"), folder
@@ -29,12 +26,12 @@ def demonstrate(lab: Lab, model: Artifact, data: Artifact) -> Artifact:
     return lab.store.artifact(slot.uri)
 
 
-@task(task_run_name="warm start round {number}", cache_policy=NO_CACHE, retries=2, retry_condition_fn=service_lost)
-def warm_start(lab: Lab, model: Artifact, demonstrations: Artifact, service: Service, number: int) -> Artifact:
+@stage("warm start round {number}", retries=2)
+def warm_start(lab: Lab, model: Artifact, demonstrations: Artifact, service: Service, number: int) -> Made:
     """Publish the policy after round 1, 2, ... of the warm start."""
     slot = slots.warm_start(lab.science, model, demonstrations, number)
     if found := lab.store.find(slot):
-        return reused(found)  # type: ignore[return-value]
+        return reused(found)
     updating.require_space(lab.store, model)
     job = updating.warm_start_job(lab, model, demonstrations, number)
     watch = updating.watching("warm start", number)
