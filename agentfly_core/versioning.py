@@ -83,6 +83,8 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
         return "DVC started this and keeps the versions itself"
     if not all((project / part).exists() for part in (".dvc", "dvc.yaml", "params.yaml")):
         return "the working directory is no DVC project"
+    if not any((folder / ".git").exists() for folder in (project, *project.parents)):
+        return "DVC needs a git repository (git init)"
     if name not in experiment.names(project / experiment.CONF):
         return "the experiment is not in conf/"
     own = experiment.read(str(project / experiment.CONF / f"{name}.yaml")).science
@@ -106,7 +108,9 @@ def _dvc(words: list[str], project: Path, capture: bool) -> subprocess.Completed
 
 @contextmanager
 def _alone(project: Path) -> Iterator[None]:
-    with (project / ".dvc" / "tmp" / "agentfly.lock").open("a") as file:
+    folder = project / ".dvc" / "tmp"
+    folder.mkdir(exist_ok=True)
+    with (folder / "agentfly.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

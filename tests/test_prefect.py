@@ -1,0 +1,165 @@
+"""Runs are triggered, cancelled, retried and scheduled through a real Prefect server and worker."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import httpx
+import psutil
+import pytest
+from project import Project
+
+from agentfly_core.run import opened
+from flows.lab import lab_of
+from flows.nightly import first_changes, recorded_changes, unfinished
+from flows.server import crash_abandoned, use
+
+ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+
+
+class Orchestrator:
+    """A Prefect server to which the flows of a project are deployed, with a worker at it."""
+
+    def __init__(self, project: Project, api: str) -> None:
+        self.project = project
+        self.http = httpx.Client(base_url=api, timeout=30)
+
+    def deployment(self, name: str) -> dict:
+        return self.http.get(f"/deployments/name/{name}/{name}").json()
+
+    def trigger(self, name: str, **parameters: object) -> httpx.Response:
+        url = f"/deployments/{self.deployment(name)['id']}/create_flow_run"
+        return self.http.post(url, json={"parameters": parameters})
+
+    def state(self, flow_run: str) -> dict:
+        return self.http.get(f"/flow_runs/{flow_run}").json()["state"]
+
+    def wait(self, flow_run: str, *names: str) -> None:
+        until(lambda: self.state(flow_run)["type"] in ENDED or self.state(flow_run)["name"] in names)
+        state = self.state(flow_run)
+        assert state["name"] in names, f"{state['name']}: {state['message']}\n{self.log(flow_run)}"
+
+    def log(self, flow_run: str) -> str:
+        found = self.http.post("/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run]}}}).json()
+        return "\n".join(line["message"] for line in found)
+
+    def tasks(self, flow_run: str) -> list[tuple[str, str]]:
+        found = self.http.post("/task_runs/filter", json={"flow_runs": {"id": {"any_": [flow_run]}}}).json()
+        return [(task["name"], task["state"]["name"]) for task in found]
+
+
+def until(condition: Callable[[], object], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def orchestrator(tmp_path_factory, prefect_api):
+    home = str(tmp_path_factory.mktemp("home"))
+    project = Project.clone(tmp_path_factory.mktemp("project"), PREFECT_API_URL=prefect_api, PREFECT_HOME=home)
+    project.run(sys.executable, "-m", "flows.deploy")
+    with (project.root / "worker.log").open("w") as log:
+        worker = subprocess.Popen(
+            ["prefect", "worker", "start", "--pool", "agentfly", "--type", "process"],
+            cwd=project.root, env={**project.env, "PREFECT_WORKER_QUERY_SECONDS": "1"}, stdout=log, stderr=log,
+        )  # fmt: skip
+        yield Orchestrator(project, prefect_api)
+        worker.terminate()
+        worker.wait(60)
+
+
+def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestrator):
+    form = orchestrator.deployment("train")["parameter_openapi_schema"]["properties"]
+    assert sorted(form, key=lambda name: form[name]["position"])[:3] == ["experiment", "run", "overrides"]
+    assert form["experiment"]["enum"] == ["tiny"]
+    assert "steps=30" in form["overrides"]["examples"][0]
+
+    refused = orchestrator.trigger("train", experiment="tiny", overrides=["steps=2", "stpes=3"])
+    assert refused.status_code == 409
+    assert "overrides[1]" in refused.text
+    assert "'stpes=3' does not match" in refused.text
+    assert "'quickstrat' is not one of ['tiny']" in orchestrator.trigger("train", experiment="quickstrat").text
+
+
+def test_runs_of_the_train_deployment_wait_for_each_other_and_nights_wait_to_be_switched_on(orchestrator):
+    assert orchestrator.deployment("train")["global_concurrency_limit"]["limit"] == 1
+    assert orchestrator.deployment("train")["concurrency_options"]["collision_strategy"] == "ENQUEUE"
+    (schedule,) = orchestrator.deployment("nightly")["schedules"]
+    assert (schedule["active"], schedule["schedule"]["cron"]) == (False, "0 2 * * *")
+
+
+def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(orchestrator):
+    run = orchestrator.project.root / "runs" / "cancelled"
+    triggered = orchestrator.trigger("train", experiment="tiny", run="cancelled", overrides=["steps=8"]).json()["id"]
+    until((run / "steps/000002/policy/MANIFEST.json").exists)
+    uid = json.loads((run / "run.json").read_text())["uid"]
+    assert processes_of(uid)
+
+    orchestrator.http.post(f"/flow_runs/{triggered}/set_state", json={"state": {"type": "CANCELLING"}})
+    orchestrator.wait(triggered, "Cancelled")
+    assert processes_of(uid) == []
+    done = len(list(run.glob("steps/*/policy/MANIFEST.json")))
+    assert done < 8
+
+    orchestrator.project.run("prefect", "flow-run", "retry", triggered)
+    orchestrator.wait(triggered, "Completed")
+    assert json.loads((run / "summary.json").read_text())["steps"] == 8
+    until(lambda: ("update step 8", "Completed") in orchestrator.tasks(triggered))
+    reused = [name for name, state in orchestrator.tasks(triggered) if state == "Reused"]
+    assert {"prepare the dataset", "make the base model", f"update step {done}"} <= set(reused)
+    assert f"update step {done + 1}" not in reused
+
+
+def test_a_night_finishes_the_one_before_and_goes_on_from_its_policy(orchestrator, monkeypatch):
+    monkeypatch.chdir(orchestrator.project.root)
+    lab = lab_of("tiny", ["steps=1"], "local", "")
+    with opened(lab, "nightly-2026-11-20"):
+        pass
+    assert unfinished(lab, "nightly-2026-11-21") == ["nightly-2026-11-20"]
+
+    triggered = orchestrator.trigger("nightly", experiment="tiny", overrides=["steps=1"], date="2026-11-21").json()
+    orchestrator.wait(triggered["id"], "Completed")
+    before, tonight = (lab.store.read_json(f"runs/nightly-2026-11-{day}/summary.json") for day in (20, 21))
+    record = lab.store.read_json("runs/nightly-2026-11-21/run.json")
+    assert record["parent"]["run"] == "nightly-2026-11-20"
+    assert record["parent"]["digest"] == before["policy_digest"] != tonight["policy_digest"]
+    assert first_changes(lab, "nightly-2026-11-22") == ["model=run:nightly-2026-11-21", "warm_start=null"]
+    assert unfinished(lab, "nightly-2026-11-22") == []
+
+
+def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path, monkeypatch):
+    monkeypatch.chdir(Project.clone(tmp_path / "project").root)
+    with opened(lab_of("tiny", ["steps=5", "warm_start=null"], "local", ""), "nightly-2026-11-20"):
+        pass
+    assert recorded_changes(lab_of("tiny", [], "local", ""), "nightly-2026-11-20") == ["warm_start=null", "steps=5"]
+
+
+def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monkeypatch, tmp_path):
+    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    program = "import os, signal\nfrom prefect import flow, runtime\n@flow\ndef killed():\n"
+    program += "    print(runtime.flow_run.id, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\nkilled()\n"
+    (tmp_path / "killed.py").write_text(program)
+    done = subprocess.run([sys.executable, str(tmp_path / "killed.py")], stdout=subprocess.PIPE, text=True, check=False)
+    flow_run = done.stdout.strip()
+    use(prefect_api)
+    elsewhere = "00000000-0000-4000-8000-000000000000"
+    assert crash_abandoned([flow_run, elsewhere]) == [flow_run]
+    assert crash_abandoned([flow_run]) == []
+    assert httpx.get(f"{prefect_api}/flow_runs/{flow_run}").json()["state"]["name"] == "Crashed"
+
+
+def processes_of(uid: str) -> list[str]:
+    """The commands of the living processes that a run's services left their mark on."""
+    return [" ".join(process.cmdline()) for process in psutil.process_iter() if marked(process, uid)]
+
+
+def marked(process: psutil.Process, uid: str) -> bool:
+    try:
+        return process.environ().get("AGENTFLY_RUN") == uid
+    except psutil.Error:
+        return False
