@@ -94,7 +94,7 @@ class Tracker:
         sink = self._outbox.connection
         if sink is None or not self.place.uri.startswith("http"):
             return None
-        return f"{self.place.uri.rstrip('/')}/#/experiments/{sink.experiment_id}/runs/{sink.run_id}"
+        return _charts(self.place.uri, sink.experiment_id, sink.run_id)
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Log settings; one that a continue changed becomes the tag `agentfly.continued.<name>`."""
@@ -156,24 +156,16 @@ class Tracker:
 
 
 def page(place: Place, run_id: str, server: str) -> str:
-    """The address of a run's page; `server` is where the UI of a store without a server is, or will be, served."""
-    from mlflow import MlflowClient
-
-    experiment = MlflowClient(place.uri).get_run(run_id).info.experiment_id
-    return f"{place.uri.rstrip('/') if place.served else server}/#/experiments/{experiment}/runs/{run_id}"
+    """The address of a run's charts at the `server` that shows a place's runs."""
+    return _charts(server, _connect(place).get_run(run_id).info.experiment_id, run_id)
 
 
 class _Sink:
     """One run of an MLflow store, through explicit ids; used by one thread."""
 
     def __init__(self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int) -> None:
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
-        from mlflow import MlflowClient
-
         with _alone(place):
-            connect: Callable[[str], MlflowClient] = MlflowClient
-            self.client = connect(place.uri)
+            self.client = _connect(place)
             self.experiment_id = self._experiment(experiment, place.artifacts)
         self.run_id = self._run(run_name, run_uid, started_ms)
 
@@ -273,6 +265,20 @@ class _Sink:
             self.client.update_run(found[0].info.run_id, status="RUNNING")
             return str(found[0].info.run_id)
         return str(self.client.create_run(self.experiment_id, started_ms, {RUN_UID: uid}, name).info.run_id)
+
+
+def _connect(place: Place) -> MlflowClient:
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    client: Callable[[str], MlflowClient] = MlflowClient
+    return client(place.uri)
+
+
+def _charts(server: str, experiment_id: str, run_id: str) -> str:
+    run = f"experiments/{experiment_id}/runs/{run_id}"
+    return f"{server.rstrip('/')}/#/{run}/model-metrics?workflowType=machine_learning"
 
 
 @contextmanager

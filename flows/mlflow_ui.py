@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from typing import NoReturn
 
+import httpx
+
 from agentfly_core.tracking import Place, page
 
-UI = "http://127.0.0.1:5000"
+PORTS = range(5000, 5020)
 
 
 def open_run(place: Place, run_id: str) -> None:
     """Print a run's address in the MLflow UI, and become the server of that UI where none is running."""
-    print(f"{page(place, run_id, UI)}", flush=True)
-    if not place.served:
-        _serve(place)
+    if place.served:
+        print(page(place, run_id, place.uri))
+        return
+    port = next(port for port in PORTS if _free(port) or _shows(port, run_id))
+    print(page(place, run_id, f"http://127.0.0.1:{port}"), flush=True)
+    if _free(port):
+        _serve(place, port)
 
 
-def _serve(place: Place) -> NoReturn:
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _shows(port: int, run_id: str) -> bool:
+    url = f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get"
+    try:
+        return httpx.get(url, params={"run_id": run_id}, timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _serve(place: Place, port: int) -> NoReturn:
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
-    words = ["server", "--backend-store-uri", place.uri, "--host", "127.0.0.1", "--port", "5000", "--workers", "1"]
-    os.execv(sys.executable, [sys.executable, "-m", "mlflow", *words])
+    words = ["--backend-store-uri", place.uri, "--artifacts-destination", f"{place.state}/mlartifacts"]
+    words += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    os.execv(sys.executable, [sys.executable, "-m", "mlflow", "server", *words])

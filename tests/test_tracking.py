@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from agentfly_core.tracking import Place, Tracker
+from agentfly_core.tracking import Place, Tracker, page
 
 TIME = 1763740000000
 COMMAND = "agentfly train quickstart"
@@ -184,7 +184,9 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
     with served(tmp_path, port):
         assert not tracker.flush(60)
         assert tracker.run_id is not None
-        assert tracker.url == f"{place.uri}/#/experiments/1/runs/{tracker.run_id}"
+        assert tracker.url is not None
+        assert tracker.url.startswith(f"{place.uri}/#/experiments/1/runs/{tracker.run_id}/")
+        assert page(place, tracker.run_id, place.uri) == tracker.url
         once = seen(place, tracker.run_id)
     tracker.points({"agent/rollout/reward": 0.3}, 3, TIME + 3)
     assert tracker.flush().waiting == ("metrics of step 3",)
