@@ -6,24 +6,10 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 from agentfly_core.record import BadCall, Ending, Scored, Trajectory, Unscored
-
-
-class Timing(Protocol):
-    """How long an episode took, in seconds; `started` is a clock shared by the episodes of one stage."""
-
-    @property
-    def started(self) -> float: ...
-    @property
-    def generating(self) -> float: ...
-    @property
-    def tools(self) -> float: ...
-    @property
-    def rewards(self) -> float: ...
-    @property
-    def waiting(self) -> float: ...
+from agentfly_core.rollout import Timing
 
 
 def rollout_metrics(

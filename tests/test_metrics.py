@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import pytest
 
+from agentfly_core.agent import Span
 from agentfly_core.metrics import point, rollout_metrics, solved_by_problem
 from agentfly_core.record import (
     BadCall,
@@ -20,17 +20,14 @@ from agentfly_core.record import (
     Turn,
     Unscored,
 )
+from agentfly_core.rollout import Timing
 
 TOOLS = ("calculator", "answer")
 
 
-@dataclass(frozen=True)
-class Seconds:
-    started: float
-    generating: float
-    tools: float
-    rewards: float = 0.0
-    waiting: float = 0.0
+def timing(name: str, start: float, generating: float, tools: float) -> Timing:
+    middle = start + generating
+    return Timing(name, (Span("generating", start, middle), Span("tools", middle, middle + tools)))
 
 
 def turn(given: int, sampled: int, *calls: ToolCall | BadCall, read: tuple[Observation, ...] = ()) -> Turn:
@@ -62,7 +59,12 @@ SCORES = [
     Scored("c", {"exact": 0.0, "format": 0.0}, (), 0.0),
     Scored("d", {}, (), Unscored("failed: the shop died")),
 ]
-TIMINGS = [Seconds(100.0, 2.0, 1.0), Seconds(100.0, 1.0, 0.0), Seconds(101.0, 3.0, 0.0), Seconds(101.0, 1.0, 0.0)]
+TIMINGS = [
+    timing("a", 100.0, generating=2.0, tools=1.0),
+    timing("b", 100.0, generating=1.0, tools=0.0),
+    timing("c", 101.0, generating=3.0, tools=0.0),
+    timing("d", 101.0, generating=1.0, tools=0.0),
+]
 
 
 @pytest.fixture(scope="module")
