@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from agentfly_core.config import Science, Section, Site
-from agentfly_core.parts import did_you_mean, load
+from agentfly_core.config import Part, Science, Section, Site
+from agentfly_core.parts import defaults, did_you_mean, load
 
 CONF = Path("conf")
 S = TypeVar("S", bound=Section)
@@ -56,7 +56,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
     for text in overrides:
         key, value = _override(text)
         _put(changed, key.split("."), value)
-    science = _validate(Science, _merge(written, changed), str(path))
+    science = _completed(_validate(Science, _merge(written, changed), str(path)))
     sources = {**dict.fromkeys(flat(written), str(path)), **dict.fromkeys(flat(changed), "override")}
     values = flat(science.model_dump(mode="json"))
     return Experiment(path.stem, science, {key: _origin(key, sources) for key in values})
@@ -102,6 +102,13 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{key}"] = item
     return found
+
+
+def _completed(science: Science) -> Science:
+    """The science with the defaults of the parts that it names, so that nothing it depends on is left unsaid."""
+    parts: dict[str, Part] = {name: getattr(science, name) for name in ("algorithm", "template", "data")}
+    full = {name: {**defaults(load(part.use)), **part.model_dump()} for name, part in parts.items()}
+    return science.model_copy(update={name: type(part)(**full[name]) for name, part in parts.items()})
 
 
 def _path(experiment: str) -> Path:

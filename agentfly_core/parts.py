@@ -43,6 +43,12 @@ def construct(maker: Any, settings: Mapping[str, Any]) -> Any:
     return maker(**settings)
 
 
+def defaults(maker: Any) -> dict[str, Any]:
+    """The settings of `maker` that may be left out, with their values: `{"clip_low": 0.2, "kl_weight": 0.0}`."""
+    parameters = inspect.signature(maker).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """A hint for a mistyped name, or the list of all names when none is near."""
     near = difflib.get_close_matches(word, known, n=1)

@@ -73,7 +73,7 @@ def _sampler(service: Service, dtype: str, device: str, concurrency: int) -> Sam
         return TransformersSampler(device, dtype)
     from agentfly_core.samplers import vllm
 
-    return vllm.VLLM(service, dtype, concurrency)
+    return vllm.VLLM(service, dtype, device, concurrency)
 
 
 def _address(kind: str) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from agentfly_core import doctor as doctors
 from agentfly_core import experiment as experiments
@@ -85,7 +85,7 @@ def config(arguments: Namespace) -> int:
     """Print the resolved settings with where each came from."""
     read = experiments.read(arguments.experiment, arguments.overrides)
     experiments.check(read.science)
-    table = Table("setting", "value", "from", show_edge=False)
+    table = Table(*(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False)
     for key, value in experiments.flat(read.science.model_dump(mode="json")).items():
         table.add_row(key, json.dumps(value), read.origin[key])
     Console().print(table)

@@ -9,6 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from agentfly_core import probe
+
 
 def make(reference: str, folder: Path, dtype: str) -> None:
     """Write the model of a local directory or of a hub id (`Qwen/Qwen2.5-3B-Instruct@main`) into `folder`.
@@ -29,7 +31,8 @@ def make(reference: str, folder: Path, dtype: str) -> None:
 
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save a model as one safetensors file with its tokenizer."""
+    """Save a model as one safetensors file with its tokenizer and its probe."""
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model.save_pretrained(folder, max_shard_size="1TB")
     tokenizer.save_pretrained(folder)
+    probe.write(folder, model.config.vocab_size, probe.of_model(model.eval()))

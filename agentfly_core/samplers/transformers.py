@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM
+from transformers.utils import logging
 
 from agentfly_core.record import Sampled
 from agentfly_core.sampler import Request, Voice
@@ -54,6 +55,7 @@ class TransformersSampler:
         return [row.sampled(version) for row in rows]
 
     def _read(self, policy: Path) -> Any:
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         loaded: Any = AutoModelForCausalLM.from_pretrained(policy, dtype=self._dtype, output_loading_info=True)
         model, report = loaded
         if wrong := {key: sorted(map(str, names)) for key, names in report.items() if names}:

@@ -1,0 +1,32 @@
+"""What lies beside a policy's weights so that a sampler can show that it serves these very weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agentfly_core import identity
+
+TOKENS = 32
+
+
+def tokens(vocabulary: int) -> list[int]:
+    """The 32 token ids of the probe, the same for every model of this vocabulary."""
+    return [identity.seed("probe", position) % vocabulary for position in range(TOKENS)]
+
+
+def of_model(model: Any) -> list[float]:
+    """The log-probability, at temperature 1, of each token of the probe but the first, given those before it."""
+    row = torch.tensor([tokens(model.config.vocab_size)], device=model.device)
+    with torch.no_grad():
+        logprobs = model(input_ids=row).logits[0, :-1].float().log_softmax(-1)
+    return [float(value) for value in logprobs.gather(-1, row[0, 1:, None])[:, 0]]
+
+
+def write(folder: Path, vocabulary: int, logprobs: Sequence[float]) -> None:
+    """Write probe.json into a policy directory: `{"tokens": [32 ids], "logprobs": [31 floats]}`."""
+    (folder / "probe.json").write_text(json.dumps({"tokens": tokens(vocabulary), "logprobs": list(logprobs)}))
