@@ -81,11 +81,9 @@ class Algorithm(Protocol):
         ...
 
 
-def spread(values: Mapping[int, float], batch: RolloutBatch) -> Tensor:
-    """Give every sampled token [rows, T] the value of its trajectory."""
-    by_trajectory = torch.zeros(max(values) + 1, dtype=torch.float64)
-    by_trajectory[list(values)] = torch.tensor(list(values.values()), dtype=torch.float64)
-    return (by_trajectory[batch.trajectory].unsqueeze(1) * batch.sampled).float()
+def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
+    """Give every sampled token [rows, T] the value of its trajectory, from `values` [trajectories]."""
+    return (values[batch.trajectory].unsqueeze(1) * batch.sampled).float()
 
 
 def token_mean(batch: RolloutBatch) -> Tensor:

@@ -54,20 +54,18 @@ class RolloutBatch:
 def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
     """One row a trajectory, and one more for every turn in a fresh context; rows without a sampled token are left out.
 
-    Raises ValueError when no row is left, or when one begins with a sampled token (nothing predicts it).
+    Raises ValueError when a row begins with a sampled token: nothing predicts it.
     """
     made = [(i, row) for i, t in enumerate(trajectories) if t.turns for row in rows(t.turns) if any(row.sampled)]
-    if not made:
-        raise ValueError(f"Got {len(trajectories)} trajectories without any sampled token, expected at least one.")
     if early := [trajectories[i].id for i, row in made if row.sampled[0]]:
         raise ValueError(f"Trajectory {early[0]} begins with a sampled token; a row must begin with a prompt.")
     logprobs = _padded([row.logprobs for _, row in made], torch.float32)
     return RolloutBatch(
         tokens=_padded([row.tokens for _, row in made], torch.int64),
-        lengths=torch.tensor([len(row.tokens) for _, row in made]),
+        lengths=torch.tensor([len(row.tokens) for _, row in made], dtype=torch.int64),
         sampled=_padded([row.sampled for _, row in made], torch.bool),
         rollout_logprobs=logprobs,
-        trajectory=torch.tensor([i for i, _ in made]),
+        trajectory=torch.tensor([i for i, _ in made], dtype=torch.int64),
         old_logprobs=logprobs,
         reference_logprobs=logprobs,
         advantages=torch.zeros_like(logprobs),
@@ -115,4 +113,5 @@ def _cut(longest_first: Tensor, lengths: Tensor, token_budget: int) -> list[Tens
 
 
 def _padded(columns: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
-    return pad_sequence([torch.tensor(column, dtype=dtype) for column in columns], batch_first=True)
+    nothing = torch.zeros(0, dtype=dtype)
+    return pad_sequence([nothing, *(torch.tensor(column, dtype=dtype) for column in columns)], batch_first=True)[1:]

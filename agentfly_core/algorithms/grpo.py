@@ -40,8 +40,11 @@ class GRPO:
 
     def advantages(self, groups: Sequence[Group], batch: RolloutBatch) -> Credit:
         """A = (R - mean) / (std + 1e-6) over the trajectories of a group; 0 for one alone or where all are equal."""
-        found = [(group.trajectories, _standardised(group.rewards).tolist()) for group in groups]
-        return Credit(spread({i: a for members, values in found for i, a in zip(members, values, strict=True)}, batch))
+        last = max((max(group.trajectories) for group in groups), default=-1)
+        found = torch.zeros(last + 1, dtype=torch.float64)
+        for group in groups:
+            found[list(group.trajectories)] = _standardised(group.rewards)
+        return Credit(spread(found, batch))
 
     def weights(self, batch: RolloutBatch) -> Tensor:
         """The mean over all sampled tokens of the optimizer step."""

@@ -1,0 +1,89 @@
+"""The client of the DeepSpeed workers: `UpdateJob`s go to a warm process over a UNIX socket, metrics come back."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agentfly_core.config import Site
+from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob, unwatched
+from agentfly_core.service import Service, ServiceLost
+
+WORKER = "agentfly_core.learners.deepspeed_worker"
+
+
+def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
+    """The command that starts the workers listening at `address`, and what it needs in its environment."""
+    threads = max(1, site.threads // site.ranks)
+    launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", str(site.ranks)]
+    command = [*launcher, "--log_level", "warning", "--no_local_rank", "--module", WORKER, "--socket", address]
+    command += ["--zero-stage", str(site.zero_stage), "--token-budget", str(site.token_budget)]
+    # Threads that wait actively would take the cores from the sampler: on full cores a step takes ten times as long.
+    environment = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    environment |= {"DS_ACCELERATOR": site.device, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    return [*command, "--threads", str(threads)], environment
+
+
+class DeepSpeedLearner:
+    """A `Learner` whose weights live in the DeepSpeed workers behind a service; no connection outlives a call."""
+
+    def __init__(self, service: Service, patience: float = 600.0) -> None:
+        self._service = service
+        self._patience = patience
+        self._label: str | None = None
+
+    def label(self) -> str | None:
+        """The label of the state in the workers' memory."""
+        found: str | None = self._ask({"op": "label"})
+        return found
+
+    def update(self, job: UpdateJob, progress: Callable[[int, int], None] = unwatched) -> dict[str, float]:
+        """Run an update in the workers."""
+        metrics: dict[str, float] = self._ask({"op": "update", "job": asdict(job)}, progress)
+        self._label = job.end
+        return metrics
+
+    def save_policy(self, folder: Path) -> None:
+        """Have the workers write the policy that the last update made."""
+        self._ask({"op": "save_policy", "label": self._label, "folder": str(folder.absolute())})
+
+    def save_state(self, folder: Path) -> None:
+        """Have the workers write the state that the last update made."""
+        self._ask({"op": "save_state", "label": self._label, "folder": str(folder.absolute())})
+
+    def _ask(self, request: dict[str, Any], progress: Callable[[int, int], None] = unwatched) -> Any:
+        with suppress(ConnectionError), closing(self._connect()) as channel, channel.makefile("rw") as lines:
+            print(json.dumps(request), file=lines, flush=True)
+            for line in lines:
+                reply = json.loads(line)
+                if "progress" not in reply:
+                    return _result(reply)
+                progress(*reply["progress"])
+        raise LearnerLost(str(self._service.lost(f"died during {request['op']!r}")))
+
+    def _connect(self) -> socket.socket:
+        channel = socket.socket(socket.AF_UNIX)
+
+        def ready() -> bool:
+            return channel.connect_ex(self._service.address) == 0
+
+        try:
+            self._service.wait(ready, self._patience)
+        except ServiceLost as error:
+            channel.close()
+            raise LearnerLost(str(error)) from error
+        return channel
+
+
+def _result(reply: dict[str, Any]) -> Any:
+    if "lost" in reply:
+        raise LearnerLost(reply["lost"])
+    if "error" in reply:
+        raise LearnerFailed(f"{reply['error']}\n\nIn the learner:\n{reply['traceback']}")
+    return reply["result"]

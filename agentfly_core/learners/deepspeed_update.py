@@ -1,0 +1,160 @@
+"""One update of a policy: signals, advantages, then `epochs` x `mini_batches` optimizer steps on weighted sums."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import torch
+from deepspeed.accelerator import get_accelerator
+from torch import Tensor, nn
+
+from agentfly_core import config
+from agentfly_core.algorithm import Algorithm, Outputs, kl, mismatch
+from agentfly_core.batch import RolloutBatch, micro_batches
+from agentfly_core.learner import UpdateJob
+from agentfly_core.learners.deepspeed_engine import Engine
+from agentfly_core.learners.lesson import Lesson, mini_batches
+from agentfly_core.learners.ranks import Ranks
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Update:
+    """The work of one job on a lesson; every rank holds the whole lesson and computes its share of the rows."""
+
+    engine: Engine
+    job: UpdateJob
+    settings: config.Update
+    algorithm: Algorithm
+    ranks: Ranks
+    token_budget: int
+    steps: Counter[str] = field(default_factory=Counter)
+    sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    norms: list[float] = field(default_factory=list)
+    mismatch: dict[str, float] = field(default_factory=dict)
+    on_policy: bool = False
+
+    def run(self, lesson: Lesson, reference: nn.Module | None, progress: Progress) -> dict[str, float]:
+        """Take the optimizer steps, telling how many are done, and return the metrics."""
+        members = torch.unique(lesson.batch.trajectory)
+        steps = mini_batches(self.job, members, self.settings.epochs, self.settings.mini_batches)
+        batch = self._with_signals(lesson.batch, reference, len(steps))
+        batch = replace(batch, advantages=self.algorithm.advantages(lesson.groups, batch).advantages)
+        for done, chosen in enumerate(steps, 1):
+            self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
+            progress(done, len(steps))
+        return self._metrics(lesson)
+
+    def _with_signals(self, batch: RolloutBatch, reference: nn.Module | None, steps: int) -> RolloutBatch:
+        if reference is not None:
+            batch = replace(batch, reference_logprobs=self._score(reference, batch))
+        ours = self.algorithm.needs_old and self.settings.old_logprobs == "learner"
+        self.on_policy = ours and steps <= 1
+        if ours and not self.on_policy:
+            batch = replace(batch, old_logprobs=self._score(self.engine, batch))
+            self._compare(batch.old_logprobs, batch)
+        return batch
+
+    def _score(self, model: nn.Module, batch: RolloutBatch) -> Tensor:
+        found = torch.zeros_like(batch.rollout_logprobs)
+        with torch.no_grad(), self._clock("time/forward"):
+            for rows, micro in self._micro_batches(batch):
+                logprobs, _ = model(micro.tokens, micro.sampled, self.job.temperature)
+                _put(found, rows, logprobs)
+        return self.ranks.sum(found)
+
+    def _step(self, batch: RolloutBatch) -> None:
+        learns = bool(batch.advantages.any())
+        batch = replace(batch, weight=self.algorithm.weights(batch))
+        found = torch.zeros_like(batch.rollout_logprobs)
+        parts = list(self._micro_batches(batch))
+        for number, (rows, micro) in enumerate(parts, 1):
+            with torch.set_grad_enabled(learns), self._clock("time/forward"):
+                loss, logprobs = self._loss(micro)
+            _put(found, rows, logprobs.detach())
+            if learns:
+                self._backward(loss, last=number == len(parts))
+        if self.algorithm.needs_old and not self.mismatch:
+            self._compare(self.ranks.sum(found), batch)
+        self.steps["empty" if not learns else self._optimizer_step()] += 1
+
+    def _loss(self, micro: RolloutBatch) -> tuple[Tensor, Tensor]:
+        logprobs, entropy = self.engine(micro.tokens, micro.sampled, self.job.temperature)
+        if self.on_policy:
+            micro = replace(micro, old_logprobs=logprobs.detach())
+        loss = self.algorithm.loss(Outputs(logprobs, entropy), micro)
+        values = {"train/entropy": entropy, **loss.metrics}
+        if self.algorithm.needs_old:
+            values["train/kl"] = kl(logprobs, micro.old_logprobs, "k3")
+        for name, value in values.items():
+            self.sums[name] += float((value.detach().double() * micro.sampled).sum())
+        self.sums["tokens"] += float(micro.sampled.sum())
+        return loss.total, logprobs
+
+    def _backward(self, loss: Tensor, last: bool) -> None:
+        # A loss may be infinite where its gradient is not: only a gradient that is not finite stops the step.
+        finite = bool(loss.isfinite())
+        self.sums["loss"] += loss.item() if finite else 0.0
+        with self._clock("time/backward"):
+            self.engine.set_gradient_accumulation_boundary(last)
+            self.engine.backward(loss * (self.ranks.count if finite else math.nan), scale_wrt_gas=False)
+
+    def _optimizer_step(self) -> str:
+        with self._clock("time/optimizer"):
+            self.engine.step()
+        if not self.engine.was_step_applied():
+            return "skipped"
+        self.norms.append(float(self.engine.get_global_grad_norm()))
+        return "taken"
+
+    def _micro_batches(self, batch: RolloutBatch) -> Iterator[tuple[Tensor, RolloutBatch]]:
+        for rows in micro_batches(batch.lengths, self.token_budget, self.ranks.count)[self.ranks.rank]:
+            yield rows, (batch.select(rows) if len(rows) else _idle(batch)).to(self.engine.device)
+
+    def _compare(self, learner: Tensor, batch: RolloutBatch) -> None:
+        self.mismatch = mismatch(learner[batch.sampled], batch.rollout_logprobs[batch.sampled])
+
+    @contextmanager
+    def _clock(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        get_accelerator().synchronize()
+        self.seconds[name] += time.perf_counter() - started
+
+    def _metrics(self, lesson: Lesson) -> dict[str, float]:
+        sums = self.ranks.add_up({"tokens": 0.0, "loss": 0.0} | self.sums)
+        tokens, loss = sums.pop("tokens"), sums.pop("loss")
+        found = {name: value / max(tokens, 1.0) for name, value in sums.items()}
+        if self.norms:
+            found["train/loss"] = loss / len(self.norms)
+            found["train/grad_norm"] = sum(self.norms) / len(self.norms)
+        if self.mismatch:
+            found = {"mismatch/masked_share": 0.0} | found | self.mismatch
+        found |= self.seconds | {
+            "train/lr": self.settings.learning_rate,
+            "train/tokens": float(lesson.batch.sampled.sum()),
+            "train/rows": float(len(lesson.batch.lengths)),
+            "train/trajectories": float(lesson.trajectories),
+            "train/unscored": float(lesson.unscored),
+            "train/optimizer_steps": float(self.steps["taken"]),
+            "train/skipped_steps": float(self.steps["skipped"]),
+            "train/empty_steps": float(self.steps["empty"] or not len(lesson.batch.lengths)),
+        }
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _idle(batch: RolloutBatch) -> RolloutBatch:
+    shortest = batch.select(batch.lengths.argmin().unsqueeze(0))
+    nothing = torch.zeros_like(shortest.weight)
+    return replace(shortest, sampled=nothing.bool(), advantages=nothing, weight=nothing)
+
+
+def _put(whole: Tensor, rows: Tensor, part: Tensor) -> None:
+    whole[rows, : part.shape[1]] = part[: len(rows)].to(whole.device)

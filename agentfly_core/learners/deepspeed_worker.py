@@ -1,0 +1,179 @@
+"""The program that `deepspeed --num_accelerators N --module agentfly_core.learners.deepspeed_worker` runs on each rank.
+
+It keeps one policy with its optimizer in memory and does what a client says over a UNIX socket, in lines of JSON. The
+first rank listens and tells the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import logging
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import deepspeed
+import torch
+import torch.distributed as dist
+from deepspeed.accelerator import get_accelerator
+
+from agentfly_core import config
+from agentfly_core.algorithm import Algorithm
+from agentfly_core.learner import FRESH, UpdateJob
+from agentfly_core.learners import deepspeed_engine as engines
+from agentfly_core.learners.deepspeed_update import Update
+from agentfly_core.learners.lesson import read_lesson
+from agentfly_core.learners.policy import Policy, load_policy
+from agentfly_core.learners.ranks import Ranks
+from agentfly_core.parts import construct, load
+
+Progress = Callable[[int, int], None]
+Reply = Callable[[dict[str, Any]], None]
+PATIENCE = timedelta(days=30)
+
+
+class Forgotten(RuntimeError):
+    """The state that should be saved is not the one in memory."""
+
+
+class Worker:
+    """One rank: what it has in memory, and what it can be told to do."""
+
+    def __init__(self, ranks: Ranks, zero_stage: int, token_budget: int) -> None:
+        self.ranks, self.zero_stage, self.token_budget = ranks, zero_stage, token_budget
+        self.engine: engines.Engine | None = None
+        self.label: str | None = None
+        self.policy = ""
+        self.reference: tuple[str, Policy] | None = None
+
+    def obey(self, request: dict[str, Any], progress: Progress) -> Any:
+        """Do one thing; raises Forgotten, and whatever goes wrong."""
+        if request["op"] == "label":
+            return self.label
+        if request["op"] == "update":
+            return self.update(UpdateJob(**request["job"]), progress)
+        if self.label is None or self.label != request["label"]:
+            raise Forgotten(f"The learner has the state {self.label!r} in memory, not {request['label']!r}.")
+        if request["op"] == "save_state":
+            return engines.write_state(self.engine, self.label, Path(request["folder"]))
+        return engines.write_policy(self.engine, Path(self.policy), Path(request["folder"]))
+
+    def update(self, job: UpdateJob, progress: Progress) -> dict[str, float]:
+        """Go from `job.start` to `job.end`."""
+        self._go_to(job)
+        self.label = None
+        algorithm = construct(load(job.algorithm["use"]), {k: v for k, v in job.algorithm.items() if k != "use"})
+        settings = config.Update.model_validate(job.update)
+        engines.set_hyper_parameters(self.engine, settings)
+        update = Update(self.engine, job, settings, algorithm, self.ranks, self.token_budget)
+        metrics = update.run(read_lesson(job), self._reference(job, algorithm), progress)
+        self.label, self.policy = job.end, job.policy
+        return metrics
+
+    def forget(self) -> None:
+        """Let go of what is in memory."""
+        if self.engine is not None:
+            self.engine.destroy()
+        self.engine = self.label = None
+        gc.collect()
+
+    def _go_to(self, job: UpdateJob) -> None:
+        if self.label == job.start:
+            return
+        if job.learner is None and not job.start.startswith(FRESH):
+            raise ValueError(
+                f"The learner has {self.label!r} in memory, not {job.start!r}, and the job names no saved state: "
+                f"run the updates before it again. Only a start that begins with {FRESH!r} needs no state."
+            )
+        self.forget()
+        self.engine = engines.fresh(job.policy, job.dtype, self.zero_stage)
+        if job.learner is not None:
+            engines.read_state(self.engine, job.start, Path(job.learner))
+
+    def _reference(self, job: UpdateJob, algorithm: Algorithm) -> Policy | None:
+        if not algorithm.needs_reference:
+            return None
+        if job.reference is None:
+            raise ValueError(f"{job.algorithm['use']} compares with a reference policy, and the job names none.")
+        if self.reference is None or self.reference[0] != job.reference:
+            policy = load_policy(job.reference, job.dtype).requires_grad_(False)
+            self.reference = job.reference, policy.to(get_accelerator().current_device_name())
+        return self.reference[1]
+
+
+def requests(address: str) -> Iterator[tuple[str, Reply]]:
+    """What clients ask, one line each, and how to reply to it; a client that left is not replied to."""
+    Path(address).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        while True:
+            channel, _ = listener.accept()
+            with suppress(OSError), channel, channel.makefile("rw") as lines:
+                for line in lines:
+                    yield line, partial(_write, lines)
+
+
+def _write(lines: TextIO, reply: dict[str, Any]) -> None:
+    with suppress(OSError):
+        print(json.dumps(reply), file=lines, flush=True)
+
+
+def answer(worker: Worker, request: str, reply: Reply) -> None:
+    """Do what a request says on every rank. After an error nothing in memory is relied on.
+
+    With several ranks the process ends then: the others may wait for this one inside a collective for ever.
+    """
+    try:
+        done = worker.obey(json.loads(worker.ranks.tell(request)), lambda *steps: reply({"progress": steps}))
+        reply({"result": done})
+    except Forgotten as error:
+        reply({"lost": str(error)})
+    except Exception as error:  # the boundary of the process: the client is told
+        traceback.print_exc()
+        reply({"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
+        if worker.ranks.count > 1:
+            sys.exit(1)
+        worker.forget()
+
+
+def join(address: str) -> Ranks:
+    """Meet the other ranks: over a file beside the socket on one machine, over the launcher's address on several."""
+    # DeepSpeed would compile a shared-memory operator that only its inference uses.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    rank, count, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_SIZE"))
+    started = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
+    method = f"file://{address}.{os.getppid()}.{started}" if local == count else "env://"
+    get_accelerator().set_device(int(os.environ["LOCAL_RANK"]))
+    deepspeed.init_distributed(init_method=method, rank=rank, world_size=count, timeout=PATIENCE)
+    return Ranks(rank, count, dist.new_group(backend="gloo", timeout=PATIENCE))
+
+
+def main() -> None:
+    """Join the other ranks, then obey until the process is ended from outside."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--socket", required=True)
+    for name in ("--zero-stage", "--token-budget", "--threads"):
+        arguments.add_argument(name, type=int, required=True)
+    given = arguments.parse_args()
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    torch.set_num_threads(given.threads)
+    worker = Worker(join(given.socket), given.zero_stage, given.token_budget)
+    if worker.ranks.rank == 0:
+        for request, reply in requests(given.socket):
+            answer(worker, request, reply)
+    while True:
+        answer(worker, "", lambda reply: None)
+
+
+if __name__ == "__main__":
+    main()
