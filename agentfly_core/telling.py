@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from agentfly_core import reading, slots
 from agentfly_core.experiment import flat
-from agentfly_core.run import Run
+from agentfly_core.run import Run, final_policy
 from agentfly_core.store import Artifact
-from agentfly_core.summary import Evaluation
+from agentfly_core.summary import Evaluation, stored_evaluation
 from agentfly_core.tracking import Tracker
 from agentfly_core.versioning import Unversioned, Version
 
@@ -63,6 +64,23 @@ class Teller:
             f"agentfly-{self.run.lab.experiment}", self._where(policy.uri), policy.digest, success, lineage
         )
         self.tracker.finish("FINISHED", time_ms)
+
+    def everything(self) -> None:
+        """All that a finished run did, for a tracker that was not there to hear it."""
+        run, science = self.run, self.run.science
+        summary = run.finished
+        assert summary is not None, f"{run.name} is not finished"
+        self.data(run.store.artifact(slots.prepare(science).uri))
+        self.evaluation(stored_evaluation(run.lab, run.start, "test"), 0)
+        for step in range(1, science.steps + 1):
+            self.step(step)
+            with suppress(FileNotFoundError):  # a policy that was not evaluated
+                policy = run.store.artifact(f"{slots.of_step(run.name, step)}/policy")
+                self.evaluation(stored_evaluation(run.lab, policy, "validation"), step)
+        policy = final_policy(run.store, run.name)
+        after = stored_evaluation(run.lab, policy, "test")
+        self.evaluation(after, science.steps)
+        self.end(policy, summary, after.time_ms)
 
     def mlflow_run_id(self) -> str | None:
         """The id of the MLflow run, remembered with the run; None when MLflow does not answer in time."""

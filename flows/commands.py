@@ -26,6 +26,7 @@ from flows.lab import lab_of, store_at
 from flows.mlflow_ui import open_run
 from flows.places import settle
 from flows.server import crash_abandoned, open_flow_run, prefect_api, prefect_command
+from flows.tell import tell_again
 
 MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError)
 Words = Mapping[str, Any]
@@ -38,6 +39,8 @@ def train(arguments: Namespace) -> int:
     summary = lab.store.read_json(f"runs/{name}/summary.json")
     if not summary or summary["steps"] != lab.science.steps:
         summary = _trained(arguments, lab, name)
+    else:
+        summary = tell_again(lab, name, summary)
     if results.wanted():
         results.write_run(lab, name, summary)
     show_summary(summary)
@@ -101,7 +104,7 @@ def show(arguments: Namespace) -> int:
 
 def list_runs(arguments: Namespace) -> int:
     """All runs of a store."""
-    Console().print(reading.runs(store_at(arguments.store)))
+    Console().print(reading.runs(store_at(arguments.store)), soft_wrap=True)
     return 0
 
 
@@ -109,7 +112,7 @@ def doctor(_: Namespace) -> int:
     """What this machine can run."""
     findings = doctors.examine(Path.cwd())
     Console().print(doctors.table(findings))
-    return 0 if all(finding.ok for finding in findings) else 1
+    return 0 if doctors.ready(findings) else 1
 
 
 def repro(arguments: Namespace) -> int:

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Table
 from rich.text import Text
 
-from agentfly_core import progress
+from agentfly_core.progress import Progress as Told
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 WHOLE_RUN = 24 * 3600.0
@@ -46,13 +46,14 @@ class Display:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         with self._lock:
             self._lines.end()
-            self._bars.progress.stop()
+            if self._console.is_terminal:
+                self._bars.progress.stop()
 
-    def __call__(self, told: progress.Progress) -> None:
+    def __call__(self, progress: Told) -> None:
         """Take note of what was reported."""
         with self._lock:
-            self._lines.show(told)
-            self._bars.show(told)
+            self._lines.show(progress)
+            self._bars.show(progress)
 
 
 class _Lines:
@@ -60,10 +61,10 @@ class _Lines:
 
     def __init__(self, console: Console, steps: int) -> None:
         self._console, self._steps = console, steps
-        self._last: progress.Progress | None = None
+        self._last: Told | None = None
         self._started = 0.0
 
-    def show(self, told: progress.Progress) -> None:
+    def show(self, told: Told) -> None:
         if self._last is None or (told.stage, told.step) != (self._last.stage, self._last.step):
             self.end()
             self._started = time.monotonic()
@@ -94,7 +95,7 @@ class _Bars:
         self._now = ("", 0)
         self._reward = ""
 
-    def show(self, told: progress.Progress) -> None:
+    def show(self, told: Told) -> None:
         if self._now[1] == 0 and told.step:
             self.progress.reset(self._run, completed=told.step - 1)
         if self._now != (told.stage, told.step):

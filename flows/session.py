@@ -10,7 +10,6 @@ from pathlib import Path
 
 from prefect.runtime import flow_run
 
-from agentfly_core import tracking
 from agentfly_core.progress import listening
 from agentfly_core.run import Lab, Run, name_of, opened
 from agentfly_core.service import Service, end_orphans
@@ -20,6 +19,7 @@ from agentfly_core.warm import learner_service, sampler_service
 from flows.display import Display
 from flows.lab import lab_of
 from flows.places import settle
+from flows.tell import telling
 
 logger = logging.getLogger(__name__)
 
@@ -56,16 +56,5 @@ def session(experiment: str, run: str, overrides: list[str], new: bool, site: st
             logger.warning("Ended processes %s that a dead owner of this run left behind.", ended)
         if flow_run.id:
             mine.link("prefect_flow_run_ids", str(flow_run.id))
-        with _told(mine) as tell, Display(name, mine.science.steps) as display, listening(display):
+        with telling(mine) as tell, Display(name, mine.science.steps) as display, listening(display):
             yield Session(mine, tell, logs)
-
-
-@contextmanager
-def _told(run: Run) -> Iterator[Teller]:
-    place = tracking.Place.choose(settle(Path.cwd()).state, run.lab.site.mlflow_tracking_uri)
-    tracker = tracking.Tracker(place, run.lab.experiment, run.name, run.uid, run.created_ms)
-    try:
-        yield Teller(run, tracker)
-    finally:
-        if unsent := tracker.close():
-            print(tracker.missing(unsent, f"agentfly train {run.lab.experiment} --run {run.name}"))

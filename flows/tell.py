@@ -1,0 +1,46 @@
+"""Telling MLflow what a run does while it goes on, and afterwards what MLflow was not there to hear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agentfly_core import tracking
+from agentfly_core.listing import continuing
+from agentfly_core.run import Lab, Run, opened
+from agentfly_core.telling import Teller
+from flows.places import settle
+
+TOLD = "mlflow_told_steps"
+
+
+@contextmanager
+def telling(run: Run) -> Iterator[Teller]:
+    """Somebody to tell what the run does; says at the end what MLflow has not got, and how to send it."""
+    place = tracking.Place.choose(settle(Path.cwd()).state, run.lab.site.mlflow_tracking_uri)
+    tracker = tracking.Tracker(place, run.lab.experiment, run.name, run.uid, run.created_ms)
+    try:
+        yield Teller(run, tracker)
+    finally:
+        if unsent := tracker.close():
+            command = continuing(run.store, run.name, run.store.read_json(f"{run.uri}/run.json"))
+            print(tracker.missing(unsent, command))
+        elif run.finished:
+            run.link(TOLD, str(run.science.steps))
+
+
+def tell_again(lab: Lab, name: str, summary: dict[str, Any]) -> dict[str, Any]:
+    """Send a finished run's files to MLflow, unless it has had them; returns the summary, now with MLflow's run id.
+
+    Raises Locked while somebody writes the run.
+    """
+    links = lab.store.read_json(f"runs/{name}/links.json") or {}
+    if str(lab.science.steps) in links.get(TOLD, []):
+        return summary
+    with opened(lab, name) as run, telling(run) as tell:
+        tell.everything()
+        summary = {**summary, "mlflow_run_id": tell.mlflow_run_id()}
+        run.store.write_json(f"{run.uri}/summary.json", summary)
+    return summary
