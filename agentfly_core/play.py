@@ -84,7 +84,9 @@ def score_episodes(science: Science, rollouts: Sequence[Path], step: int, folder
     pd.DataFrame([asdict(row) for row in ledger(step, played, scores)]).to_parquet(folder / LEDGER)
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
     tools = [load(path).name for path in science.tools]
-    return rollout_metrics(played, scores, timings, load(science.goal).name, tools)
+    metrics = rollout_metrics(played, scores, timings, load(science.goal).name, tools)
+    report(Progress("score", step, len(scores), len(played), metrics.get("agent/rollout/reward")))
+    return metrics
 
 
 Watch = Callable[[Trajectory], None]

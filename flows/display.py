@@ -57,23 +57,23 @@ class Display:
 
 
 class _Lines:
-    """One line for each stage, when it is over."""
+    """One line for each stage, when it is over; a stage's time goes from the last news of the one before to its own."""
 
     def __init__(self, console: Console, steps: int) -> None:
         self._console, self._steps = console, steps
         self._last: Told | None = None
-        self._started = 0.0
+        self._started = self._heard = time.monotonic()
 
     def show(self, told: Told) -> None:
         if self._last is None or (told.stage, told.step) != (self._last.stage, self._last.step):
             self.end()
-            self._started = time.monotonic()
-        self._last = told
+            self._started = self._heard
+        self._last, self._heard = told, time.monotonic()
 
     def end(self) -> None:
         if self._last is None:
             return
-        told, seconds = self._last, time.monotonic() - self._started
+        told, seconds = self._last, self._heard - self._started
         reward = "" if told.reward is None else f"reward {told.reward:.3f}"
         where = f"step {told.step}/{self._steps}" if told.step else ""
         line = f"{where:<11} {told.stage:<11} {told.done:>6}/{told.total:<6} {duration(seconds):>12}  {reward}"
@@ -93,7 +93,7 @@ class _Bars:
         self._run = self.progress.add_task(f"[bold]{escape(run)}", total=steps, note="")
         self._stage = self.progress.add_task("starting", total=None, note="")
         self._now = ("", 0)
-        self._reward = ""
+        self._done, self._reward = 0, ""
 
     def show(self, told: Told) -> None:
         if self._now[1] == 0 and told.step:
@@ -103,8 +103,8 @@ class _Bars:
         self._now = (told.stage, told.step)
         if told.reward is not None:
             self._reward = f"  reward {told.reward:.3f}"
-        done = told.step if told.stage == "evaluate" else max(told.step - 1, 0)
-        self.progress.update(self._run, completed=done, note=f"step {told.step}/{self._steps}{self._reward}")
+        self._done = max(self._done, told.step if told.stage == "evaluate" else told.step - 1)
+        self.progress.update(self._run, completed=self._done, note=f"step {told.step}/{self._steps}{self._reward}")
         self.progress.update(self._stage, completed=told.done, total=told.total, note=f"{told.done}/{told.total}")
 
 
