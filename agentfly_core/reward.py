@@ -134,4 +134,4 @@ def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscor
 
 
 def _is_number(value: Any) -> bool:
-    return not isinstance(value, str) and hasattr(value, "__float__") and math.isfinite(value)
+    return hasattr(value, "__float__") and math.isfinite(value)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import subprocess
 import sys
 import threading
 
@@ -33,6 +34,19 @@ async def test_a_function_that_hangs_is_overdue_and_does_not_keep_the_loop_from_
     with pytest.raises(Overdue, match=r"no result within 0\.01 s"):
         await call(lambda: opened.wait(30), {}, 0.01)
     opened.set()
+
+
+def test_a_function_that_hangs_for_ever_does_not_keep_the_program_from_ending() -> None:
+    program = """
+import asyncio, threading
+from agentfly_core.calling import Overdue, call
+try:
+    asyncio.run(call(threading.Event().wait, {}, 0.01))
+except Overdue:
+    print("overdue")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "overdue\n"
 
 
 async def test_an_environment_in_the_hands_of_an_overdue_function_is_spoilt() -> None:

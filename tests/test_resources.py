@@ -119,6 +119,23 @@ async def test_a_cancelled_start_frees_its_slot_and_closes_what_it_started() -> 
     assert resources.metrics()["resources/Broken/started"] == 2
 
 
+async def test_closing_waits_for_a_start_that_nobody_waits_for_any_more() -> None:
+    starting, go_on = asyncio.Event(), asyncio.Event()
+
+    async def start(self: Room) -> None:
+        starting.set()
+        await go_on.wait()
+
+    kind = broken(start=start)
+    async with ResourceManager({kind: 1}) as resources:
+        cancelled = asyncio.create_task(resources.lease(kind, ONE, 30).__aenter__())
+        await starting.wait()
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        go_on.set()
+    assert events() == [["reset one", "close"]]
+
+
 async def test_a_failed_start_frees_its_slot_and_is_the_services_fault() -> None:
     async def start(self: Room) -> None:
         if len(self.made) == 1:

@@ -153,7 +153,7 @@ async def test_calls_of_one_reply_are_answered_in_order_and_parallel_ones_at_the
     together = asyncio.Barrier(2)  # opens only when two calls stand at it
     done: list[str] = []
 
-    @tool(parallel=True)
+    @tool(parallel=True, timeout=5)
     async def meet(name: str) -> str:
         await together.wait()
         done.append(name)
@@ -320,6 +320,18 @@ async def test_a_lost_sampler_ends_the_shard_with_that_very_error() -> None:
 
     with pytest.raises(SamplerLost, match="the server died"):
         await collect(assigned(ADD, chains=4), playbook(), scripted(script), silent)
+
+
+async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_time() -> None:
+    both = asyncio.Barrier(2)
+
+    class Failing(Scripted):
+        async def sample(self, request: Request) -> Sampled:
+            await both.wait()
+            raise KeyError("a bug") if request.order[1] else SamplerLost("the server died")
+
+    with pytest.raises(KeyError, match="a bug"):
+        await collect(assigned(ADD, chains=2), playbook(), Failing(encode, STOP, lambda *_: ""), silent)
 
 
 async def test_a_mistake_of_ours_stops_the_shard_and_names_the_episode() -> None:

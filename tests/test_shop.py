@@ -90,6 +90,7 @@ async def test_a_reset_shop_knows_nothing_of_the_shopper_before() -> None:
     await shop.reset(BUY)
     shop.add("a7", 5)
     shop.check_out()
+    shop.add("c9", 1)
     await shop.reset(BUY)
     assert (shop.cart, shop.order, shop.lookup("a7")) == ({}, None, Product("red cup", 3, 5))
     with pytest.raises(ToolError):
