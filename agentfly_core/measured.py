@@ -38,6 +38,14 @@ def measuring(folder: Path) -> Iterator[dict[str, float]]:
     write_json(folder / FILE, ended)
 
 
+@contextmanager
+def timing(metrics: dict[str, float], name: str) -> Iterator[None]:
+    """Write the seconds that the block took into `metrics`."""
+    start = time.monotonic()
+    yield
+    metrics[name] = time.monotonic() - start
+
+
 def measured(store: Store, artifact: Artifact) -> Measured:
     """What the stage measured when it made this artifact."""
     found = store.read_json(f"{artifact.uri}/{FILE}")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from agentfly_core import identity, slots
 from agentfly_core.config import Update
 from agentfly_core.learner import Learner, UpdateJob
-from agentfly_core.measured import measuring
+from agentfly_core.measured import measuring, timing
 from agentfly_core.progress import Progress, report
 from agentfly_core.run import Lab, Run
 from agentfly_core.store import Artifact, Slot, Store
@@ -76,9 +76,10 @@ def publish(store: Store, learner: Learner, job: UpdateJob, slot: Slot, keep: bo
     inputs = dict(slot.inputs)
     with store.publish(replace(slot, inputs=inputs)) as folder, measuring(folder) as metrics:
         metrics |= learner.update(job, watch)
-        if keep:
-            inputs["learner"] = _publish_state(store, learner, slots.learner(slot)).digest
-        learner.save_policy(folder)
+        with timing(metrics, "time/checkpoint"):
+            if keep:
+                inputs["learner"] = _publish_state(store, learner, slots.learner(slot)).digest
+            learner.save_policy(folder)
     return store.artifact(slot.uri)
 
 

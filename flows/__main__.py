@@ -25,7 +25,7 @@ examples:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status. A user's mistake is one message, not a traceback."""
-    arguments = _parser().parse_args(words)
+    arguments = _parsed(words)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
         return command(arguments)
@@ -35,6 +35,17 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("agentfly: interrupted; the same command continues.", file=sys.stderr)
         return 130
+
+
+def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; settings may stand anywhere behind the experiment, options between them."""
+    parser = _parser()
+    arguments, more = parser.parse_known_args(words)
+    if strange := [word for word in more if word.startswith("-") or "overrides" not in arguments]:
+        parser.error(f"unrecognized arguments: {' '.join(strange)}")
+    if more:
+        arguments.overrides = [*arguments.overrides, *more]
+    return arguments
 
 
 def _parser() -> argparse.ArgumentParser:

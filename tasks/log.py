@@ -19,6 +19,7 @@ def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: A
     graded, updated = measured(run.store, scored), measured(run.store, policy)
     seconds = {
         "time/rollout": sum(shard.seconds for shard in played),
+        "time/swap": sum(shard.metrics["time/swap"] for shard in played),
         "time/score": graded.seconds,
         "time/update": updated.seconds,
     }

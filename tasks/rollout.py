@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentfly_core import slots
 from agentfly_core.dataset import problems_of_step, split
-from agentfly_core.measured import measuring
+from agentfly_core.measured import measuring, timing
 from agentfly_core.play import of_shard, of_step, of_test, play_shard, watching
 from agentfly_core.rollout import Assignment
 from agentfly_core.run import Lab, Run
@@ -26,8 +26,9 @@ def rollout(run: Run, policy: Artifact, data: Artifact, service: Service, step: 
         return reused(found)
     problems = split(run.store.open(data), "train")
     chosen = problems_of_step(problems, step, run.science.rollout.problems, run.science.seed)
-    sampler = sampler_at(service, run.lab, policy, step - 1)
-    with run.store.publish(slot) as folder, measuring(folder):
+    with run.store.publish(slot) as folder, measuring(folder) as metrics:
+        with timing(metrics, "time/swap"):
+            sampler = sampler_at(service, run.lab, policy, step - 1)
         _play(run.lab, policy, sampler, of_step(run.science, chosen, step), shard, "rollout", step, folder)
     return run.store.artifact(slot.uri)
 
@@ -39,8 +40,9 @@ def held_out(lab: Lab, policy: Artifact, data: Artifact, service: Service, name:
     if found := lab.store.find(slot):
         return reused(found)
     problems = split(lab.store.open(data), name)
-    sampler = sampler_at(service, lab, policy, step)
-    with lab.store.publish(slot) as folder, measuring(folder):
+    with lab.store.publish(slot) as folder, measuring(folder) as metrics:
+        with timing(metrics, "time/swap"):
+            sampler = sampler_at(service, lab, policy, step)
         _play(lab, policy, sampler, of_test(lab.science, problems, name), shard, "evaluate", step, folder)
     return lab.store.artifact(slot.uri)
 

@@ -1,0 +1,86 @@
+"""What orchestration costs a step: its wall time less the time in which anything that learns or plays was at work.
+
+    .venv/bin/agentfly train quickstart --run overhead && .venv/bin/python benchmarks/overhead.py overhead
+
+Read from the files of a finished run that was not interrupted. At work is the union of the intervals in which an
+episode generated, used a tool or was rewarded, and the learner's forward, backward and optimizer seconds. The weight swap (of
+which the sampler's own check is a part) and the checkpoint are listed apart; start-up lies before the first step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from agentfly_core import slots
+from agentfly_core.measured import measured
+from agentfly_core.store import Store
+from agentfly_core.timings import read_timings
+from flows.lab import store_at
+
+LEARNING = ("time/forward", "time/backward", "time/optimizer")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The seconds of one step."""
+
+    wall: float
+    played: float
+    learnt: float
+    swap: float
+    checkpoint: float
+
+    @property
+    def orchestration(self) -> float:
+        """What is left outside swap and checkpoint."""
+        return self.wall - self.played - self.learnt - self.swap - self.checkpoint
+
+
+def union(intervals: Iterable[tuple[float, float]]) -> float:
+    """The length of the union of intervals: `union([(0, 2), (1, 3), (5, 6)])` is 4."""
+    total, end = 0.0, float("-inf")
+    for start, stop in sorted(intervals):
+        total += max(0.0, stop - max(start, end))
+        end = max(end, stop)
+    return total
+
+
+def step(store: Store, run: str, number: int) -> Step:
+    """Read step 2, 3, ...: its wall time is from the end of the update before to the end of its own."""
+    here, before = slots.of_step(run, number), slots.of_step(run, number - 1)
+    shards = [store.artifact(f"{here}/{name}") for name in store.names(here) if name.startswith("rollout-")]
+    update = measured(store, store.artifact(f"{here}/policy"))
+    ended = measured(store, store.artifact(f"{before}/policy")).time_ms
+    spans = [span for shard in shards for timing in read_timings(store.open(shard)) for span in timing.spans]
+    return Step(
+        wall=(update.time_ms - ended) / 1000,
+        played=union((span.start, span.end) for span in spans if span.doing != "waiting"),
+        learnt=sum(update.metrics.get(name, 0.0) for name in LEARNING),
+        swap=sum(measured(store, shard).metrics["time/swap"] for shard in shards),
+        checkpoint=update.metrics["time/checkpoint"],
+    )
+
+
+def main() -> None:
+    """Print each step and the medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    run, store = parser.parse_args().run, store_at("")
+    steps = {n: step(store, run, n) for n in map(int, store.names(f"runs/{run}/steps")) if n > 1}
+    names = ("wall", "played", "learnt", "swap", "checkpoint", "orchestration")
+    table = Table("step", *names, title=f"{run}: seconds a step")
+    for number, found in steps.items():
+        table.add_row(str(number), *(f"{getattr(found, name):.2f}" for name in names))
+    medians = [statistics.median(getattr(found, name) for found in steps.values()) for name in names]
+    table.add_row("median", *(f"{value:.2f}" for value in medians), style="bold")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

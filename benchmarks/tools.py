@@ -1,0 +1,101 @@
+"""What a slow tool costs: a rollout of 32 concurrent episodes with tools of 0, 0.1 and 0.5 s.
+
+    .venv/bin/python benchmarks/tools.py [--episodes 32] [--turns 4] [--repeats 5]
+
+The scripted sampler calls one tool a turn, so that what is measured is the rollout itself; the latencies take turns,
+and the medians of all repeats are compared. `blocking` tools are ordinary functions that sleep in a thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoTokenizer
+
+from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.model import materialise
+from agentfly_core.playbook import Assignment, Playbook
+from agentfly_core.record import Problem
+from agentfly_core.rollout import collect
+from agentfly_core.samplers.scripted import Scripted
+from agentfly_core.templates.chatml import Hermes
+from agentfly_core.tool import Tool, tool
+
+LATENCIES = (0.0, 0.1, 0.5)
+
+
+@tool
+async def waiting(seconds: float) -> str:
+    """Answer after a while.
+
+    Args:
+        seconds: how long that is
+    """
+    await asyncio.sleep(seconds)
+    return "done"
+
+
+@tool(name="waiting")
+def blocking(seconds: float) -> str:
+    """Answer after a while.
+
+    Args:
+        seconds: how long that is
+    """
+    time.sleep(seconds)
+    return "done"
+
+
+def wall(tokenizer: Any, kind: Tool, latency: float, episodes: int, turns: int) -> float:
+    """The seconds that a rollout of `episodes`, each of `turns` calls and a last word, takes."""
+    call = json.dumps({"name": "waiting", "arguments": {"seconds": latency}})
+    replies = [f"<tool_call>\n{call}\n</tool_call>"] * turns + ["done"]
+    book = Playbook(Hermes(tokenizer, show_tools=False), (kind,), (), tool_loop, "", turns + 1, 256, 4096, {})
+    sampler = Scripted(
+        lambda text: tokenizer.encode(text, add_special_tokens=False),
+        book.template.stop_tokens[0],
+        lambda problem, chain, turn: replies[turn],
+    )
+    one = Assignment(Problem("wait", "Wait."), 0, 1, "train", 1.0, 0)
+    start = time.monotonic()
+    played, _ = asyncio.run(collect([replace(one, chain=i) for i in range(episodes)], book, sampler, lambda _: None))
+    assert all(len(trajectory.observations) == turns for trajectory in played)
+    return time.monotonic() - start
+
+
+def main() -> None:
+    """Measure and print medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=32)
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        materialise("nano:calculator", Path(folder), "float32")
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    table = Table("tool", "latency", "rollout", "a turn", "more than 0 s, a turn")
+    for kind, label in ((waiting, "async"), (blocking, "blocking")):
+        found: dict[float, list[float]] = {latency: [] for latency in LATENCIES}
+        for latency in LATENCIES * (options.repeats + 1):
+            found[latency].append(wall(tokenizer, kind, latency, options.episodes, options.turns))
+        medians = {latency: statistics.median(times[1:]) for latency, times in found.items()}
+        for latency, seconds in medians.items():
+            more = (seconds - medians[0.0]) / options.turns
+            table.add_row(
+                label, f"{latency} s", f"{seconds:.2f} s", f"{seconds / options.turns:.3f} s", f"{more:.3f} s"
+            )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
