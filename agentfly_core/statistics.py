@@ -18,7 +18,9 @@ def wilson(successes: float, trials: int) -> Interval:
     conservative. Raises ValueError unless 0 <= successes <= trials and trials >= 1.
     """
     if trials < 1 or not 0 <= successes <= trials:
-        raise ValueError(f"Got {successes} successes of {trials} trials, expected 0 <= successes <= trials, trials >= 1.")
+        raise ValueError(
+            f"Got {successes} successes of {trials} trials, expected 0 <= successes <= trials and a trial."
+        )
     share, z2 = successes / trials, Z95 * Z95
     middle = share + z2 / (2 * trials)
     spread = Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials))
