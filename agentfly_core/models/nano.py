@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -13,37 +15,63 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from tokenizers.trainers import BpeTrainer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from agentfly_core.datasets.shop import COLOURS, COUNTS, THINGS
 from agentfly_core.models.pretrained import write
 from agentfly_core.parts import did_you_mean
+from agentfly_core.record import Message, ToolCall
+from agentfly_core.templates.chatml import written
 
-VOCABULARY = 384
+VOCABULARY = 512
 SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 _CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-_CALL = '<tool_call>\n{{"name": "{}", "arguments": {{"{}": "{}"}}}}\n</tool_call>'
-_RESPONSE = "user\n<tool_response>\n{}\n</tool_response>"
 
 
-def calculator(draw: random.Random) -> Iterator[str]:
-    """Pieces of one conversation in which sums are worked out by a calculator."""
+@dataclass(frozen=True)
+class Recipe:
+    """What a nano model's tokenizer is made from.
+
+    `conversation` makes up the pieces of one conversation, from which the tokens are learned; `atoms` is a regular
+    expression of what stands alone as a token wherever it occurs, so that it can be copied from anywhere.
+    """
+
+    conversation: Callable[[random.Random], Iterator[str]]
+    atoms: str
+
+
+def _sums(draw: random.Random) -> Iterator[str]:
     expression = f"{draw.randint(10, 99)}{draw.choice('+-*')}{draw.randint(10, 99)}"
     yield f"user\nWhat is {expression}?"
-    yield "assistant\n"
-    yield _CALL.format("calculator", "expression", expression)
-    yield _RESPONSE.format(draw.randint(-89, 9801))
-    yield _CALL.format("answer", "answer", draw.randint(-89, 9801))
+    yield _call("calculator", expression=expression)
+    yield _answered(str(draw.randint(-89, 9801)))
+    yield _call("answer", answer=str(draw.randint(-89, 9801)))
 
 
-RECIPES: Mapping[str, Callable[[random.Random], Iterator[str]]] = {"calculator": calculator}
+def _shopping(draw: random.Random) -> Iterator[str]:
+    name, key, count = f"{draw.choice(COLOURS)} {draw.choice(THINGS)}", str(draw.randint(10, 99)), draw.choice(COUNTS)
+    yield f"user\nBuy {count} {name} and {count} {name}."
+    yield _call("search", words=name)
+    yield _answered(json.dumps({key: name}))
+    yield _call("add_to_cart", key=key, count=count)
+    yield _answered(json.dumps({key: count, str(99 - count): count}))
+    yield _answered(f"No product has the key '{key}'.")
+    yield _call("checkout")
+    yield "Done."
+
+
+RECIPES = {
+    "calculator": Recipe(_sums, r"[0-9+*-]"),
+    "shop": Recipe(_shopping, rf"[0-9]|\b(?:{'|'.join(COLOURS + THINGS)})\b"),
+}
 
 
 def make(recipe: str, folder: Path, dtype: str) -> None:
     """Write an untrained model and its tokenizer into `folder`, the same bytes each time.
 
-    A Llama of 3 layers, 128 wide, with 2 heads of 64 (a size that vLLM has on CPU), and a byte-level BPE of at most 384
-    tokens in which digits and operators stand alone. Raises ValueError for an unknown recipe.
+    A Llama of 3 layers, 128 wide, with 2 heads of 64 (a size that vLLM has on CPU), and a byte-level BPE of at most 512
+    tokens. Raises ValueError for an unknown recipe.
     """
     if recipe not in RECIPES:
         raise ValueError(f"There is no nano model {recipe!r}.{did_you_mean(recipe, list(RECIPES))}")
@@ -52,10 +80,18 @@ def make(recipe: str, folder: Path, dtype: str) -> None:
     write(model.to(getattr(torch, dtype)), tokenizer, folder)
 
 
-def _tokenizer(recipe: Callable[[random.Random], Iterator[str]]) -> PreTrainedTokenizerFast:
+def _call(name: str, **arguments: str | int) -> str:
+    return written(Message("assistant", "", (ToolCall(name, arguments),)))
+
+
+def _answered(text: str) -> str:
+    return f"user\n<tool_response>\n{text}\n</tool_response>"
+
+
+def _tokenizer(recipe: Recipe) -> PreTrainedTokenizerFast:
     draw = random.Random(0)
     bpe = Tokenizer(BPE())
-    bpe.pre_tokenizer = Sequence([Split(Regex(r"[0-9+*-]"), "isolated"), ByteLevel(False, use_regex=False)])
+    bpe.pre_tokenizer = Sequence([Split(Regex(recipe.atoms), "isolated"), ByteLevel(False, use_regex=False)])
     bpe.decoder = decoders.ByteLevel()
     trainer = BpeTrainer(
         vocab_size=VOCABULARY,
@@ -63,7 +99,8 @@ def _tokenizer(recipe: Callable[[random.Random], Iterator[str]]) -> PreTrainedTo
         initial_alphabet=ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator((text for _ in range(1000) for text in recipe(draw)), trainer)
+    texts = (text for _ in range(1000) for text in ("assistant\n", *recipe.conversation(draw)))
+    bpe.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=bpe, bos_token=START, eos_token=END, pad_token=PAD, chat_template=_CHATML
     )

