@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import sys
@@ -21,7 +22,8 @@ WORKER = "agentfly_core.learners.deepspeed_worker"
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
     """The command that starts the workers listening at `address`, and what it needs in its environment."""
     threads = max(1, site.threads // site.ranks)
-    launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", str(site.ranks)]
+    world = base64.urlsafe_b64encode(json.dumps({"localhost": list(range(site.ranks))}).encode()).decode()
+    launcher = [sys.executable, "-m", "agentfly_core.learners.launcher", "--world_info", world]
     command = [*launcher, "--log_level", "warning", "--no_local_rank", "--module", WORKER, "--socket", address]
     command += ["--zero-stage", str(site.zero_stage), "--token-budget", str(site.token_budget)]
     # Threads that wait actively would take the cores from the sampler: on full cores a step takes ten times as long.
