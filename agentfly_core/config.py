@@ -154,6 +154,7 @@ class Science(Section):
 class Site(Section):
     """Where an experiment runs; may change when a run is continued, and is recorded with it."""
 
+    name: str = "local"
     store: str = "."
     sampler: Literal["vllm", "transformers"] = "vllm" if importlib.util.find_spec("vllm") else "transformers"
     device: Literal["cpu", "cuda"] = "cpu"

@@ -13,8 +13,12 @@ from pydantic import BaseModel, ValidationError
 
 from agentfly_core.config import Part, Science, Section, Site
 from agentfly_core.parts import defaults, did_you_mean, load
+from agentfly_core.playbook import named
+from agentfly_core.reward import Reward
+from agentfly_core.tool import Tool
 
 CONF = Path("conf")
+PARTS = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
 S = TypeVar("S", bound=Section)
 
 
@@ -56,7 +60,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
     for text in overrides:
         key, value = _override(text)
         _put(changed, key.split("."), value)
-    science = _completed(_validate(Science, _merge(written, changed), str(path)))
+    science = _completed(_validate(Science, _merge(_merge(PARTS, written), changed), str(path)))
     sources = {**dict.fromkeys(flat(written), str(path)), **dict.fromkeys(flat(changed), "override")}
     values = flat(science.model_dump(mode="json"))
     return Experiment(path.stem, science, {key: _origin(key, sources) for key in values})
@@ -71,18 +75,19 @@ def site(name: str, store: str = "") -> Site:
     written = (yaml.safe_load(path.read_text()) or {}) if path.is_file() else {}
     variables = {key: os.environ[f"AGENTFLY_{key.upper()}"] for key in Site.model_fields if _set(key)}
     chosen = {"store": store} if store else {}
-    return _validate(Site, {**written, **variables, **chosen}, str(path))
+    return _validate(Site, {**written, **variables, **chosen, "name": name}, str(path))
 
 
 def check(science: Science) -> None:
     """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
     science.algorithm.make()
-    paths = [*science.tools, *science.rewards, *science.environments, science.agent.use, science.template.use]
-    paths += [science.data.use] + ([science.warm_start.demonstrations] if science.warm_start else [])
-    for path in paths:
+    for tool in [named(path, Tool) for path in science.tools]:
+        assert tool.schema and tool.needs is not None
+    for reward in [named(path, Reward) for path in science.rewards]:
+        assert reward.needs is not None
+    parts = [*science.environments, science.agent.use, science.template.use, science.data.use]
+    for path in parts + ([science.warm_start.demonstrations] if science.warm_start else []):
         load(path)
-    if unnamed := [tool for tool in science.tools if science.tools.count(tool) > 1]:
-        raise ValueError(f"The tool {unnamed[0]!r} is listed twice; list every tool once.")
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:

@@ -12,9 +12,9 @@ class GateClosed(RuntimeError):
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed when more than `share` of the episodes FAILED, that is, lost a service."""
+    """Raise GateClosed when more than `share` of the episodes, and more than one, FAILED, that is, lost a service."""
     errors = [str(t.error) for t in trajectories if t.ending is Ending.FAILED]
-    if len(errors) > share * len(trajectories):
+    if len(errors) > max(1, share * len(trajectories)):
         raise GateClosed(_message(f"of {len(trajectories)} episodes failed", errors, "gates.failed", share))
 
 

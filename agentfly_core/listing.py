@@ -55,7 +55,9 @@ def continuing(store: Store, name: str, record: Mapping[str, Any]) -> str:
     path = next((Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml"))), None)
     known = path is None or path.parent == experiment.CONF
     words = ["agentfly", "train", record["experiment"] if known else str(path), *_overrides(path, record)]
-    words += ["--run", name] + ([] if store.root == Path.cwd() else ["--store", store.uri])
+    words += ["--run", name]
+    words += [] if record["site"]["name"] == "local" else ["--site", record["site"]["name"]]
+    words += [] if store.root == Path.cwd() else ["--store", store.uri]
     return shlex.join(words)
 
 

@@ -56,10 +56,10 @@ class Playbook:
     def from_science(cls, science: Science, tokenizer: Any) -> Playbook:
         """The playbook of an experiment; raises ValueError for a part that is not what it is named as."""
         agent, template = science.agent, science.template
-        rewards = [_part(path, Reward) for path in science.rewards]
+        rewards = [named(path, Reward) for path in science.rewards]
         return cls(
             template=construct(load(template.use), template.settings | {"tokenizer": tokenizer}),
-            tools=tuple(_part(path, Tool) for path in science.tools),
+            tools=tuple(named(path, Tool) for path in science.tools),
             rewards=tuple(reward for reward in rewards if reward.needs),
             agent=load(agent.use),
             system=agent.system,
@@ -98,7 +98,8 @@ class Assignment:
     seed: int
 
 
-def _part(path: str, kind: type[P]) -> P:
+def named(path: str, kind: type[P]) -> P:
+    """The tool or reward that an import path names; raises ValueError for anything else."""
     found = load(path)
     if not isinstance(found, kind):
         name = kind.__name__

@@ -3,8 +3,8 @@
     .venv/bin/agentfly train quickstart --run overhead && .venv/bin/python benchmarks/overhead.py overhead
 
 Read from the files of a finished run that was not interrupted. At work is the union of the intervals in which an
-episode generated, used a tool or was rewarded, and the learner's forward, backward and optimizer seconds. The weight swap (of
-which the sampler's own check is a part) and the checkpoint are listed apart; start-up lies before the first step.
+episode generated, used a tool or was rewarded, and the learner's forward, backward and optimizer seconds. The weight
+swap and the checkpoint are listed apart; start-up lies before the first step.
 """
 
 from __future__ import annotations
