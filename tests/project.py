@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,3 +46,11 @@ class Project:
         printed, _ = process.communicate(timeout=300)
         assert process.returncode == 0, f"{' '.join(words)} failed:\n{printed}"
         return printed
+
+
+def until(condition: Callable[[], object], seconds: float = 240) -> None:
+    """Wait for something that another process does; fails the test after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:g} s for {condition}"
+        time.sleep(0.05)

@@ -1,50 +1,134 @@
-"""DVC versions the dataset of an experiment and reproduces it, killed or not."""
+"""DVC versions the dataset of an experiment and reproduces the experiment, killed or not."""
 
 import json
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
-from project import Project
+from project import Project, until
 
 from agentfly_core import experiment
 from agentfly_core.versioning import Unversioned, Version, dataset_version, pipeline
 
 
+@dataclass(frozen=True)
+class Reproduction:
+    """A project in which `dvc repro` was killed while training, run again, and run once more."""
+
+    project: Project
+    run: Path
+    published_before_the_kill: dict[str, int]
+    stages_after_the_kill: list[str]
+    stages_the_last_time: list[str]
+
+    def results(self, name: str) -> dict:
+        return json.loads((self.project.root / "results/tiny" / name).read_text())
+
+
 @pytest.fixture(scope="module")
-def project(tmp_path_factory, prefect_api):
-    return Project.clone(tmp_path_factory.mktemp("dvc"), PREFECT_API_URL=prefect_api)
+def reproduction(tmp_path_factory, prefect_api):
+    project = Project.clone(tmp_path_factory.mktemp("dvc"), PREFECT_API_URL=prefect_api)
+    repro = project.start("dvc", "repro")
+    until(lambda: published(project.root))
+    kill_tree(repro)
+    (run,) = (project.root / "runs").iterdir()
+    before = published(project.root)
+    again, once_more = stages_run(project.run("dvc", "repro")), stages_run(project.run("dvc", "repro"))
+    return Reproduction(project, run, before, again, once_more)
 
 
 @pytest.fixture()
-def surroundings(project, monkeypatch):
-    """The project's folder and environment, for calls within this process."""
+def root(tmp_path, monkeypatch):
+    """A fresh project, in which calls within this process take place."""
+    return enter(Project.clone(tmp_path / "project"), monkeypatch)
+
+
+def enter(project: Project, monkeypatch) -> Path:
     monkeypatch.chdir(project.root)
-    for name in ("PATH", "PREFECT_API_URL", "AGENTFLY_SAMPLER"):
-        monkeypatch.setenv(name, project.env[name])
+    for name, value in project.env.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.delenv("DVC_STAGE", raising=False)
     return project.root
 
 
-def science(*overrides):
-    return experiment.read("tiny", overrides).science
+def published(root: Path) -> dict[str, int]:
+    """The policies of steps that are there, with the time at which each was published."""
+    return {str(path): path.stat().st_mtime_ns for path in root.glob("runs/*/steps/*/policy/MANIFEST.json")}
 
 
-def stages_run(printed):
+def stages_run(printed: str) -> list[str]:
     return [line.split("'")[1] for line in printed.splitlines() if line.startswith("Running stage")]
 
 
-def test_the_dataset_has_the_version_that_dvc_lock_names(surroundings):
-    version = dataset_version("tiny", science(), surroundings)
+def kill_tree(process) -> None:
+    """SIGKILL a command and all that it started."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGKILL)
+    for child in family:
+        if child.is_running():
+            child.kill()
+    process.communicate()
+
+
+def science(*overrides: str):
+    return experiment.read("tiny", overrides).science
+
+
+def test_killed_while_training_repro_goes_on_from_what_is_on_disk(reproduction):
+    assert reproduction.stages_after_the_kill == ["train", "evaluate"]
+    assert reproduction.published_before_the_kill.items() <= published(reproduction.project.root).items()
+    assert reproduction.results("policy.json")["uri"] == f"runs/{reproduction.run.name}/steps/000002/policy"
+
+
+def test_a_second_repro_does_nothing(reproduction):
+    assert reproduction.stages_the_last_time == []
+
+
+def test_metrics_and_plots_show_what_was_reproduced(reproduction):
+    shown = json.loads(reproduction.project.run("dvc", "metrics", "show", "--json"))[""]["data"]
+    assert shown["results/tiny/summary.json"]["data"]["steps"] == 2
+    assert (
+        shown["results/tiny/evaluation.json"]["data"]["success"]
+        == reproduction.results("summary.json")["success_after"]
+    )
+    page = reproduction.project.run("dvc", "plots", "show").strip().removeprefix("file://")
+    assert "results/tiny/steps.csv" in Path(page).read_text()
+
+
+def test_a_changed_value_reruns_what_depends_on_it_and_no_more(reproduction):
+    project = reproduction.project
+    conf = project.root / "conf" / "tiny.yaml"
+    written = conf.read_text()
+    conf.write_text(f"{written}evaluate:\n  temperature: 0.5\n")
+    assert stages_run(project.run("dvc", "repro", "resolve")) == ["resolve"]
+    assert list(json.loads(project.run("dvc", "status", "--json"))) == ["train", "evaluate"]
+    conf.write_text(written)
+    assert stages_run(project.run("dvc", "repro")) == []
+
+
+def test_a_dataset_has_the_version_that_dvc_lock_names(reproduction, monkeypatch):
+    root = enter(reproduction.project, monkeypatch)
+    version = dataset_version("tiny", science(), root)
     assert isinstance(version, Version)
     assert version.path == "data/generated/tiny"
     assert version.md5.endswith(".dir")
-    assert version.md5 in (surroundings / "dvc.lock").read_text()
-    assert {path.name for path in (surroundings / version.path).iterdir()} >= {"train.parquet", "test.parquet"}
-    assert dataset_version("tiny", science("steps=9"), surroundings) == version
+    assert version.md5 in (root / "dvc.lock").read_text()
+    assert sorted(path.stem for path in (root / version.path).iterdir()) == ["test", "train", "validation"]
+    assert dataset_version("tiny", science("steps=9"), root) == version
+
+
+def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, monkeypatch):
+    root = enter(reproduction.project, monkeypatch)
+    lock = (root / "dvc.lock").read_text()
+    (root / "conf/other.yaml").write_text((root / "conf/tiny.yaml").read_text() + "seed: 5\n")
+    version = dataset_version("other", experiment.read("other").science, root)
+    assert version.path == "data/generated/other"
+    assert version.md5 in (root / "results/other/dvc.lock").read_text()
+    assert version.md5 not in lock == (root / "dvc.lock").read_text()
 
 
 @pytest.mark.parametrize(
@@ -55,83 +139,24 @@ def test_the_dataset_has_the_version_that_dvc_lock_names(surroundings):
         ("mine", [], "the experiment is not in conf/"),
     ],
 )
-def test_other_data_has_no_version_and_says_why(surroundings, name, overrides, reason):
-    assert dataset_version(name, science(*overrides), surroundings) == Unversioned(reason)
+def test_other_data_has_no_version_and_says_why(root, name, overrides, reason):
+    assert dataset_version(name, science(*overrides), root) == Unversioned(reason)
 
 
-def test_started_by_dvc_nobody_calls_dvc(surroundings, monkeypatch):
+def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
+    (root / ".git").rename(root / "git")
+    assert dataset_version("tiny", science(), root) == Unversioned("DVC needs a git repository (git init)")
     monkeypatch.setenv("DVC_STAGE", "train")
-    assert isinstance(dataset_version("tiny", science(), surroundings), Unversioned)
+    assert dataset_version("tiny", science(), root) == Unversioned("DVC started this and keeps the versions itself")
 
 
-def test_data_that_cannot_be_built_stops_with_the_reason(surroundings):
-    broken = yaml.safe_load((surroundings / "conf/tiny.yaml").read_text())
-    broken["data"]["operators"] = "/"
-    (surroundings / "conf/broken.yaml").write_text(yaml.safe_dump(broken))
+def test_data_that_cannot_be_built_stops_with_the_reason(root):
+    conf = yaml.safe_load((root / "conf/tiny.yaml").read_text())
+    (root / "conf/tiny.yaml").write_text(yaml.safe_dump(conf | {"data": conf["data"] | {"operators": "/"}}))
     with pytest.raises(ValueError, match="Got the operators"):
-        dataset_version("broken", experiment.read("broken").science, surroundings)
+        dataset_version("tiny", science(), root)
 
 
-def test_what_is_no_experiment_of_the_project_is_refused(surroundings):
+def test_what_is_no_experiment_of_the_project_is_refused(root):
     with pytest.raises(ValueError, match="Got 'quickstrat'"):
-        pipeline("quickstrat", surroundings)
-
-
-def test_killed_in_the_middle_of_training_repro_goes_on_and_then_has_nothing_to_do(project):
-    repro = project.start("dvc", "repro")
-    for line in repro.stdout:
-        if line.startswith("Running stage 'train'"):
-            break
-    run = wait_for_step(project.root)
-    kill(repro)
-    first = next(run.glob("steps/000001/policy/MANIFEST.json")).stat().st_mtime_ns
-
-    assert stages_run(project.run("dvc", "repro")) == ["train", "evaluate"]
-    assert next(run.glob("steps/000001/policy/MANIFEST.json")).stat().st_mtime_ns == first
-    policy = json.loads((project.root / "results/tiny/policy.json").read_text())
-    assert policy["uri"] == f"runs/{run.name}/steps/000002/policy"
-    assert stages_run(project.run("dvc", "repro")) == []
-
-
-def test_metrics_and_plots_show_what_was_reproduced(project):
-    shown = project.run("dvc", "metrics", "show", "--json")
-    files = json.loads(shown)[""]["data"]
-    assert files["results/tiny/summary.json"]["data"]["experiment"] == "tiny"
-    assert 0 <= files["results/tiny/evaluation.json"]["data"]["success"] <= 1
-    page = Path(project.run("dvc", "plots", "show").strip().removeprefix("file://"))
-    assert "results/tiny/steps.csv" in page.read_text()
-
-
-def test_a_changed_value_reruns_what_depends_on_it_and_no_more(project):
-    path = project.root / "conf/tiny.yaml"
-    written = path.read_text()
-    path.write_text(written + "evaluate: {temperature: 0.5}\n")
-    assert stages_run(project.run("dvc", "repro", "--dry")) == ["resolve"]
-    project.run("dvc", "repro", "resolve")
-    assert stages_run(project.run("dvc", "repro", "--dry")) == ["train", "evaluate"]
-    path.write_text(written)
-    assert stages_run(project.run("dvc", "repro")) == ["resolve"]
-
-
-def test_another_experiment_has_a_lock_and_results_of_its_own(project):
-    before = (project.root / "dvc.lock").read_text()
-    (project.root / "conf/other.yaml").write_text((project.root / "conf/tiny.yaml").read_text() + "seed: 5\n")
-    printed = project.run("agentfly", "repro", "other")
-    assert stages_run(printed)[0] == "results/other/dvc.yaml:resolve"
-    assert (project.root / "results/other/dvc.lock").exists()
-    assert (project.root / "dvc.lock").read_text() == before
-    assert "results/other/summary.json" in project.run("dvc", "metrics", "show")
-
-
-def wait_for_step(root):
-    """The folder of the one run, once its first step has published a policy."""
-    ...
-
-
-def kill(process):
-    """SIGKILL a command and all that it started."""
-    family = psutil.Process(process.pid).children(recursive=True)
-    os.killpg(process.pid, signal.SIGKILL)
-    for child in family:
-        child.kill()
-    process.wait()
+        pipeline("quickstrat", root)

@@ -3,13 +3,11 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 
 import httpx
 import psutil
 import pytest
-from project import Project
+from project import Project, until
 
 from agentfly_core.run import opened
 from flows.lab import lab_of
@@ -48,13 +46,6 @@ class Orchestrator:
     def tasks(self, flow_run: str) -> list[tuple[str, str]]:
         found = self.http.post("/task_runs/filter", json={"flow_runs": {"id": {"any_": [flow_run]}}}).json()
         return [(task["name"], task["state"]["name"]) for task in found]
-
-
-def until(condition: Callable[[], object], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
