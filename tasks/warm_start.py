@@ -34,5 +34,5 @@ def warm_start(lab: Lab, model: Artifact, demonstrations: Artifact, service: Ser
         return reused(found)
     updating.require_space(lab.store, model)
     job = updating.warm_start_job(lab, model, demonstrations, number)
-    watch = updating.watching("warm start", number)
+    watch = updating.watching(f"warm start {number}", 0)
     return updating.publish(lab.store, learner(service), job, slot, keep=True, watch=watch)
