@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,12 +20,13 @@ from pathlib import Path
 import psutil
 
 from agentfly_core.owner import Owner
-from agentfly_core.supervisor import State
+from agentfly_core.supervisor import FIRST_START, State
 
 RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
-TAIL = 20
+TAIL = 12
+CAUSE = re.compile(r"^[\w.]*(Error|Exception): ")
 
 
 class ServiceLost(RuntimeError):
@@ -58,8 +60,11 @@ class Service:
         state = State.read(self.address)
         if state is None:
             return ServiceLost(f"The {self.kind} service at {self.address} {what}.")
-        lines = Path(state.log).read_text(errors="replace").splitlines()[-TAIL:]
-        return ServiceLost("\n  ".join([f"The {self.kind} service {what}. The end of {state.log}:", *lines]))
+        text = Path(state.log).read_text(errors="replace")
+        lines = text[text.rfind(FIRST_START) :].splitlines()
+        causes = [line for line in dict.fromkeys(lines[:-TAIL]) if CAUSE.search(line)][-TAIL:]
+        told = [f"The {self.kind} service {what}. From {state.log}:", *causes, "...", *lines[-TAIL:]]
+        return ServiceLost("\n  ".join(told))
 
     def _fault(self) -> str | None:
         state = State.read(self.address)
@@ -102,7 +107,7 @@ def supervised(
 
 def end_orphans(run: str) -> list[int]:
     """End every service process of this run whose owner is dead; returns their process ids."""
-    return _end(lambda marks: marks.get(RUN) == run and not Owner.of(json.loads(marks[OWNER])).alive)
+    return _end(lambda marks: marks.get(RUN) == run and OWNER in marks and not _owner(marks).alive)
 
 
 def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
@@ -122,6 +127,10 @@ def _environment(process: psutil.Process) -> Mapping[str, str]:
         return dict(process.environ())
     except psutil.Error:
         return {}
+
+
+def _owner(marks: Mapping[str, str]) -> Owner:
+    return Owner.of(json.loads(marks[OWNER]))
 
 
 def _runs(pid: int) -> bool:
@@ -147,6 +156,6 @@ def _claim(service: Service, log: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_mode & 0o077:
         raise ValueError(f"Others can enter {folder}, expected a folder of mode 0700: sockets in it are not guarded.")
-    service.scratch.mkdir(mode=0o700)
+    service.scratch.mkdir(mode=0o700, exist_ok=True)
     log.parent.mkdir(parents=True, exist_ok=True)
     State(str(log), os.getpid()).write(service.address)

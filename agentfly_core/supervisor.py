@@ -29,6 +29,7 @@ import psutil
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 GRACE = 5.0
+FIRST_START = "--- start 1:"
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 

@@ -155,19 +155,22 @@ def test_a_service_that_died_listens_again_on_the_same_address_without_its_old_c
 
 
 def test_a_service_that_keeps_dying_is_given_up_with_the_end_of_its_log(folder: Path) -> None:
-    text = "print('no such model: smollm3'); raise SystemExit(3)"
+    text = "print('ValueError: no such model: smollm3'); print(*range(40), sep='\\n'); raise SystemExit(3)"
+    (folder / "program.log").write_text("ValueError: what went wrong last week\n")
     with program(folder, text) as service, pytest.raises(ServiceLost) as lost:
         service.wait(lambda: False, 30)
     assert "The program service died 2 times, the last time with exit code 3." in str(lost.value)
     assert str(folder / "program.log") in str(lost.value)
-    assert "no such model: smollm3" in str(lost.value)
+    assert "ValueError: no such model: smollm3" in str(lost.value)
+    assert str(lost.value).endswith("39\n  --- ended with exit code 3")
+    assert "last week" not in str(lost.value)
 
 
 def test_a_service_that_is_not_ready_in_time_is_an_error(folder: Path) -> None:
     text = "import signal; print('loading', flush=True); signal.pause()"
     with program(folder, text) as service:
         service.wait(lambda: "loading" in (folder / "program.log").read_text(), 30)
-        with pytest.raises(ServiceLost, match=r"was not ready after 0.2 s. The end of (.|\n)*loading"):
+        with pytest.raises(ServiceLost, match=r"was not ready after 0.2 s. From (.|\n)*loading"):
             service.wait(lambda: False, 0.2)
 
 

@@ -1,0 +1,203 @@
+"""Sampler `vllm`: a warm vLLM server on a UNIX socket; token ids go in, token ids and log-probabilities come back.
+
+Which policy the server holds is written on the server itself, as vLLM's weight version, and comes back with every
+reply: a server that was started again, or whose load was cut short, can not pass for one that holds the policy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+
+from agentfly_core.record import Sampled
+from agentfly_core.sampler import Request, SamplerLost, SamplingParams, Voice
+from agentfly_core.samplers.vllm_server import LONGEST_IDLE, launch, servable
+from agentfly_core.service import Service, ServiceLost
+
+__all__ = ["VLLM", "WrongWeights", "launch"]
+
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
+LOADING = "loading"
+NO_LOGPROB = -9999.0
+
+
+class WrongWeights(RuntimeError):
+    """vLLM took a policy, and gives other log-probabilities than the learner that wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a learner wrote of its policy: 32 tokens, and the log-probability of all but the first at temperature 1."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    digest: str
+
+    @classmethod
+    def of(cls, policy: Path) -> Probe:
+        """The probe of a policy directory."""
+        text = (policy / "probe.json").read_text()
+        found = json.loads(text)
+        return cls(tuple(found["tokens"]), tuple(found["logprobs"]), hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+@dataclass(frozen=True, slots=True)
+class VLLM:
+    """The sampler behind a vLLM service; it keeps nothing in this process, so each stage can make its own."""
+
+    service: Service
+    dtype: str
+    device: str
+    concurrency: int
+    patience: float = 600.0
+
+    def load(self, policy: Path, version: int) -> None:
+        """Take the weights of a policy directory in place, check them by its probe, label them with `version`.
+
+        Waits for a server that is starting. Raises WrongWeights, and SamplerLost with the end of the server's log.
+        """
+        probe = Probe.of(policy)
+        label = f"{version}-{probe.digest}"
+        with self._server() as server:
+            self.service.wait(lambda: _healthy(server), self.patience)
+            if _label(server) != label:
+                self._swap(server, policy)
+                self._check(server, policy, probe)
+                server.post("/update_weight_version", json={"new_version": label})
+
+    @asynccontextmanager
+    async def shard(self, episodes: int) -> AsyncIterator[Voice]:
+        """Lend the server to a shard; raises SamplerLost when it holds no policy (any more)."""
+        with self._server() as server:
+            label = _label(server)
+        if "-" not in label:
+            raise SamplerLost(f"The vLLM server holds no policy, but is {label!r}: it was started again. Load one.")
+        connector = aiohttp.UnixConnector(
+            self.service.address, limit=self.concurrency, keepalive_timeout=LONGEST_IDLE / 60
+        )
+        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(self.patience)) as session:
+            yield _Shard(self.service, session, label)
+
+    def _swap(self, server: httpx.Client, policy: Path) -> None:
+        server.post("/update_weight_version", json={"new_version": LOADING})
+        copy = self.service.scratch / "next"
+        shutil.rmtree(copy, ignore_errors=True)
+        path = str(servable(policy, copy, self.device))
+        server.post("/collective_rpc", json={"method": "reload_weights", "kwargs": {"weights_path": path}})
+        self.service.wait(lambda: bool(server.post("/reset_prefix_cache").json()["success"]), self.patience)
+
+    def _check(self, server: httpx.Client, policy: Path, probe: Probe) -> None:
+        sampling = _sampling(SamplingParams(1.0, 1, ()), 0) | {"prompt_logprobs": 0}
+        answer = server.post("/inference/v1/generate", json={"token_ids": probe.tokens, "sampling_params": sampling})
+        places = zip(probe.tokens[1:], answer.json()["prompt_logprobs"][1:], strict=True)
+        served = [place[str(token)]["logprob"] for token, place in places]
+        worst = max(abs(one - other) for one, other in zip(served, probe.logprobs, strict=True))
+        if not worst <= TOLERANCE[self.dtype]:
+            raise WrongWeights(
+                f"vLLM loaded {policy}, but differs from its probe.json by {worst:.3g} in a log-probability, expected "
+                f"at most {TOLERANCE[self.dtype]:g} in {self.dtype}. It does not serve these weights: it started on "
+                "another architecture or dtype, or the policy and its probe are not of one update."
+            )
+
+    @contextmanager
+    def _server(self) -> Iterator[httpx.Client]:
+        """The server's control side; what goes wrong there comes out as SamplerLost."""
+        transport = httpx.HTTPTransport(uds=self.service.address)
+        hooks = {"response": [_raise_for_status]}
+        try:
+            with httpx.Client(
+                transport=transport, base_url="http://vllm", timeout=self.patience, event_hooks=hooks
+            ) as client:
+                yield client
+        except httpx.HTTPError as error:
+            raise SamplerLost(str(self.service.lost(f"failed: {error!r}"))) from error
+        except ServiceLost as error:
+            raise SamplerLost(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """The voice of one shard, bound to its event loop. aiohttp: at 64 connections httpx takes 15 times the CPU."""
+
+    service: Service
+    session: aiohttp.ClientSession
+    label: str
+
+    async def sample(self, request: Request) -> Sampled:
+        body = {"token_ids": list(request.prompt), "sampling_params": _sampling(request.params, request.seed)}
+        try:
+            async with self.session.post("http://vllm/inference/v1/generate", json=body) as response:
+                answer = await response.json()
+        except (TimeoutError, aiohttp.ClientError) as error:
+            raise self._lost(repr(error)) from error
+        if response.status == 400:
+            raise ValueError(f"vLLM refused a request of {len(request.prompt)} tokens: {answer['error']['message']}")
+        if response.status != 200:
+            raise self._lost(f"{response.status} {answer}")
+        return self._sampled(answer["choices"][0])
+
+    def leave(self) -> None:
+        """Nothing waits for it: the server batches what is there."""
+
+    def _sampled(self, choice: Mapping[str, Any]) -> Sampled:
+        if choice["finish_reason"] not in ("stop", "length"):
+            raise self._lost(f"a reply ended with {choice['finish_reason']!r}")
+        if [span["version"] for span in choice["weight_versions"]] != [self.label]:
+            raise self._lost(f"a reply comes from {choice['weight_versions']}, not from {self.label}")
+        logprobs = tuple(place["logprob"] for place in choice["logprobs"]["content"])
+        if NO_LOGPROB in logprobs:
+            raise ValueError("vLLM has no log-probability for a token: the policy's weights are not finite.")
+        return Sampled(tuple(choice["token_ids"]), logprobs, int(self.label.split("-")[0]), choice["finish_reason"])
+
+    def _lost(self, what: str) -> SamplerLost:
+        return SamplerLost(str(self.service.lost(f"failed a request: {what}")))
+
+
+def _sampling(params: SamplingParams, seed: int) -> dict[str, Any]:
+    """Every field that changes what is sampled, so that no default of the model or the server does."""
+    return {
+        "n": 1,
+        "temperature": params.temperature,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "seed": seed,
+        "stop": [],
+        "stop_token_ids": params.stop_tokens,
+        "ignore_eos": True,
+        "min_tokens": 0,
+        "max_tokens": params.max_tokens,
+        "logprobs": 0,
+        "detokenize": False,
+    }
+
+
+def _healthy(server: httpx.Client) -> bool:
+    try:
+        return server.get("/health", timeout=5.0).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def _label(server: httpx.Client) -> str:
+    return str(server.get("/weight_info").json()["weight_version"])
+
+
+def _raise_for_status(response: httpx.Response) -> None:
+    if response.is_error:
+        response.read()
+        raise httpx.HTTPStatusError(
+            f"{response.status_code} {response.text}", request=response.request, response=response
+        )

@@ -1,0 +1,102 @@
+"""How the vLLM server is started: command, environment, and the copy of a policy that it can swap exactly."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from agentfly_core.config import Science, Site
+from agentfly_core.service import Service
+
+LONGEST_IDLE = 3600
+
+
+def launch(address: Path, model: Path, science: Science, site: Site) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of a server that starts on a model directory and listens on a UNIX socket.
+
+    It takes and gives token ids only, so it loads no tokenizer. `--generation-config vllm` keeps it from applying the
+    model's generation_config.json to requests; log-probabilities are those after the temperature.
+    """
+    served = servable(model, Service("vllm", str(address)).scratch / "first", site.device)
+    options: dict[str, Any] = {
+        "model": served,
+        "served-model-name": "policy",
+        "uds": address,
+        "dtype": science.dtype,
+        "max-model-len": science.agent.max_model_len,
+        "max-num-seqs": site.concurrency,
+        "kv-cache-memory-bytes": int(site.vllm_memory_gib * 2**30),
+        "generation-config": "vllm",
+        "logprobs-mode": "processed_logprobs",
+    }
+    switches = ["enable-prefix-caching", "skip-tokenizer-init", "tokens-only", "enable-scale-out"]
+    switches += ["disable-log-stats", "disable-uvicorn-access-log", "disable-fastapi-docs"]
+    switches += ["enforce-eager"] if site.device == "cpu" else []
+    arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    program = [sys.executable, "-m", "agentfly_core.samplers.vllm_program"]
+    return [*program, *arguments, *(f"--{switch}" for switch in switches)], _environment(site)
+
+
+def servable(policy: Path, folder: Path, device: str) -> Path:
+    """The directory that vLLM reads a policy from: itself, or on CPU, for tied embeddings, an untied copy in `folder`.
+
+    vLLM on CPU keeps its own packed output projection, which a reload renews only when its weights are in the file; of
+    a tied one it would silently keep the old. The copy links everything and adds `lm_head.weight`.
+    """
+    config = json.loads((policy / "config.json").read_text())
+    weights = {name: path for path in sorted(policy.glob("*.safetensors")) for name in _header(path)[0]}
+    if device != "cpu" or not config.get("tie_word_embeddings", "lm_head.weight" not in weights):
+        return policy
+    embedding = [name for name in weights if name.endswith("embed_tokens.weight")]
+    if len(embedding) != 1:
+        raise ValueError(
+            f"{policy} ties its output projection to its embedding, but has {embedding or 'no tensor'} where one "
+            "'...embed_tokens.weight' was expected; on CPU it can be served only with lm_head.weight written out."
+        )
+    folder.mkdir(parents=True)
+    for path in policy.iterdir():
+        if path.name not in ("config.json", "model.safetensors.index.json"):
+            (folder / path.name).symlink_to(path.resolve())
+    (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
+    _copy_tensor(weights[embedding[0]], embedding[0], folder / "lm_head.safetensors", "lm_head.weight")
+    return folder
+
+
+def _copy_tensor(source: Path, name: str, target: Path, new_name: str) -> None:
+    tensors, start = _header(source)
+    first, last = tensors[name]["data_offsets"]
+    header = json.dumps({new_name: tensors[name] | {"data_offsets": [0, last - first]}}).encode()
+    with source.open("rb") as file, target.open("wb") as out:
+        file.seek(start + first)
+        out.write(len(header).to_bytes(8, "little") + header + file.read(last - first))
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """The tensors of a safetensors file, and where their bytes start (8 bytes of length, JSON, bytes)."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        tensors = json.loads(file.read(length))
+    tensors.pop("__metadata__", None)
+    return tensors, 8 + length
+
+
+def _environment(site: Site) -> dict[str, str]:
+    environment = {
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(LONGEST_IDLE),
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    return environment | (_cpu(site) if site.device == "cpu" else {})
+
+
+def _cpu(site: Site) -> dict[str, str]:
+    """The worker in the engine's process: half the start-up time, 0.5 GiB less; a core is left to the HTTP side."""
+    return {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "OMP_NUM_THREADS": str(max(1, site.threads - 1)),
+        "OMP_WAIT_POLICY": "PASSIVE",
+    }

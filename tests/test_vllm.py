@@ -1,0 +1,224 @@
+"""vLLM samples from exactly the policy it was given, says so, and can die."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from agentfly_core.config import Science, Site
+from agentfly_core.record import Sampled
+from agentfly_core.sampler import Request, SamplerLost, SamplingParams
+from agentfly_core.samplers.vllm import VLLM, WrongWeights, launch
+from agentfly_core.samplers.vllm_server import servable
+from agentfly_core.service import supervised
+from agentfly_core.supervisor import State
+
+SCIENCE = Science.model_validate(
+    {
+        "model": "nano:calculator",
+        "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1},
+        "agent": {"max_model_len": 64},
+        "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
+        "steps": 1,
+    }
+)
+SITE = Site(sampler="vllm", vllm_memory_gib=0.125, concurrency=8)
+PROMPT = (1, 87, 203, 4, 55, 9)
+POISON = {
+    "do_sample": False,
+    "temperature": 0.0,
+    "top_k": 1,
+    "top_p": 0.01,
+    "repetition_penalty": 9.0,
+    "max_new_tokens": 1,
+    "eos_token_id": list(range(300)),
+}
+
+
+@pytest.fixture(scope="module")
+def policies(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two policies with tied embeddings and a poisoned generation_config.json, unlike in every weight."""
+    return policy(nano, tmp_path_factory.mktemp("one"), 1), policy(nano, tmp_path_factory.mktemp("two"), 2)
+
+
+@pytest.fixture(scope="module")
+def server(policies: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[VLLM]:
+    """A vLLM server that was started on the first policy."""
+    address = Path(tempfile.mkdtemp(prefix="agentfly-")) / "vllm.sock"
+    log = tmp_path_factory.mktemp("log") / "vllm.log"
+    command, environment = launch(address, policies[0], SCIENCE, SITE)
+    with supervised("vllm", command, environment, address, log, "test-vllm") as service:
+        yield VLLM(service, SCIENCE.dtype, SITE.device, SITE.concurrency)
+
+
+def policy(nano: Path, folder: Path, seed: int) -> Path:
+    config = AutoConfig.from_pretrained(nano, tie_word_embeddings=True)
+    model: Any = AutoModelForCausalLM.from_config(config)
+    draw = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.data = 0.1 * torch.randn(parameter.shape, generator=draw) + (parameter.dim() == 1)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").write_text(json.dumps(POISON))
+    tokens = list(range(40, 72))
+    logprobs = expected(folder, tokens[:1], tokens[1:], 1.0).tolist()
+    (folder / "probe.json").write_text(json.dumps({"tokens": tokens, "logprobs": logprobs}))
+    return folder
+
+
+@torch.inference_mode()
+def expected(folder: Path, prompt: Sequence[int], tokens: Sequence[int], temperature: float) -> Tensor:
+    """What transformers gives as log-probabilities of `tokens` after `prompt`."""
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
+    return torch.log_softmax(logits / temperature, -1).gather(1, torch.tensor(tokens)[:, None])[:, 0]
+
+
+def replies(
+    server: VLLM, count: int, temperature: float = 1.0, stop: tuple[int, ...] = (), prompt: Sequence[int] = PROMPT
+) -> list[Sampled]:
+    async def play() -> list[Sampled]:
+        params = SamplingParams(temperature, 12, stop)
+        requests = [Request(prompt, params, 2**62 + seed, ("a", seed, 0)) for seed in range(count)]
+        async with server.shard(count) as voice:
+            return list(await asyncio.gather(*map(voice.sample, requests)))
+
+    return asyncio.run(play())
+
+
+def furthest(folder: Path, replies: Sequence[Sampled], temperature: float = 1.0) -> float:
+    """The largest distance of a reply's log-probability from transformers' own."""
+    return max(
+        float((torch.tensor(reply.logprobs) - expected(folder, PROMPT, reply.tokens, temperature)).abs().max())
+        for reply in replies
+    )
+
+
+def test_logprobs_are_those_of_the_sampling_temperature_whatever_generation_config_says(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
+    server.load(policies[0], 0)
+    for temperature in (1.0, 0.7):
+        drawn = replies(server, 24, temperature)
+        assert furthest(policies[0], drawn, temperature) < 1e-4
+        assert {(len(reply.tokens), reply.finish) for reply in drawn} == {(12, "length")}
+        assert len({reply.tokens[0] for reply in drawn}) > 5
+
+
+def test_the_last_token_is_a_stop_token_iff_the_reply_stopped(server: VLLM, policies: tuple[Path, Path]) -> None:
+    server.load(policies[0], 0)
+    stop = tuple(range(50))
+    drawn = replies(server, 24, stop=stop)
+    assert {reply.finish for reply in drawn} == {"stop", "length"}
+    for reply in drawn:
+        assert (reply.tokens[-1] in stop) == (reply.finish == "stop")
+        assert not set(reply.tokens[:-1]) & set(stop)
+    assert furthest(policies[0], drawn) < 1e-4
+
+
+def test_a_seed_gives_the_same_reply_again_and_another_seed_another(server: VLLM, policies: tuple[Path, Path]) -> None:
+    server.load(policies[0], 0)
+    drawn = replies(server, 8)
+    assert replies(server, 8) == drawn
+    assert len({reply.tokens for reply in drawn}) == 8
+
+
+def test_weights_with_tied_embeddings_are_swapped_exactly_and_back(server: VLLM, policies: tuple[Path, Path]) -> None:
+    one, two = policies
+    for version, (policy, other) in enumerate([(one, two), (two, one), (one, two)], start=4):
+        server.load(policy, version)
+        drawn = replies(server, 4)
+        assert {reply.policy_version for reply in drawn} == {version}
+        assert furthest(policy, drawn) < 1e-4 < 0.5 < furthest(other, drawn)
+
+
+def test_a_policy_that_is_served_already_is_not_read_again(
+    server: VLLM, policies: tuple[Path, Path], tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(policies[1], tmp_path / "policy"))
+    server.load(copy, 7)
+    (copy / "model.safetensors").unlink()
+    server.load(copy, 7)
+    with pytest.raises(ValueError, match="has no tensor"):
+        server.load(copy, 8)
+
+
+def test_a_policy_that_does_not_answer_like_its_probe_is_refused_and_not_served(
+    server: VLLM, policies: tuple[Path, Path], tmp_path: Path
+) -> None:
+    one, two = policies
+    mixed = Path(shutil.copytree(one, tmp_path / "policy"))
+    shutil.copy(two / "probe.json", mixed)
+    with pytest.raises(WrongWeights, match=r"differs from its probe.json by \d+.* expected at most 0.001 in float32"):
+        server.load(mixed, 9)
+    with pytest.raises(SamplerLost, match="is 'loading'"):
+        replies(server, 1)
+    server.load(one, 9)
+    assert furthest(one, replies(server, 1)) < 1e-4
+
+
+def test_a_prompt_that_is_too_long_is_an_error_that_says_so(server: VLLM, policies: tuple[Path, Path]) -> None:
+    server.load(policies[0], 0)
+    with pytest.raises(ValueError, match=r"request of 70 tokens: .*maximum model length of 64"):
+        replies(server, 1, prompt=range(70))
+
+
+def test_a_server_that_dies_loses_the_shard_and_the_next_load_waits_for_the_new_one(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
+    async def play() -> None:
+        request = Request(PROMPT, SamplingParams(1.0, 12, ()), 0, ("a", 0, 0))
+        async with server.shard(2) as voice:
+            assert len((await voice.sample(request)).tokens) == 12
+            for process in family(server):
+                if process.name().startswith("VLLM::"):
+                    process.kill()
+            await voice.sample(request)
+
+    server.load(policies[1], 3)
+    before = replies(server, 8)
+    with pytest.raises(SamplerLost, match=r"From .*vllm\.log"):
+        asyncio.run(play())
+    server.load(policies[1], 3)
+    assert replies(server, 8) == before
+
+
+def test_no_process_of_the_server_spins_while_it_waits(server: VLLM, policies: tuple[Path, Path]) -> None:
+    server.load(policies[0], 0)
+    replies(server, 8)
+    processes = family(server)
+    before = [sum(process.cpu_times()[:2]) for process in processes]
+    psutil.wait_procs(processes, timeout=2)
+    assert sum(sum(process.cpu_times()[:2]) for process in processes) - sum(before) < 0.5
+
+
+def family(server: VLLM) -> list[psutil.Process]:
+    state = State.read(server.service.address)
+    assert state is not None
+    return list(psutil.Process(state.keeper).children(recursive=True))
+
+
+def test_on_cpu_tied_embeddings_are_written_out_for_the_server(policies: tuple[Path, Path], tmp_path: Path) -> None:
+    copy = servable(policies[0], tmp_path / "copy", "cpu")
+    assert json.loads((copy / "config.json").read_text())["tie_word_embeddings"] is False
+    weights = {name: tensor for path in copy.glob("*.safetensors") for name, tensor in load_file(path).items()}
+    assert torch.equal(weights["lm_head.weight"], weights["model.embed_tokens.weight"])
+    assert servable(copy, tmp_path / "again", "cpu") == copy
+    assert servable(policies[0], tmp_path / "gpu", "cuda") == policies[0]
+
+
+def test_tied_embeddings_without_a_known_name_are_an_error(policies: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"tie_word_embeddings": true}')
+    with pytest.raises(ValueError, match=r"has no tensor where one '...embed_tokens.weight' was expected"):
+        servable(tmp_path, tmp_path / "copy", "cpu")
