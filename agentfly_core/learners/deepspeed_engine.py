@@ -26,6 +26,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from agentfly_core import identity
+from agentfly_core.batch import RolloutBatch
 from agentfly_core.config import Update
 from agentfly_core.learners.policy import load_policy
 
@@ -64,6 +65,16 @@ def set_hyper_parameters(engine: Engine, update: Update) -> None:
         group["betas"] = update.betas
         group["weight_decay"] = update.weight_decay
     engine.optimizer.clip_grad = update.max_grad_norm
+
+
+def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
+    """Raise ValueError for tokens that the policy does not have; on a GPU they would end the process."""
+    known = engine.module.model.config.vocab_size
+    if bool((batch.tokens >= known).any()):
+        raise ValueError(
+            f"The trajectories have the token {int(batch.tokens.max())}, but the policy knows only {known}: "
+            "they were sampled from another model."
+        )
 
 
 def write_state(engine: Engine, label: str, folder: Path) -> None:
@@ -107,8 +118,8 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     model = engine.module.model
     prefix = "model."
     model.save_pretrained(folder, state_dict={name.removeprefix(prefix): w for name, w in weights.items()})
-    for pattern in TOKENIZER:
-        for path in source.glob(pattern):
+    for path in source.iterdir():
+        if any(path.match(pattern) for pattern in TOKENIZER):
             shutil.copy(path, folder / path.name)
     (folder / "probe.json").write_text(json.dumps(probe))
 

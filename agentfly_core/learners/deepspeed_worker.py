@@ -38,7 +38,7 @@ from agentfly_core.parts import construct, load
 
 Progress = Callable[[int, int], None]
 Reply = Callable[[dict[str, Any]], None]
-PATIENCE = timedelta(days=30)
+PATIENCE, GATHERING = timedelta(days=30), timedelta(seconds=30)
 
 
 class Forgotten(RuntimeError):
@@ -75,7 +75,9 @@ class Worker:
         settings = config.Update.model_validate(job.update)
         engines.set_hyper_parameters(self.engine, settings)
         update = Update(self.engine, job, settings, algorithm, self.ranks, self.token_budget)
-        metrics = update.run(read_lesson(job), self._reference(job, algorithm), progress)
+        lesson = read_lesson(job)
+        engines.require_known_tokens(self.engine, lesson.batch)
+        metrics = update.run(lesson, self._reference(job, algorithm), progress)
         self.label, self.policy = job.end, job.policy
         return metrics
 
@@ -131,7 +133,7 @@ def _write(lines: TextIO, reply: dict[str, Any]) -> None:
 def answer(worker: Worker, request: str, reply: Reply) -> None:
     """Do what a request says on every rank. After an error nothing in memory is relied on.
 
-    With several ranks the process ends then: the others may wait for this one inside a collective for ever.
+    If the error was not that of all ranks the process ends: the others may wait for it in a collective for ever.
     """
     try:
         done = worker.obey(json.loads(worker.ranks.tell(request)), lambda *steps: reply({"progress": steps}))
@@ -141,7 +143,7 @@ def answer(worker: Worker, request: str, reply: Reply) -> None:
     except Exception as error:  # the boundary of the process: the client is told
         traceback.print_exc()
         reply({"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
-        if worker.ranks.count > 1:
+        if not worker.ranks.gather(GATHERING):
             sys.exit(1)
         worker.forget()
 

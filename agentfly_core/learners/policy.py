@@ -52,7 +52,7 @@ def load_policy(folder: str, dtype: str) -> Policy:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), trust_remote_code=False)
     for parameter in model.parameters():
         parameter.data.add_(0.0)
-    return Policy(model.eval())  # type: ignore[no-untyped-call]
+    return Policy(model).eval()
 
 
 def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -24,6 +25,14 @@ class Ranks:
         said = [text]
         dist.broadcast_object_list(said, src=0, group=self.channel)
         return said[0]
+
+    def gather(self, patience: timedelta) -> bool:
+        """Whether all ranks get here in time; one that waits for another in a collective does not."""
+        try:
+            dist.monitored_barrier(self.channel, patience)
+        except RuntimeError:
+            return False
+        return True
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum of a CPU tensor over all ranks, in place."""

@@ -1,0 +1,50 @@
+"""Trajectories made up for the learner: what was given and what was sampled, in one line each."""
+
+import random
+
+from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Trajectory, Turn
+
+SAID = Message("assistant", "")
+
+
+def turn(given, *spans, fresh=False):
+    """A turn from tokens; each span of the reply is a dict of its tokens and their log-probabilities."""
+    sampled = tuple(Sampled(tuple(span), tuple(span.values()), 0, "stop") for span in spans)
+    return Turn((), Given(tuple(given)), SAID, sampled, fresh)
+
+
+def played(*turns, name="t0", group="g0"):
+    """A trajectory of these turns."""
+    return Trajectory(
+        id=name,
+        episode=name,
+        problem=Problem(f"problem-{group}", "?"),
+        group=group,
+        chain=0,
+        agent="main",
+        role="train",
+        turns=tuple(turns),
+        closing=(),
+        ending=Ending.NO_TOOL_CALLS,
+        error=None,
+        observed={},
+        seed=0,
+    )
+
+
+def crowd(groups, size, vocabulary=128, seed=0):
+    """`groups` x `size` trajectories of one or two turns, of random tokens and lengths."""
+    dice = random.Random(seed)
+
+    def reply():
+        tokens = dice.sample(range(vocabulary), dice.randint(1, 8))
+        return {token: -dice.uniform(4.0, 8.0) for token in tokens}
+
+    def prompt():
+        return [dice.randrange(vocabulary) for _ in range(dice.randint(2, 6))]
+
+    return [
+        played(*(turn(prompt(), reply()) for _ in range(dice.randint(1, 2))), name=f"t{g}-{i}", group=f"g{g}")
+        for g in range(groups)
+        for i in range(size)
+    ]

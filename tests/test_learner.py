@@ -1,0 +1,358 @@
+"""The DeepSpeed learner: real workers behind the real launcher, on one rank and on two."""
+
+import json
+import math
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from played import crowd, played, turn
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from agentfly_core.config import Site, Update
+from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob
+from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
+from agentfly_core.learners.policy import load_policy
+from agentfly_core.parquet import write_scores, write_trajectories
+from agentfly_core.record import Scored, Unscored
+from agentfly_core.service import supervised
+
+GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
+SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory):
+    """The service of a learner on so many ranks, started when first asked for; several micro-batches a rank."""
+    started, logs = {}, tmp_path_factory.mktemp("logs")
+    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+
+        def start(ranks):
+            if ranks not in started:
+                address = Path(folder) / str(ranks) / "learner.sock"
+                command, env = launch(str(address), Site(ranks=ranks, threads=ranks, token_budget=96))
+                running = supervised("learner", command, env, address, logs / f"{ranks}.log", "tests", restarts=20)
+                started[ranks] = stack.enter_context(running)
+            return started[ranks]
+
+        yield start
+
+
+@pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])
+def service(request, workers):
+    return workers(request.param)
+
+
+@pytest.fixture
+def learner(workers):
+    return DeepSpeedLearner(workers(1))
+
+
+@pytest.fixture
+def job(tmp_path, nano):
+    return stored(tmp_path, nano, crowd(6, 4))
+
+
+def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 == 0)):
+    """The job of an update on these trajectories, every third of which is a success."""
+    write_trajectories(folder / "t.parquet", trajectories)
+    write_scores(folder / "s.parquet", [Scored(t.id, {}, (), reward(i)) for i, t in enumerate(trajectories)])
+    return UpdateJob(
+        start="fresh:nano",
+        end="step/1",
+        policy=str(policy),
+        learner=None,
+        rollouts=(str(folder / "t.parquet"),),
+        scores=str(folder / "s.parquet"),
+        algorithm=GRPO,
+        update=settings(mini_batches=2),
+        batch=None,
+        temperature=1.0,
+        dtype="float32",
+        seed=1,
+        reference=None,
+    )
+
+
+def settings(**changed):
+    return Update(**{"learning_rate": 1e-3, **changed}).model_dump(mode="json")
+
+
+def saved(learner, folder):
+    """Save the policy and the learner's state, and return their folders."""
+    for name in ("policy", "learner"):
+        (folder / name).mkdir(parents=True)
+    learner.save_policy(folder / "policy")
+    learner.save_state(folder / "learner")
+    return folder / "policy", folder / "learner"
+
+
+def after(job, step, policy=None, state="not read"):
+    """The job that goes on after `step`, without a policy and a state to read only where the memory has them."""
+    policy = str(policy or job.policy)
+    return replace(job, start=f"step/{step}", end=f"step/{step + 1}", policy=policy, learner=str(state), seed=step)
+
+
+def digests(folder):
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def distance(one, other):
+    """How far the weights of two policies are apart."""
+    mine, its = load_file(Path(one) / "model.safetensors"), load_file(Path(other) / "model.safetensors")
+    return math.sqrt(sum((mine[name].double() - its[name].double()).square().sum() for name in mine))
+
+
+def kill_worker(service):
+    """End the first rank as the kernel would."""
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        words, variables = (process.info[name] or () for name in ("cmdline", "environ"))
+        if service.address in words and "RANK" in variables and variables["RANK"] == "0":
+            process.kill()
+            process.wait(30)
+
+
+def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(service, job, tmp_path):
+    learner = DeepSpeedLearner(service)
+    learner.update(job)
+    for step in (1, 2):
+        learner.update(after(job, step))
+    half = saved(learner, tmp_path / "half")
+    for step in (3, 4, 5):
+        learner.update(after(job, step))
+    straight = saved(learner, tmp_path / "straight")
+    kill_worker(service)
+    for step in (3, 4, 5):
+        learner.update(after(job, step, *half))
+    resumed = saved(learner, tmp_path / "resumed")
+    assert [digests(folder) for folder in resumed] == [digests(folder) for folder in straight]
+    assert digests(straight[0])["model.safetensors"] != digests(half[0])["model.safetensors"]
+
+
+def test_two_ranks_learn_what_one_learns(workers, job, tmp_path):
+    found, policies = {}, {}
+    for ranks in (1, 2):
+        learner = DeepSpeedLearner(workers(ranks))
+        found[ranks] = learner.update(job)
+        policies[ranks], _ = saved(learner, tmp_path / str(ranks))
+    for name in ("train/loss", "train/grad_norm", "train/entropy", "train/tokens", "mismatch/k3"):
+        assert found[2][name] == pytest.approx(found[1][name], rel=1e-5, abs=1e-7)
+    assert distance(policies[1], policies[2]) < 0.01 * distance(policies[1], job.policy)
+
+
+def test_a_state_saved_by_two_ranks_is_continued_by_one(workers, job, tmp_path):
+    two, one = (DeepSpeedLearner(workers(ranks)) for ranks in (2, 1))
+    two.update(job)
+    half = saved(two, tmp_path / "half")
+    for name, learner in (("two", two), ("one", one)):
+        learner.update(after(job, 1, *half))
+        saved(learner, tmp_path / name)
+    moved = distance(half[0], tmp_path / "two/policy")
+    assert distance(tmp_path / "one/policy", tmp_path / "two/policy") < 0.01 * moved
+
+
+def test_rewarded_tokens_become_likely(learner, nano, tmp_path):
+    liked, other = {11: -5.0}, {22: -5.0}
+    episodes = [played(turn([1, 2, 3], liked if i % 2 else other), name=f"t{i}") for i in range(8)]
+    job = replace(stored(tmp_path, nano, episodes, reward=lambda i: i % 2), update=settings(learning_rate=1e-2))
+    before = surprise(nano, [1, 2, 3], 11)
+    learner.update(job)
+    for step in range(1, 5):
+        learner.update(after(job, step))
+    policy, _ = saved(learner, tmp_path / "saved")
+    assert before > 4.0
+    assert surprise(policy, [1, 2, 3], 11) < 2.0
+    assert surprise(policy, [1, 2, 3], 22) > before
+
+
+@torch.no_grad()
+def surprise(policy, prompt, token):
+    """-log p of a token after a prompt."""
+    logits = AutoModelForCausalLM.from_pretrained(policy)(torch.tensor([prompt])).logits[0, -1]
+    return -torch.log_softmax(logits, -1)[token].item()
+
+
+def test_demonstrations_are_learned_in_batches_and_progress_is_told(learner, nano, tmp_path):
+    episodes = [played(turn([1, i], {i + 10: 0.0}), name=f"t{i}") for i in range(8)]
+    job = replace(stored(tmp_path, nano, episodes), scores=None, algorithm=SFT, batch=3)
+    told = []
+    found = learner.update(
+        replace(job, update=settings(learning_rate=1e-2, epochs=20)), lambda *steps: told.append(steps)
+    )
+    assert told == [(done, 60) for done in range(1, 61)]
+    assert (found["train/optimizer_steps"], found["train/rows"]) == (60, 8)
+    policy, _ = saved(learner, tmp_path / "saved")
+    assert surprise(nano, [1, 5], 15) > 4.0
+    assert surprise(policy, [1, 5], 15) < 2.0
+
+
+def test_one_optimizer_step_is_on_policy_and_more_are_compared_with_the_policy_before(learner, job):
+    one = learner.update(replace(job, update=settings()))
+    assert (one["train/kl"], one["train/clip_fraction"], one["train/optimizer_steps"]) == (0, 0, 1)
+    more = learner.update(replace(job, update=settings(epochs=2, mini_batches=3)))
+    assert more["train/kl"] > 0
+    assert more["train/optimizer_steps"] == 6
+
+
+def test_the_mismatch_is_that_of_the_policy_before_any_step(learner, nano, tmp_path):
+    exact = [measured(nano, trajectory) for trajectory in crowd(6, 4)]
+    for update in (settings(), settings(mini_batches=3), settings(old_logprobs="sampler")):
+        found = learner.update(replace(stored(tmp_path, nano, exact), update=update))
+        assert found["mismatch/max_abs_weight_error"] < 1e-4
+        assert found["mismatch/ess"] == pytest.approx(1.0)
+        assert found["mismatch/masked_share"] == 0.0
+    made_up = learner.update(stored(tmp_path, nano, crowd(6, 4)))
+    assert made_up["mismatch/max_abs_weight_error"] > 0.1
+
+
+@torch.no_grad()
+def measured(policy, trajectory):
+    """The trajectory with the log-probabilities that transformers itself finds."""
+    model, read, turns = AutoModelForCausalLM.from_pretrained(policy), [], []
+    for played_turn in trajectory.turns:
+        reply = [token for span in played_turn.sampled for token in span.tokens]
+        read += played_turn.given.tokens
+        logits = model(torch.tensor([[*read, *reply]])).logits[0, len(read) - 1 : -1]
+        logprobs = torch.log_softmax(logits, -1)[torch.arange(len(reply)), torch.tensor(reply)]
+        turns.append(turn(played_turn.given.tokens, dict(zip(reply, logprobs.tolist(), strict=True))))
+        read += reply
+    return replace(trajectory, turns=tuple(turns))
+
+
+def test_a_reference_policy_holds_the_update_back(learner, job, nano, tmp_path):
+    free = learner.update(replace(job, update=settings(epochs=6)))
+    assert "train/kl_reference" not in free
+    far, _ = saved(learner, tmp_path / "far")
+    held = replace(job, reference=str(nano), algorithm=GRPO | {"kl_weight": 10.0}, update=settings(epochs=6))
+    assert learner.update(held)["train/kl_reference"] > 0
+    near, _ = saved(learner, tmp_path / "near")
+    assert distance(near, nano) < 0.9 * distance(far, nano)
+
+
+def test_an_update_without_any_advantage_changes_nothing_and_says_so(service, nano, tmp_path):
+    learner = DeepSpeedLearner(service)
+    found = learner.update(stored(tmp_path, nano, crowd(2, 4), reward=lambda i: 1.0))
+    assert (found["train/optimizer_steps"], found["train/empty_steps"]) == (0, 2)
+    assert found["mismatch/ess"] > 0
+    policy, _ = saved(learner, tmp_path / "saved")
+    assert distance(policy, nano) == 0
+
+
+def test_an_update_without_any_score_changes_nothing_and_says_so(service, nano, tmp_path):
+    learner = DeepSpeedLearner(service)
+    found = learner.update(stored(tmp_path, nano, crowd(2, 4), reward=lambda i: Unscored("TimeoutError")))
+    assert (found["train/optimizer_steps"], found["train/empty_steps"], found["train/unscored"]) == (0, 1, 8)
+    policy, _ = saved(learner, tmp_path / "saved")
+    assert distance(policy, nano) == 0
+
+
+def test_a_step_that_is_not_finite_is_skipped_and_counted(service, nano, tmp_path):
+    learner = DeepSpeedLearner(service)
+    episodes = [*crowd(2, 4), played(turn([1], {2: float("nan")}), name="t9", group="g0")]
+    job = replace(stored(tmp_path, nano, episodes), update=settings(mini_batches=2, old_logprobs="sampler"))
+    found = learner.update(job)
+    assert (found["train/optimizer_steps"], found["train/skipped_steps"]) == (1, 1)
+    assert all(math.isfinite(value) for value in found.values())
+    policy, _ = saved(learner, tmp_path / "saved")
+    assert all(weight.isfinite().all() for weight in load_file(policy / "model.safetensors").values())
+
+
+def test_a_saved_policy_is_a_model_directory_whose_probe_transformers_confirms(learner, job, nano, tmp_path):
+    learner.update(job)
+    policy, _ = saved(learner, tmp_path / "saved")
+    kept = {path.name for path in nano.iterdir()}
+    assert kept | {"probe.json"} == {path.name for path in policy.iterdir()} | {"generation_config.json"}
+    probe = json.loads((policy / "probe.json").read_text())
+    assert (len(probe["tokens"]), len(probe["logprobs"])) == (32, 31)
+    with torch.no_grad():
+        logits = AutoModelForCausalLM.from_pretrained(policy)(torch.tensor([probe["tokens"]])).logits[0, :-1]
+    expected = torch.log_softmax(logits, -1)[torch.arange(31), torch.tensor(probe["tokens"][1:])]
+    assert probe["logprobs"] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_bfloat16_keeps_float32_weights_and_goes_on_with_the_same_bytes(learner, job, tmp_path):
+    half = replace(job, dtype="bfloat16", update=settings(learning_rate=1e-5))
+    learner.update(half)
+    first = saved(learner, tmp_path / "first")
+    learner.update(after(half, 1))
+    straight = saved(learner, tmp_path / "straight")
+    learner.update(after(half, 1, *first))
+    assert [digests(f) for f in saved(learner, tmp_path / "again")] == [digests(f) for f in straight]
+    assert {weight.dtype for weight in load_file(first[0] / "model.safetensors").values()} == {torch.bfloat16}
+    weights = [load_file(state / "learner.safetensors") for _, state in (first, straight)]
+    name = "model.model.embed_tokens.weight/weight"
+    assert 0 < (weights[0][name] - weights[1][name]).abs().max() < 1e-4, "a change too small for bfloat16 is kept"
+
+
+def test_a_retried_update_starts_where_it_started_before(learner, job, tmp_path):
+    learner.update(job)
+    first = saved(learner, tmp_path / "first")
+    learner.update(after(job, 1, *first))
+    once = saved(learner, tmp_path / "once")
+    learner.update(after(job, 1, *first))
+    assert [digests(folder) for folder in saved(learner, tmp_path / "twice")] == [digests(folder) for folder in once]
+
+
+def test_a_state_that_is_missing_or_another_one_is_refused(learner, job, nano, tmp_path):
+    learner.update(job)
+    policy, state = saved(learner, tmp_path / "saved")
+    for wrong, complaint in (
+        (after(job, 1, policy, tmp_path), "learner.json"),
+        (after(job, 4, policy, state), "holds the learner state 'step/1', expected 'step/4'"),
+        (after(job, 1, nano, state), "belongs to another policy"),
+        (replace(after(job, 1, policy), learner=None), "the job names no saved state"),
+        (replace(job, policy=str(tmp_path)), "holds no model"),
+    ):
+        learner.update(replace(job, end="elsewhere"))
+        with pytest.raises(LearnerFailed, match=complaint):
+            learner.update(wrong)
+    assert learner.label() is None
+
+
+def test_a_failure_comes_back_with_the_traceback_and_the_learner_goes_on(service, job, tmp_path):
+    learner = DeepSpeedLearner(service)
+    with pytest.raises(LearnerFailed, match=r"Did you mean 'clip_high'(.|\n)*In the learner:\nTraceback"):
+        learner.update(replace(job, algorithm=GRPO | {"clip_hihg": 0.3}))
+    assert learner.update(job)["train/optimizer_steps"] == 2
+
+
+def test_tokens_of_another_model_are_refused(learner, nano, tmp_path):
+    with pytest.raises(LearnerFailed, match="token 9999, but the policy knows only"):
+        learner.update(stored(tmp_path, nano, [played(turn([1], {9999: -1.0}))]))
+
+
+def test_a_learner_that_dies_is_lost_has_nothing_to_save_and_takes_the_next_update(learner, workers, job, tmp_path):
+    learner.update(job)
+    assert learner.label() == "step/1"
+    with pytest.raises(LearnerLost, match="died during 'update'"):
+        learner.update(replace(job, update=settings(epochs=1000)), lambda done, total: kill_worker(workers(1)))
+    with pytest.raises(LearnerLost, match="has the state None in memory, not 'step/1'"):
+        learner.save_policy(tmp_path)
+    assert learner.update(job)["train/optimizer_steps"] == 2
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_zero_stages_learn_the_same(stage, learner, job, tmp_path):
+    learner.update(job)
+    expected, _ = saved(learner, tmp_path / "expected")
+    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
+        address = Path(folder) / "stage" / "learner.sock"
+        command, env = launch(str(address), Site(ranks=2, threads=2, zero_stage=stage, token_budget=96))
+        with supervised("learner", command, env, address, tmp_path / "log", "tests") as service:
+            other = DeepSpeedLearner(service)
+            other.update(job)
+            found = saved(other, tmp_path / "found")
+            learner.update(after(job, 1, *found))
+    assert distance(found[0], expected) < 0.01 * distance(job.policy, expected)
+
+
+def test_a_policy_without_dropout_or_minus_zero_is_loaded(nano):
+    policy = load_policy(str(nano), "float32")
+    assert not policy.training
+    assert not any((weight.eq(0) & weight.signbit()).any() for weight in policy.parameters())

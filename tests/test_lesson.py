@@ -1,0 +1,77 @@
+"""What an update learns from."""
+
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+import torch
+from played import crowd
+
+from agentfly_core.learner import UpdateJob
+from agentfly_core.learners.lesson import mini_batches, read_lesson
+from agentfly_core.parquet import write_scores, write_trajectories
+from agentfly_core.record import Scored, Unscored
+
+JOB = UpdateJob("fresh:0", "one", "", None, (), None, {}, {}, None, 1.0, "float32", 1, None)
+
+
+def stored(folder, rewards):
+    """Three groups of two trajectories, in two files as two shards leave them, with these rewards by id."""
+    trajectories = crowd(3, 2)
+    write_trajectories(folder / "0.parquet", trajectories[:3])
+    write_trajectories(folder / "1.parquet", trajectories[3:])
+    write_scores(folder / "s.parquet", [Scored(name, {}, (), reward) for name, reward in rewards.items()])
+    files = (str(folder / "0.parquet"), str(folder / "1.parquet"))
+    return replace(JOB, rollouts=files, scores=str(folder / "s.parquet"))
+
+
+def test_a_group_may_lie_in_two_shards(tmp_path):
+    lesson = read_lesson(stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)}))
+    assert [(g.trajectories, g.rewards.tolist()) for g in lesson.groups] == [
+        ((0, 1), [0.0, 0.5]),
+        ((2, 3), [1.0, 1.5]),
+        ((4, 5), [2.0, 2.5]),
+    ]
+
+
+def test_unscored_trajectories_are_left_out_and_counted_never_zero(tmp_path):
+    rewards = {f"t{g}-{i}": 1.0 for g in range(3) for i in range(2)} | {"t1-0": Unscored("exact: TimeoutError")}
+    lesson = read_lesson(stored(tmp_path, rewards))
+    assert (lesson.trajectories, lesson.unscored) == (5, 1)
+    assert [g.rewards.tolist() for g in lesson.groups] == [[1.0, 1.0], [1.0], [1.0, 1.0]]
+
+
+def test_a_trajectory_without_any_score_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match=r"no score for 5 trajectories, the first is t0-1"):
+        read_lesson(stored(tmp_path, {"t0-0": 1.0}))
+
+
+def test_demonstrations_need_no_scores(tmp_path):
+    lesson = read_lesson(replace(stored(tmp_path, {}), scores=None))
+    assert (lesson.trajectories, lesson.unscored, lesson.groups) == (6, 0, ())
+
+
+def test_every_epoch_deals_out_all_trajectories_in_an_order_of_its_own():
+    steps = [part.tolist() for part in mini_batches(JOB, torch.arange(10), epochs=2, count=4)]
+    assert [len(part) for part in steps] == [3, 3, 2, 2] * 2
+    first, second = sorted(chain(*steps[:4])), sorted(chain(*steps[4:]))
+    assert first == second == list(range(10))
+    assert steps[:4] != steps[4:]
+
+
+def test_a_batch_of_demonstrations_bounds_the_trajectories_of_a_step():
+    assert [len(part) for part in mini_batches(replace(JOB, batch=4), torch.arange(10), 1, 1)] == [4, 3, 3]
+
+
+def test_the_order_depends_on_seed_and_label_alone():
+    def order(job):
+        return [part.tolist() for part in mini_batches(job, torch.arange(10), 1, 2)]
+
+    assert order(JOB) == order(replace(JOB, policy="elsewhere"))
+    assert order(JOB) != order(replace(JOB, seed=2))
+    assert order(JOB) != order(replace(JOB, end="two"))
+
+
+def test_more_mini_batches_than_trajectories_are_as_many_as_there_are():
+    assert [len(part) for part in mini_batches(JOB, torch.arange(2), 1, 8)] == [1, 1]
+    assert mini_batches(JOB, torch.arange(0), 1, 8) == []
