@@ -42,9 +42,9 @@ def reproduction(tmp_path_factory, prefect_api):
 
 
 @pytest.fixture()
-def root(tmp_path, monkeypatch):
+def root(tmp_path, prefect_api, monkeypatch):
     """A fresh project, in which calls within this process take place."""
-    return enter(Project.clone(tmp_path / "project"), monkeypatch)
+    return enter(Project.clone(tmp_path / "project", PREFECT_API_URL=prefect_api), monkeypatch)
 
 
 def enter(project: Project, monkeypatch) -> Path:
