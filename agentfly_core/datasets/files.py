@@ -1,0 +1,124 @@
+"""Problems from files: a JSON array, JSON lines or parquet."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from agentfly_core import identity, jsontext
+from agentfly_core.dataset import BadRow
+from agentfly_core.record import Problem
+
+QUESTIONS = ("prompt", "question", "instruction", "problem")
+MAX_BYTES = 2**31
+Rows = list[Problem | BadRow]
+
+
+def files(
+    seed: int, train: int, validation: int, test: int, train_file: str, validation_file: str = "", test_file: str = ""
+) -> dict[str, Rows]:
+    """So many problems a split, drawn from its file; a split without a file of its own is cut from the training file.
+
+    A row's question is the first of prompt, question, instruction and problem; its `id` may be left out; all other
+    fields become facts. Rows that are no problems are returned as BadRow, numbered from 1, beside the problems. Raises
+    ValueError for files that cannot be read or hold fewer problems than asked for.
+    """
+    sizes = {"train": train, "validation": validation, "test": test}
+    sources = {"train": train_file, "validation": validation_file or train_file, "test": test_file or train_file}
+    built: dict[str, Rows] = {}
+    for source in dict.fromkeys(sources.values()):
+        wanted = {split: sizes[split] for split in sizes if sources[split] == source}
+        built |= _dealt(random.Random(seed), list(read(Path(source))), wanted, source)
+    return built
+
+
+def read(path: Path) -> Iterator[Problem | BadRow]:
+    """The rows of a file; an `id` or, where there are no ids, a question that comes again is a BadRow."""
+    seen: dict[str, int] = {}
+    for number, row in _rows(path):
+        problem = _problem(row)
+        if isinstance(problem, str):
+            yield BadRow(path.name, number, problem)
+        elif problem.id in seen:
+            yield BadRow(path.name, number, f"it has the id or the question of row {seen[problem.id]}")
+        else:
+            seen[problem.id] = number
+            yield problem
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """The numbers and values of a file's rows; instead of one that is no JSON the ValueError that says why."""
+    if not path.is_file():
+        raise ValueError(f"There is no data file {path} (looked in {Path.cwd()}).")
+    if path.suffix == ".jsonl":
+        lines = enumerate(_text(path).split("\n"), 1)
+        return ((number, _value(line)) for number, line in lines if line.strip())
+    if path.suffix == ".parquet":
+        return enumerate(pq.read_table(path).to_pylist(), 1)
+    if path.suffix != ".json":
+        raise ValueError(f"Got the data file {path}, expected one that ends in .json, .jsonl or .parquet.")
+    values = _value(_text(path))
+    if not isinstance(values, list):
+        raise ValueError(
+            f"{path} is no JSON array: {values if isinstance(values, ValueError) else type(values).__name__}"
+        )
+    return enumerate(values, 1)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}") from None
+
+
+def _value(text: str) -> Any:
+    try:
+        return jsontext.parse(text, max_bytes=MAX_BYTES)
+    except ValueError as error:
+        return error
+
+
+def _problem(row: Any) -> Problem | str:
+    """The problem of a row, or what is wrong with it."""
+    if isinstance(row, ValueError):
+        return f"it is no JSON: {row}"
+    if not isinstance(row, Mapping):
+        return f"it is a {type(row).__name__}, expected an object"
+    field = next((name for name in QUESTIONS if row.get(name) is not None), None)
+    if field is None:
+        return f"it has none of the fields {', '.join(QUESTIONS)}"
+    question = row[field]
+    if not isinstance(question, str) or not question.strip():
+        return f"its field {field!r} is {question!r:.80}, expected text"
+    return _with_facts(row.get("id"), question, {key: row[key] for key in row if key not in (field, "id")})
+
+
+def _with_facts(name: Any, question: str, facts: dict[str, Any]) -> Problem | str:
+    if name is not None and not isinstance(name, str | int):
+        return f"its field 'id' is {name!r:.80}, expected text or an integer"
+    for key, fact in facts.items():
+        try:
+            identity.digest(fact)
+        except (TypeError, ValueError) as error:
+            return f"its field {key!r} cannot be written as JSON: {error}"
+    return Problem(identity.short(question) if name is None else str(name), question, facts)
+
+
+def _dealt(draw: random.Random, rows: Rows, sizes: Mapping[str, int], source: str) -> dict[str, Rows]:
+    """The splits that share a file; its bad rows are the first one's, and so is the lack of problems they leave."""
+    problems: Rows = [row for row in rows if isinstance(row, Problem)]
+    bad: Rows = [row for row in rows if isinstance(row, BadRow)]
+    if (wanted := sum(sizes.values())) > len(rows):
+        asked = ", ".join(f"data.{split}={size}" for split, size in sizes.items())
+        raise ValueError(f"{source} has {len(rows)} rows, {wanted} problems are asked for ({asked}).")
+    draw.shuffle(problems)
+    dealt: dict[str, Rows] = {}
+    for split in reversed(list(sizes)):
+        dealt[split], problems = problems[: sizes[split]], problems[sizes[split] :]
+    dealt[next(iter(sizes))] += bad
+    return dealt

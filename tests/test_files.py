@@ -1,0 +1,138 @@
+"""Problems from files of a user."""
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agentfly_core.dataset import BadRow
+from agentfly_core.datasets.files import files, read
+from agentfly_core.record import Problem
+
+ROWS = [{"question": f"What is {i}+1?", "answer": str(i + 1)} for i in range(10)]
+
+
+def json_array(path: Path, rows: list[Any]) -> Path:
+    path.with_suffix(".json").write_text(json.dumps(rows))
+    return path.with_suffix(".json")
+
+
+def json_lines(path: Path, rows: list[Any]) -> Path:
+    path.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path.with_suffix(".jsonl")
+
+
+def parquet(path: Path, rows: list[Any]) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows), path.with_suffix(".parquet"))
+    return path.with_suffix(".parquet")
+
+
+@pytest.mark.parametrize("write", [json_array, json_lines, parquet])
+def test_every_format_gives_the_same_problems(write: Any, tmp_path: Path) -> None:
+    rows = [{"id": "a", "question": "41+58?", "answer": "99", "levels": [1, 2]}, {"id": "b", "question": "1+1?"}]
+    first, second = read(write(tmp_path / "sums", rows))
+    assert isinstance(first, Problem)
+    assert first == Problem("a", "41+58?", {"answer": "99", "levels": [1, 2]})
+    assert isinstance(second, Problem)
+    assert second.id == "b"
+
+
+def test_the_question_is_the_first_of_four_fields_and_the_rest_are_facts(tmp_path: Path) -> None:
+    row = {"problem": "P", "instruction": "I", "question": "Q", "prompt": None, "answer": 3}
+    (problem,) = read(json_array(tmp_path / "one", [row]))
+    assert isinstance(problem, Problem)
+    assert problem.prompt == "Q"
+    assert problem.facts == {"problem": "P", "instruction": "I", "prompt": None, "answer": 3}
+
+
+def test_without_ids_a_problem_is_known_by_its_question(tmp_path: Path) -> None:
+    one, two = (list(read(json_array(tmp_path / name, rows))) for name, rows in (("a", ROWS), ("b", ROWS[::-1])))
+    assert one == two[::-1]
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ({"answer": "99"}, "it has none of the fields prompt, question, instruction, problem"),
+        ({"question": 3}, "its field 'question' is 3, expected text"),
+        ({"question": " "}, "its field 'question' is ' ', expected text"),
+        ({"question": "Q", "id": 1.5}, "its field 'id' is 1.5, expected text or an integer"),
+        (["Q"], "it is a list, expected an object"),
+        ({"question": "What is 0+1?"}, "it has the id or the question of row 1"),
+    ],
+)
+def test_a_row_that_is_no_problem_is_named_with_its_number_and_fault(row: Any, fault: str, tmp_path: Path) -> None:
+    found = list(read(json_lines(tmp_path / "rows", [*ROWS[:3], row])))
+    assert found[3] == BadRow("rows.jsonl", 4, fault)
+
+
+def test_a_line_that_is_no_json_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"question": "A"}\n\n{"question": "B", "x": NaN}\n{"question": "line\u2028separator"}\n')
+    first, second, third = read(path)
+    assert isinstance(first, Problem)
+    assert second == BadRow("rows.jsonl", 3, "it is no JSON: NaN is no JSON number")
+    assert isinstance(third, Problem)
+
+
+def test_a_fact_that_json_cannot_hold_is_a_fault(tmp_path: Path) -> None:
+    (row,) = read(parquet(tmp_path / "rows", [{"question": "Q", "when": datetime.date(2026, 11, 21)}]))
+    assert isinstance(row, BadRow)
+    assert row.fault.startswith("its field 'when' cannot be written as JSON")
+
+
+def test_splits_are_cut_from_one_file_without_overlap(tmp_path: Path) -> None:
+    built = files(0, 5, 2, 3, train_file=str(json_array(tmp_path / "rows", ROWS)))
+    assert {split: len(rows) for split, rows in built.items()} == {"train": 5, "validation": 2, "test": 3}
+    assert len({row.prompt for rows in built.values() for row in rows if isinstance(row, Problem)}) == 10
+
+
+def test_a_split_with_a_file_of_its_own_is_drawn_from_it(tmp_path: Path) -> None:
+    train, test = json_array(tmp_path / "train", ROWS[:6]), json_lines(tmp_path / "test", ROWS[6:])
+    built = files(0, 4, 2, 3, train_file=str(train), test_file=str(test))
+    prompts = {split: {row.prompt for row in rows if isinstance(row, Problem)} for split, rows in built.items()}
+    assert prompts["test"] < {row["question"] for row in ROWS[6:]}
+    assert prompts["train"] | prompts["validation"] == {row["question"] for row in ROWS[:6]}
+
+
+def test_the_seed_decides_which_problems_are_drawn(tmp_path: Path) -> None:
+    path = str(json_array(tmp_path / "rows", ROWS))
+    assert files(1, 3, 1, 1, train_file=path) == files(1, 3, 1, 1, train_file=path)
+    assert files(1, 3, 1, 1, train_file=path) != files(2, 3, 1, 1, train_file=path)
+
+
+def test_bad_rows_come_back_with_the_training_split(tmp_path: Path) -> None:
+    path = str(json_array(tmp_path / "rows", [*ROWS, {"answer": "99"}]))
+    built = files(0, 6, 2, 3, train_file=path)
+    assert [row.row for row in built["train"] if isinstance(row, BadRow)] == [11]
+    assert len(built["test"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("rows.json", "[]", "has 0 rows, 3 problems are asked for"),
+        ("rows.json", '{"question": "Q"}', "is no JSON array: dict"),
+        ("rows.json", "[1,", "is no JSON array: Expecting value"),
+        ("rows.csv", "question", "ends in .json, .jsonl or .parquet"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused(name: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        files(0, 1, 1, 1, train_file=str(tmp_path / name))
+
+
+def test_a_missing_file_is_refused_with_the_place_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"There is no data file nowhere\.json \(looked in "):
+        files(0, 1, 1, 1, train_file="nowhere.json")
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_bytes(b'["\xff"]')
+    with pytest.raises(ValueError, match="is not UTF-8"):
+        files(0, 1, 1, 1, train_file=str(tmp_path / "rows.json"))
