@@ -150,6 +150,16 @@ def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
     assert dataset_version("tiny", science(), root) == Unversioned("DVC started this and keeps the versions itself")
 
 
+def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
+    pipeline_file = root / "dvc.yaml"
+    pipeline_file.write_text(pipeline_file.read_text().replace("PATH=.venv/bin:$PATH agentfly", "sleep 600 &&"))
+    somebody = Project(root).start("dvc", "repro")
+    rwlock = root / ".dvc/tmp/rwlock"
+    until(lambda: rwlock.exists() and "results/tiny/config.yaml" in rwlock.read_text())
+    assert dataset_version("tiny", science(), root) == Unversioned("another DVC command is working on it")
+    kill_tree(somebody)
+
+
 def test_data_that_cannot_be_built_stops_with_the_reason(root):
     conf = yaml.safe_load((root / "conf/tiny.yaml").read_text())
     (root / "conf/tiny.yaml").write_text(yaml.safe_dump(conf | {"data": conf["data"] | {"operators": "/"}}))

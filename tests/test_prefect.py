@@ -1,18 +1,19 @@
 """Runs are triggered, cancelled, retried and scheduled through a real Prefect server and worker."""
 
 import json
+import os
 import subprocess
 import sys
 
 import httpx
 import psutil
 import pytest
-from project import Project, until
+from project import ROOT, Project, until
 
 from agentfly_core.run import opened
 from flows.lab import lab_of
 from flows.nightly import first_changes, recorded_changes, unfinished
-from flows.server import crash_abandoned, use
+from flows.server import answers, crash_abandoned, use
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
@@ -85,8 +86,8 @@ def test_runs_of_the_train_deployment_wait_for_each_other_and_nights_wait_to_be_
 
 def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(orchestrator):
     run = orchestrator.project.root / "runs" / "cancelled"
-    triggered = orchestrator.trigger("train", experiment="tiny", run="cancelled", overrides=["steps=8"]).json()["id"]
-    until((run / "steps/000002/policy/MANIFEST.json").exists)
+    triggered = orchestrator.trigger("train", experiment="tiny", run="cancelled", overrides=["steps=24"]).json()["id"]
+    until((run / "steps/000001/policy/MANIFEST.json").exists)
     uid = json.loads((run / "run.json").read_text())["uid"]
     assert processes_of(uid)
 
@@ -94,12 +95,12 @@ def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(o
     orchestrator.wait(triggered, "Cancelled")
     assert processes_of(uid) == []
     done = len(list(run.glob("steps/*/policy/MANIFEST.json")))
-    assert done < 8
+    assert done < 24
 
     orchestrator.project.run("prefect", "flow-run", "retry", triggered)
     orchestrator.wait(triggered, "Completed")
-    assert json.loads((run / "summary.json").read_text())["steps"] == 8
-    until(lambda: ("update step 8", "Completed") in orchestrator.tasks(triggered))
+    assert json.loads((run / "summary.json").read_text())["steps"] == 24
+    until(lambda: ("update step 24", "Completed") in orchestrator.tasks(triggered))
     reused = [name for name, state in orchestrator.tasks(triggered) if state == "Reused"]
     assert {"prepare the dataset", "make the base model", f"update step {done}"} <= set(reused)
     assert f"update step {done + 1}" not in reused
@@ -126,7 +127,8 @@ def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path
     monkeypatch.chdir(Project.clone(tmp_path / "project").root)
     with opened(lab_of("tiny", ["steps=5", "warm_start=null"], "local", ""), "nightly-2026-11-20"):
         pass
-    assert recorded_changes(lab_of("tiny", [], "local", ""), "nightly-2026-11-20") == ["warm_start=null", "steps=5"]
+    changes = recorded_changes(lab_of("tiny", [], "local", ""), "nightly-2026-11-20")
+    assert sorted(changes) == ["steps=5", "warm_start=null"]
 
 
 def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monkeypatch, tmp_path):
@@ -142,6 +144,20 @@ def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monk
     assert crash_abandoned([flow_run, elsewhere]) == [flow_run]
     assert crash_abandoned([flow_run]) == []
     assert httpx.get(f"{prefect_api}/flow_runs/{flow_run}").json()["state"]["name"] == "Crashed"
+
+
+def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_path):
+    program = "import os, signal\nfrom pathlib import Path\nfrom flows.places import settle\n"
+    program += "from flows.server import prefect_api\nwith prefect_api(settle(Path.cwd())) as api:\n"
+    program += "    api.wait()\n    print(api.url, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    url = done.stdout.strip()
+    assert url.startswith("http://127.0.0.1:")
+    until(lambda: not answers(url), 30)
+    assert (tmp_path / ".agentfly/prefect/prefect.db").exists()
+    assert not (tmp_path / ".prefect").exists()
 
 
 def processes_of(uid: str) -> list[str]:
