@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from dataclasses import asdict, dataclass
@@ -54,17 +55,22 @@ class Owner:
 
     @property
     def mark(self) -> str:
-        """A suffix for the names of unfinished files: `4711-1763740000`."""
-        return f"{self.pid}-{int(self.started)}"
+        """A suffix for the names of unfinished files: `a41f09c2-4711-1763740000`."""
+        return f"{_short(self.host)}-{self.pid}-{int(self.started)}"
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
 
 
 def mark_alive(name: str) -> bool:
-    """Whether the process of this machine whose mark ends an unfinished file's name still runs."""
-    _, pid, started = name.rsplit("-", 2)
-    return Owner(socket.gethostname(), int(pid), float(started), _boot()).alive
+    """Whether the process whose mark ends an unfinished file's name still runs; of other machines nobody here knows."""
+    _, host, pid, started = name.rsplit("-", 3)
+    here = socket.gethostname()
+    return host != _short(here) or Owner(here, int(pid), float(started), _boot()).alive
+
+
+def _short(host: str) -> str:
+    return hashlib.sha256(host.encode()).hexdigest()[:8]
 
 
 def _boot() -> str:

@@ -143,7 +143,8 @@ def opened(lab: Lab, name: str) -> Iterator[Run]:
             record = _record(lab, name)
         else:
             _compare(record, lab.science, name)
-        store.sweep(uri)
+        for left in (uri, "artifacts"):
+            store.sweep(left)
         current = {"science": lab.science.model_dump(mode="json"), "site": lab.site.model_dump(mode="json")}
         store.write_json(f"{uri}/run.json", record | current | {"science_digest": lab.science.digest})
         yield Run(lab, name, record["uid"], record["created_ms"], _parent(record), previous)

@@ -111,7 +111,7 @@ class Store:
     def manifest(self, uri: str) -> dict[str, Any] | None:
         """The manifest under `uri`, or None where nothing (whole) is published."""
         text = self.remote.read(f"{uri}/{MANIFEST}") if self.remote else _read(self.root / uri / MANIFEST)
-        return json.loads(text) if text is not None else None
+        return _parsed(text, f"{self.uri}/{uri}")
 
     def artifact(self, uri: str) -> Artifact:
         """The artifact under `uri`, whatever made it; raises FileNotFoundError where nothing is published."""
@@ -171,10 +171,10 @@ class Store:
 
 def verify(folder: Path) -> None:
     """Check every file of a published folder against its manifest; raises Damaged with the first difference."""
-    text = _read(folder / MANIFEST)
-    if text is None:
+    manifest = _manifest(folder)
+    if manifest is None:
         raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
-    for name, entry in json.loads(text)["files"].items():
+    for name, entry in manifest["files"].items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != entry["size"] or files.sha256(path) != entry["sha256"]:
             raise Damaged(f"{path} is not the file that {MANIFEST} names: it is missing or was changed.")
@@ -191,8 +191,8 @@ def _seal(folder: Path, slot: Slot) -> None:
 
 def _move(folder: Path, target: Path, key: str) -> None:
     if target.exists():
-        found = _read(target / MANIFEST)
-        if found is not None and json.loads(found)["key"] == key and _whole(target):
+        found = _manifest(target)
+        if found is not None and found["key"] == key and _whole(target):
             return
         shutil.rmtree(target)
     folder.rename(target)
@@ -205,8 +205,21 @@ def _digest(manifest: Mapping[str, Any]) -> str:
 
 
 def _folder_digest(folder: Path) -> str | None:
-    text = _read(folder / MANIFEST)
-    return _digest(json.loads(text)) if text is not None else None
+    manifest = _manifest(folder)
+    return _digest(manifest) if manifest is not None else None
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    return _parsed(_read(folder / MANIFEST), str(folder))
+
+
+def _parsed(text: str | None, where: str) -> dict[str, Any] | None:
+    """A manifest; one that is no JSON any more is as good as none."""
+    try:
+        return json.loads(text) if text is not None else None
+    except ValueError:
+        logger.warning("%s/%s is damaged; what it names does not count as published.", where, MANIFEST)
+        return None
 
 
 def _whole(folder: Path) -> bool:

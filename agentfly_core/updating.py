@@ -34,7 +34,7 @@ def step_job(run: Run, step: int) -> UpdateJob:
         start=label_of(run, step - 1),
         end=label_of(run, step),
         policy=str(store.open(before)),
-        learner=_learner_state(store, before) if step > 1 else None,
+        learner=_learner_state(store, _policy_slot(run, step - 1)) if step > 1 else None,
         rollouts=tuple(str(store.open(shard) / EPISODES) for shard in shards),
         scores=str(store.open(store.artifact(f"{here}/scored")) / "scores.parquet"),
         algorithm={"use": algorithm.use, **algorithm.settings},
@@ -58,7 +58,7 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
         start=before.key if number > 1 else fresh(model),
         end=here.key,
         policy=str(lab.store.open(policy)),
-        learner=_learner_state(lab.store, policy) if number > 1 else None,
+        learner=_learner_state(lab.store, before) if number > 1 else None,
         rollouts=(str(lab.store.open(demonstrations) / EPISODES),),
         scores=None,
         algorithm=SFT,
@@ -92,18 +92,15 @@ def policy_of(run: Run, step: int) -> Artifact:
 
 def label_of(run: Run, step: int) -> str:
     """The label of the learner state after a step."""
-    if step == 0:
-        return fresh(run.start)
-    scored = run.store.artifact(f"{slots.of_step(run.name, step)}/scored")
-    return slots.policy(run.science, run.name, policy_of(run, step - 1), scored, step).key
+    return fresh(run.start) if step == 0 else _policy_slot(run, step).key
 
 
-def missing_steps(run: Run, label: str, step: int) -> Sequence[int]:
+def missing_steps(run: Run, label: str | None, step: int) -> Sequence[int]:
     """The steps before `step` whose updates must be run again: neither a learner at `label` nor the disk has them."""
     if label == label_of(run, step - 1):
         return ()
-    kept = [k for k in range(1, step) if run.store.manifest(f"{slots.of_step(run.name, k)}/learner")]
-    return range(max(kept, default=0) + 1, step)
+    whole = (k for k in range(step - 1, 0, -1) if run.store.find(slots.learner(_policy_slot(run, k))))
+    return range(next(whole, 0) + 1, step)
 
 
 def retain(run: Run, step: int) -> None:
@@ -129,9 +126,14 @@ def watching(stage: str, step: int) -> Watch:
     return lambda done, total: report(Progress(stage, step, done, total))
 
 
-def _learner_state(store: Store, policy: Artifact) -> str | None:
-    uri = f"{policy.uri.rpartition('/')[0]}/learner"
-    return str(store.open(store.artifact(uri))) if store.manifest(uri) else None
+def _policy_slot(run: Run, step: int) -> Slot:
+    scored = run.store.artifact(f"{slots.of_step(run.name, step)}/scored")
+    return slots.policy(run.science, run.name, policy_of(run, step - 1), scored, step)
+
+
+def _learner_state(store: Store, policy: Slot) -> str | None:
+    found = store.find(slots.learner(policy))
+    return str(store.open(found)) if found else None
 
 
 def _publish_state(store: Store, learner: Learner, slot: Slot) -> Artifact:

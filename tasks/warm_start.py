@@ -28,9 +28,9 @@ def demonstrate(lab: Lab, model: Artifact, data: Artifact) -> Made:
 
 @stage("warm start round {number}", retries=2)
 def warm_start(lab: Lab, model: Artifact, demonstrations: Artifact, service: Service, number: int) -> Made:
-    """Publish the policy after round 1, 2, ... of the warm start."""
+    """Publish the policy after round 1, 2, ... of the warm start, and the learner state that the next one needs."""
     slot = slots.warm_start(lab.science, model, demonstrations, number)
-    if found := lab.store.find(slot):
+    if (found := lab.store.find(slot)) and lab.store.find(slots.learner(slot)):
         return reused(found)
     updating.require_space(lab.store, model)
     job = updating.warm_start_job(lab, model, demonstrations, number)
