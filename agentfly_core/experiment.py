@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from agentfly_core.config import Part, Science, Section, Site
-from agentfly_core.parts import defaults, did_you_mean, load
+from agentfly_core.parts import defaults, did_you_mean, load, refuse_unknown
 from agentfly_core.playbook import named
 from agentfly_core.reward import Reward
 from agentfly_core.tool import Tool
@@ -85,9 +85,12 @@ def check(science: Science) -> None:
         assert tool.schema and tool.needs is not None
     for reward in [named(path, Reward) for path in science.rewards]:
         assert reward.needs is not None
-    parts = [*science.environments, science.agent.use, science.template.use, science.data.use]
-    for path in parts + ([science.warm_start.demonstrations] if science.warm_start else []):
+    for path in [*science.environments, science.agent.use]:
         load(path)
+    for part in (science.data, science.template):
+        refuse_unknown(load(part.use), part.settings)
+    if science.warm_start:
+        refuse_unknown(load(science.warm_start.demonstrations), science.warm_start.settings)
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:

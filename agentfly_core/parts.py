@@ -34,13 +34,18 @@ def construct(maker: Any, settings: Mapping[str, Any]) -> Any:
 
     A dataclass's own fields are its settings; raises ValueError for an unknown or ill-typed one.
     """
+    refuse_unknown(maker, settings)
+    if hasattr(maker, "__dataclass_fields__"):
+        return TypeAdapter(maker).validate_python(dict(settings))
+    return maker(**settings)
+
+
+def refuse_unknown(maker: Any, settings: Mapping[str, Any]) -> None:
+    """Raise ValueError for a setting that is none of `maker`'s parameters."""
     known = list(inspect.signature(maker).parameters)
     for key in settings:
         if key not in known:
             raise ValueError(f"{maker.__name__} has no setting {key!r}.{did_you_mean(key, known)}")
-    if hasattr(maker, "__dataclass_fields__"):
-        return TypeAdapter(maker).validate_python(dict(settings))
-    return maker(**settings)
 
 
 def defaults(maker: Any) -> dict[str, Any]:
