@@ -1,10 +1,12 @@
 """Artifacts are whole or not there."""
 
 import json
+import socket
 
 import pytest
 
 from agentfly_core import store as store_module
+from agentfly_core.owner import Owner
 from agentfly_core.store import Damaged, Slot, Store, verify
 
 SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {"rollout-000": "d0"})
@@ -72,14 +74,27 @@ def test_whoever_publishes_second_keeps_what_is_there(store):
     assert (store.root / SLOT.uri / "metrics.json").read_text() == before
 
 
-def test_the_unfinished_work_of_dead_processes_is_swept(store):
-    dead = store.root / "runs/demo/steps/000002/.tmp-scored-999999-1"
+def test_the_unfinished_work_of_dead_processes_of_this_machine_is_swept(store):
+    here, there = (Owner(host, 999999, 1.0, "").mark for host in (socket.gethostname(), "another machine"))
+    dead, unknown = (store.root / f"runs/demo/steps/000002/.tmp-scored-{mark}" for mark in (here, there))
     dead.mkdir(parents=True)
+    unknown.mkdir()
     with store.publish(SLOT) as folder:
         (folder / "scores.txt").write_text("one")
         assert store.sweep("runs/demo") == 1
         assert folder.is_dir()
     assert not dead.exists()
+    assert unknown.exists()
+
+
+def test_a_truncated_manifest_publishes_nothing_and_the_stage_is_made_again(store):
+    artifact = publish(store)
+    manifest = store.root / SLOT.uri / "MANIFEST.json"
+    manifest.write_text(manifest.read_text()[:40])
+    store_module._opened.clear()
+    assert store.find(SLOT) is None
+    assert publish(store) == artifact
+    assert store.find(SLOT) == artifact
 
 
 def test_the_manifest_says_what_went_in(store):
