@@ -35,4 +35,5 @@ def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model.save_pretrained(folder, max_shard_size="1TB")
     tokenizer.save_pretrained(folder)
-    probe.write(folder, model.config.vocab_size, probe.of_model(model.eval()))
+    model.eval()  # type: ignore[no-untyped-call]
+    probe.write(folder, model.config.vocab_size, probe.of_model(model))
