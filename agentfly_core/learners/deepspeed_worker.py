@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -148,16 +149,24 @@ def answer(worker: Worker, request: str, reply: Reply) -> None:
         worker.forget()
 
 
-def join(address: str) -> Ranks:
-    """Meet the other ranks: over a file beside the socket on one machine, over the launcher's address on several."""
+def join() -> Ranks:
+    """Meet the other ranks: by a file and over loopback on one machine, by the launcher's address on several."""
     # DeepSpeed would compile a shared-memory operator that only its inference uses.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    rank, count, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_SIZE"))
-    started = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
-    method = f"file://{address}.{os.getppid()}.{started}" if local == count else "env://"
+    rank, count, here = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_SIZE"))
+    meeting = "env://"
+    if here == count:
+        meeting = f"file://{tempfile.gettempdir()}/ranks-{_launcher()}"
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     get_accelerator().set_device(int(os.environ["LOCAL_RANK"]))
-    deepspeed.init_distributed(init_method=method, rank=rank, world_size=count, timeout=PATIENCE)
+    deepspeed.init_distributed(init_method=meeting, rank=rank, world_size=count, timeout=PATIENCE)
     return Ranks(rank, count, dist.new_group(backend="gloo", timeout=PATIENCE))
+
+
+def _launcher() -> str:
+    """The process id and the start time of the launcher: no file of an earlier launch has this name."""
+    started = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
+    return f"{os.getppid()}-{started}"
 
 
 def main() -> None:
@@ -169,7 +178,7 @@ def main() -> None:
     given = arguments.parse_args()
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     torch.set_num_threads(given.threads)
-    worker = Worker(join(given.socket), given.zero_stage, given.token_budget)
+    worker = Worker(join(), given.zero_stage, given.token_budget)
     if worker.ranks.rank == 0:
         for request, reply in requests(given.socket):
             answer(worker, request, reply)
