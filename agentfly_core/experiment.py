@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,7 +136,15 @@ def _override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ValueError(f"Got the override {text!r}, expected key=value, for example update.learning_rate=3e-4.")
-    return key, yaml.safe_load(value)
+    return key, _value(value)
+
+
+def _value(text: str) -> Any:
+    """JSON, or else YAML, which does not take 1e-4 for a number."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return yaml.safe_load(text)
 
 
 def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:

@@ -10,7 +10,7 @@ from prefect import flow, runtime
 
 from agentfly_core.run import Lab
 from flows.lab import lab_of
-from flows.parameters import ExperimentName, Overrides, SiteName
+from flows.parameters import ExperimentName, Night, Overrides, SiteName, StoreUri
 from flows.train import train
 
 PREFIX = "nightly-"
@@ -24,19 +24,11 @@ def _title() -> str:
 def nightly(
     experiment: ExperimentName = "quickstart",
     overrides: Overrides = [],  # noqa: B006
-    date: datetime.date | None = None,
+    date: Night = None,
     site: SiteName = "local",
-    store: str = "",
+    store: StoreUri = "",
 ) -> dict[str, Any]:
-    """Train the run nightly-<date>, after finishing a night that was interrupted.
-
-    Args:
-        experiment: which experiment is trained on
-        overrides: settings that differ from the experiment's file
-        date: which night it is; by default the day on which this was scheduled, in this machine's time zone
-        site: where it runs
-        store: where runs and artifacts go; by default the site's
-    """
+    """Train the run nightly-<date>, after finishing a night that was interrupted."""
     lab = lab_of(experiment, overrides, site, store)
     tonight = f"{PREFIX}{date or _scheduled()}"
     for night in [*unfinished(lab, before=tonight), tonight]:

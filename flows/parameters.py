@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
@@ -38,12 +39,21 @@ def _is_mapping(field: FieldInfo) -> bool:
     return getattr(field.annotation, "__origin__", None) is dict
 
 
-EXAMPLES = ["steps=30", "update.learning_rate=1e-4", "rollout.problems=8"]
+def _field(description: str, **schema: Any) -> Any:
+    return Field(json_schema_extra={"description": description, **schema})
+
+
+EXAMPLES: list[Any] = ["steps=30", "update.learning_rate=1e-4", "rollout.problems=8"]
 OVERRIDE: dict[str, Any] = {"type": "string", "pattern": override_pattern(Science), "examples": EXAMPLES}
+SITES: list[Any] = sorted({"local", *experiment.names(experiment.CONF / "site")})
+RUN = r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$"
 
-SITES = sorted({"local", *experiment.names(experiment.CONF / "site")})
-
-ExperimentName = Annotated[str, Field(json_schema_extra={"enum": list(experiment.names())})]
-SiteName = Annotated[str, Field(json_schema_extra={"enum": list(SITES)})]
-RunName = Annotated[str, Field(json_schema_extra={"pattern": r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$"})]
-Overrides = Annotated[list[Annotated[str, WithJsonSchema(OVERRIDE)]], Field(examples=[EXAMPLES])]
+ExperimentName = Annotated[str, _field("An experiment of the folder conf/", enum=list(experiment.names()))]
+RunName = Annotated[str, _field("Empty: named after the experiment and its settings, so that it goes on", pattern=RUN)]
+Overrides = Annotated[
+    list[Annotated[str, WithJsonSchema(OVERRIDE)]],
+    _field("Settings that differ from the experiment's file, each as key=value", examples=[EXAMPLES]),
+]
+SiteName = Annotated[str, _field("Where it runs: a file of conf/site/", enum=SITES)]
+StoreUri = Annotated[str, _field("Where runs and artifacts go: a folder or s3://bucket/prefix; empty: the site's own")]
+Night = Annotated[datetime.date | None, _field("Which night it is; empty: the day of the schedule, in local time")]

@@ -69,6 +69,7 @@ def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestra
     assert sorted(form, key=lambda name: form[name]["position"])[:3] == ["experiment", "run", "overrides"]
     assert form["experiment"]["enum"] == ["tiny"]
     assert "steps=30" in form["overrides"]["examples"][0]
+    assert "key=value" in form["overrides"]["description"]
 
     refused = orchestrator.trigger("train", experiment="tiny", overrides=["steps=2", "stpes=3"])
     assert refused.status_code == 409
@@ -125,10 +126,12 @@ def test_a_night_finishes_the_one_before_and_goes_on_from_its_policy(orchestrato
 
 def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path, monkeypatch):
     monkeypatch.chdir(Project.clone(tmp_path / "project").root)
-    with opened(lab_of("tiny", ["steps=5", "warm_start=null"], "local", ""), "nightly-2026-11-20"):
+    first = lab_of("tiny", ["steps=5", "warm_start=null", "algorithm.kl_weight=1e-5"], "local", "")
+    with opened(first, "nightly-2026-11-20"):
         pass
     changes = recorded_changes(lab_of("tiny", [], "local", ""), "nightly-2026-11-20")
-    assert sorted(changes) == ["steps=5", "warm_start=null"]
+    assert {change.partition("=")[0] for change in changes} == {"steps", "warm_start", "algorithm"}
+    assert lab_of("tiny", changes, "local", "").science == first.science
 
 
 def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monkeypatch, tmp_path):
