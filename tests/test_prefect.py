@@ -126,7 +126,7 @@ def test_a_night_finishes_the_one_before_and_goes_on_from_its_policy(orchestrato
 
 def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path, monkeypatch):
     monkeypatch.chdir(Project.clone(tmp_path / "project").root)
-    first = lab_of("tiny", ["steps=5", "warm_start=null", "algorithm.kl_weight=1e-5"], "local", "")
+    first = lab_of("tiny", ["steps=5", "warm_start=null", "algorithm.kl_weight=0.00001"], "local", "")
     with opened(first, "nightly-2026-11-20"):
         pass
     changes = recorded_changes(lab_of("tiny", [], "local", ""), "nightly-2026-11-20")
