@@ -21,6 +21,7 @@ def main() -> int:
     _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")
     _prefect("deploy", "--all")
     notice_the_dead(SILENCE)
+    print(f"\nDeployed. What is triggered is run by a worker: agentfly prefect worker start --pool {POOL}")
     return 0
 
 

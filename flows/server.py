@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
@@ -18,6 +19,7 @@ import httpx
 from agentfly_core.service import Service, supervised
 from flows.places import Places
 
+logger = logging.getLogger(__name__)
 UI = "http://127.0.0.1:4200"
 BOOKKEEPING_ONLY = {
     f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
@@ -45,11 +47,14 @@ def prefect_api(places: Places) -> Iterator[Api]:
     """Give this process a Prefect API: the one that was chosen, or a server of its own on the project's database.
 
     Returns at once, so that the 4 seconds that a server takes (9 on a new database) go by while other things are
-    imported; wait for it before the first flow. The server dies with this process.
+    imported; wait for it before the first flow. The server dies with this process. Where the chosen API does not
+    answer the work goes on with such a server too.
     """
-    if places.api:
+    if places.api and answers(places.api):
         yield Api(places.api, None)
         return
+    if places.api:
+        logger.warning("%s does not answer: this command has a Prefect server of its own.", places.prefect)
     port = _free_port()
     url = f"http://127.0.0.1:{port}/api"
     address = Path(tempfile.mkdtemp(prefix="agentfly-")) / "prefect.sock"
@@ -85,7 +90,7 @@ def deliver() -> None:
 def answers(url: str) -> bool:
     """Whether a Prefect API is there."""
     try:
-        return httpx.get(f"{url}/health", timeout=5).status_code == 200
+        return httpx.get(f"{url}/health", timeout=5).status_code < 500
     except httpx.TransportError:
         return False
 

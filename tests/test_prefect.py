@@ -13,7 +13,9 @@ from project import ROOT, Project, until
 from agentfly_core.run import opened
 from flows.lab import lab_of
 from flows.nightly import first_changes, recorded_changes, unfinished
+from flows.places import Place, Places
 from flows.server import answers, crash_abandoned, use
+from flows.server import prefect_api as prefect_api_of
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
@@ -161,6 +163,15 @@ def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_
     until(lambda: not answers(url), 30)
     assert (tmp_path / ".agentfly/prefect/prefect.db").exists()
     assert not (tmp_path / ".prefect").exists()
+
+
+def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeypatch, caplog):
+    nowhere = "http://127.0.0.1:9/api"
+    monkeypatch.setenv("PREFECT_API_URL", nowhere)
+    with prefect_api_of(Places(tmp_path, nowhere, Place("Prefect", nowhere, "PREFECT_API_URL is set"))) as api:
+        assert api.service is not None
+        assert os.environ["PREFECT_API_URL"] == api.url != nowhere
+    assert f"Prefect: {nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text
 
 
 def processes_of(uid: str) -> list[str]:
