@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from agentfly_core.owner import Owner
 from agentfly_core.remote import Remote
@@ -39,16 +39,25 @@ def local_lock(folder: Path) -> Iterator[Owner | None]:
     """Hold a run folder; yields its previous owner. Raises Locked while a living process holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock.json").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Locked(_refusal(folder.name, owner_of(folder))) from None
+        _lock(file, folder)
         previous = owner_of(folder)
         file.truncate(0)
         file.write(json.dumps(Owner.current().to_json()))
         file.flush()
         os.fsync(file.fileno())
         yield previous
+
+
+def refuse_if_held(folder: Path) -> None:
+    """Raise Locked while a living process holds a local run folder."""
+    if (folder / "lock.json").is_file():
+        with (folder / "lock.json").open() as file:
+            _lock(file, folder)
+
+
+def refuse_if_leased(remote: Remote, uri: str) -> None:
+    """Raise Locked while a living process holds a run on object storage."""
+    _Lease(remote, f"{uri}/lock.json").held()
 
 
 @contextmanager
@@ -80,19 +89,22 @@ class _Lease:
         self.lost = False
         self.fence = 0
 
+    def held(self) -> tuple[dict[str, Any], str]:
+        """What the lock object says, and its tag; empty where there is none. Raises Locked while its owner lives."""
+        text, tag = self.remote.tagged(self.uri) or ("{}", "")
+        held: dict[str, Any] = json.loads(text)
+        if held and not held["released"] and _renewing(held, Owner.of(held["owner"])):
+            raise Locked(_refusal(self.uri, Owner.of(held["owner"])))
+        return held, tag
+
     def take(self) -> Owner | None:
         """Create or take over the lock; raises Locked."""
-        found = self.remote.tagged(self.uri)
-        held: dict[str, Any] = json.loads(found[0]) if found else {}
-        previous = Owner.of(held["owner"]) if held else None
-        if previous and not held["released"] and _renewing(held, previous):
-            raise Locked(_refusal(self.uri, previous))
+        held, tag = self.held()
         self.fence = int(held.get("fence", 0)) + 1
         text = self._text(released=False)
-        taken = self.remote.replace(self.uri, text, found[1]) if found else self.remote.create(self.uri, text)
-        if not taken:
+        if not (self.remote.replace(self.uri, text, tag) if held else self.remote.create(self.uri, text)):
             raise Locked(_refusal(self.uri, None))
-        return previous
+        return Owner.of(held["owner"]) if held else None
 
     def keep(self) -> None:
         """Renew until told to stop, or until somebody else has the lock."""
@@ -119,6 +131,13 @@ class _Lease:
     def _text(self, released: bool) -> str:
         owner = Owner.current().to_json()
         return json.dumps({"owner": owner, "fence": self.fence, "renewed": time.time(), "released": released})
+
+
+def _lock(file: IO[str], folder: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Locked(_refusal(folder.name, owner_of(folder))) from None
 
 
 def _renewing(held: dict[str, Any], owner: Owner) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from agentfly_core import slots
 from agentfly_core.config import Science, Site
 from agentfly_core.experiment import differences
-from agentfly_core.lock import local_lock, remote_lock
+from agentfly_core.lock import local_lock, refuse_if_held, refuse_if_leased, remote_lock
 from agentfly_core.owner import Owner
 from agentfly_core.revision import revision
 from agentfly_core.store import Artifact, Store
@@ -148,6 +148,14 @@ def opened(lab: Lab, name: str) -> Iterator[Run]:
         current = {"science": lab.science.model_dump(mode="json"), "site": lab.site.model_dump(mode="json")}
         store.write_json(f"{uri}/run.json", record | current | {"science_digest": lab.science.digest})
         yield Run(lab, name, record["uid"], record["created_ms"], _parent(record), previous)
+
+
+def refuse_if_open(store: Store, name: str) -> None:
+    """Raise Locked while somebody writes a run; for saying so before any other work."""
+    if store.remote:
+        refuse_if_leased(store.remote, f"runs/{name}")
+    else:
+        refuse_if_held(store.root / "runs" / name)
 
 
 def final_policy(store: Store, name: str) -> Artifact:

@@ -16,8 +16,9 @@ from agentfly_core import doctor as doctors
 from agentfly_core import experiment as experiments
 from agentfly_core import reading, versioning
 from agentfly_core.gates import GateClosed
+from agentfly_core.listing import continuing
 from agentfly_core.lock import Locked, LockLost
-from agentfly_core.run import Lab, name_of
+from agentfly_core.run import Lab, name_of, refuse_if_open
 from agentfly_core.service import ServiceLost
 from agentfly_core.tracking import Place
 from flows import results
@@ -25,10 +26,15 @@ from flows.display import logging_to, summary_table
 from flows.lab import lab_of, store_at
 from flows.mlflow_ui import open_run
 from flows.places import settle
-from flows.server import crash_abandoned, open_flow_run, prefect_api, prefect_command
+from flows.server import open_flow_run, prefect_api, prefect_command
 from flows.tell import tell_again
 
-MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError)
+
+class Stopped(RuntimeError):
+    """A run came to an end before its last step; the message says why, and how it goes on."""
+
+
+MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError, Stopped)
 Words = Mapping[str, Any]
 
 
@@ -49,7 +55,7 @@ def train(arguments: Namespace) -> int:
 
 def evaluate(arguments: Namespace) -> int:
     """Play a policy on held-out problems."""
-    with orchestrated():
+    with orchestrated("evaluate"):
         from flows.evaluate import evaluate as flow
 
         found = flow(**_flow_arguments(arguments), policy=arguments.policy)
@@ -60,7 +66,7 @@ def evaluate(arguments: Namespace) -> int:
 
 def prepare(arguments: Namespace) -> int:
     """Build, check and version the dataset."""
-    with orchestrated():
+    with orchestrated("prepare"):
         from flows.prepare import prepare as flow
 
         data = flow(**_flow_arguments(arguments))
@@ -70,7 +76,7 @@ def prepare(arguments: Namespace) -> int:
 
 def warm_start(arguments: Namespace) -> int:
     """Make the policy that training starts from."""
-    with orchestrated():
+    with orchestrated("warm-start"):
         from flows.warm_start import warm_start_only as flow
 
         policy = flow(**_flow_arguments(arguments))
@@ -146,24 +152,40 @@ def show_summary(summary: Words) -> None:
 
 
 def _trained(arguments: Namespace, lab: Lab, name: str) -> Words:
-    places = settle(Path.cwd())
-    with orchestrated(), logging_to(places.state / "logs" / name / "flow.log"):
+    refuse_if_open(lab.store, name)
+    with orchestrated(name) as log:
         from flows.train import train as flow
 
-        links = lab.store.read_json(f"runs/{name}/links.json") or {}
-        crash_abandoned(links.get("prefect_flow_run_ids", []))
-        summary: Words = flow(**_flow_arguments(arguments), run=name)
+        try:
+            summary: Words = flow(**_flow_arguments(arguments), run=name)
+        except Locked:
+            raise
+        except Exception as error:  # whatever ends a run, whoever started it is told how it goes on
+            raise Stopped(_ending(lab, name, error, log)) from error
     return summary
 
 
+def _ending(lab: Lab, name: str, error: Exception, log: Path) -> str:
+    cause = str(error) if isinstance(error, MISTAKES) else f"{type(error).__name__}: {error}"
+    record = lab.store.read_json(f"runs/{name}/run.json")
+    going_on = f" To go on: {continuing(lab.store, name, record)}" if record else ""
+    return f"{cause.rstrip()}\nThe log is {log}.{going_on}"
+
+
 @contextmanager
-def orchestrated() -> Iterator[None]:
-    """Prefect for this process: its server starts while the rest is imported, and ends with the block."""
-    with prefect_api(settle(Path.cwd())) as api:
+def orchestrated(what: str) -> Iterator[Path]:
+    """Prefect for this process: its server starts while the rest is imported, and ends with the block.
+
+    Yields the file to which goes what would be logged on the terminal.
+    """
+    places = settle(Path.cwd())
+    log = places.state / "logs" / what / "flow.log"
+    with prefect_api(places) as api:
         import flows.train  # noqa: F401
 
-        api.wait()
-        yield
+        with logging_to(log):
+            api.wait()
+            yield log
 
 
 def _lab(arguments: Namespace) -> Lab:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,7 @@ from rich.text import Text
 from agentfly_core.progress import Progress as Told
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+OURS = ("agentfly_core", "flows", "tasks")
 WHOLE_RUN = 24 * 3600.0
 
 
@@ -157,23 +159,42 @@ def _seconds(seconds: Mapping[str, float]) -> Table:
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
-    """Write into a file what would be logged on the terminal, and would tear a live display apart."""
+    """Write into a file what would be logged on the terminal, and would tear a live display apart.
+
+    Our own warnings are shown as well.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = logging.FileHandler(path)
     file.setFormatter(logging.Formatter(LOG_FORMAT))
     loggers = [logging.getLogger(name) for name in ["", *logging.root.manager.loggerDict]]
     moved = [(logger, handler) for logger in loggers for handler in logger.handlers if _on_terminal(handler)]
-    for logger, handler in [*moved, (logging.root, file)]:
-        logger.removeHandler(handler)
-        logger.addHandler(file)
+    added = [(logging.root, file), *((logging.getLogger(name), _Warnings()) for name in OURS)]
+    _exchange(moved, [*((logger, file) for logger, _ in moved), *added])
     try:
         yield
     finally:
-        for logger, handler in moved:
-            logger.removeHandler(file)
-            logger.addHandler(handler)
-        logging.root.removeHandler(file)
+        _exchange([*((logger, file) for logger, _ in moved), *added], moved)
         file.close()
+
+
+class _Warnings(logging.Handler):
+    """Prints warnings above the live display, which has put itself in the place of sys.stderr."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"agentfly: {record.getMessage()}", file=sys.stderr)
+
+
+Handlers = Sequence[tuple[logging.Logger, logging.Handler]]
+
+
+def _exchange(old: Handlers, new: Handlers) -> None:
+    for logger, handler in old:
+        logger.removeHandler(handler)
+    for logger, handler in new:
+        logger.addHandler(handler)
 
 
 def _on_terminal(handler: logging.Handler) -> bool:

@@ -19,6 +19,7 @@ from agentfly_core.warm import learner_service, sampler_service
 from flows.display import Display
 from flows.lab import lab_of
 from flows.places import settle
+from flows.server import crash_abandoned
 from flows.tell import telling
 
 logger = logging.getLogger(__name__)
@@ -54,7 +55,13 @@ def session(experiment: str, run: str, overrides: list[str], new: bool, site: st
     with opened(lab, name) as mine:
         if ended := end_orphans(mine.uid):
             logger.warning("Ended processes %s that a dead owner of this run left behind.", ended)
-        if flow_run.id:
-            mine.link("prefect_flow_run_ids", str(flow_run.id))
+        _take_over(mine)
         with telling(mine) as tell, Display(name, mine.science.steps) as display, listening(display):
             yield Session(mine, tell, logs)
+
+
+def _take_over(run: Run) -> None:
+    """Link this flow run to the run; those before it are over, since this one has the run's lock."""
+    current = str(flow_run.id)
+    crash_abandoned(old for old in run.links("prefect_flow_run_ids") if old != current)
+    run.link("prefect_flow_run_ids", current)
