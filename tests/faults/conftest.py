@@ -1,0 +1,64 @@
+"""What the tests of faults share: a program that runs mortal commands, and one run that nothing happened to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from lives import RUN, TRAIN, End, Lives
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run that nothing happened to: where it lies, and how it ended."""
+
+    folder: Path
+    end: End
+
+
+@pytest.fixture(scope="session")
+def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
+    """Runs commands of one thread, with the sampler in process, at one Prefect server and one MLflow store."""
+    home = tmp_path_factory.mktemp("home")
+    settings = {
+        "PREFECT_API_URL": prefect_api,
+        "PREFECT_HOME": str(home),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db",
+        "AGENTFLY_SAMPLER": "transformers",
+        "AGENTFLY_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "DS_ACCELERATOR": "cpu",
+    }
+    program = Lives({**os.environ, **settings})
+    yield program
+    program.close()
+
+
+@pytest.fixture
+def begun(whole: Whole, tmp_path: Path) -> Path:
+    """A folder with what comes before the first step."""
+    shutil.copytree(whole.folder / "artifacts", tmp_path / "artifacts")
+    return tmp_path
+
+
+@pytest.fixture
+def at_step_2(whole: Whole, begun: Path) -> Path:
+    """A folder with the run as it was when step 2 had ended."""
+    shutil.copytree(whole.folder / RUN, begun / RUN)
+    for name in ("steps/000003", "ledger"):
+        shutil.rmtree(begun / RUN / name)
+    (begun / RUN / "summary.json").unlink()
+    return begun
+
+
+@pytest.fixture(scope="session")
+def whole(lives: Lives, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The uninterrupted run of tiny.yaml."""
+    folder = tmp_path_factory.mktemp("whole")
+    end = lives.run(folder, *TRAIN)
+    assert end.code == 0, end.printed
+    return Whole(folder, end)

@@ -1,0 +1,113 @@
+"""A program that runs `agentfly` commands, each in a fork of itself that dies at the moment it is told to.
+
+It imports what a command needs once; a fork is then a process like that of any command, and SIGKILL ends it for real.
+Orders come as lines of JSON on stdin, what became of each goes as a line of JSON to stdout:
+
+    {"words": ["train", "tiny"], "folder": "/tmp/x", "env": {}, "largest": null, "death": {"at": "update 1 1"}}
+    {"code": -9, "moments": [], "opened": 0}
+
+The death of a command that is not to die is `{}`; only then are `moments` and `opened` known at the end. No file may
+grow beyond `largest` bytes: a disk that is full for large files only. What is printed goes to the file `output`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import mlflow  # noqa: F401
+import psutil
+import transformers.models.auto.modeling_auto  # noqa: F401
+
+import agentfly_core.samplers.transformers  # noqa: F401
+import flows.train  # noqa: F401
+from agentfly_core.progress import Progress, listening
+from flows.__main__ import main as agentfly
+from flows.server import use
+
+
+class Life:
+    """What happened in the life of a command so far, and when it is to end.
+
+    A moment is something about to be published (`publish runs/tiny-5f0e2b7c/steps/000001/policy`) or some progress
+    (`update 1 2`: two optimizer steps of step 1 are done). A death comes `{"at": moment}`, or at the n-th file that is
+    opened, `{"opening": n}`. It comes to the command, or with `"of"` to its "learner", its "sampler" or another process.
+    """
+
+    def __init__(self, folder: Path, death: dict[str, Any]) -> None:
+        self.folder, self.death = folder, death
+        self.moments: list[str] = []
+        self.opened = 0
+
+    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Take note of an audit event of the interpreter."""
+        if event == "open":
+            self.opened += 1
+            self._die(self.opened == self.death.get("opening"))
+        elif event == "os.rename":
+            name = os.path.relpath(os.fspath(arguments[1]), self.folder)
+            if name.startswith(("runs/", "artifacts/")) and "/.tmp-" not in name:
+                self._live(f"publish {name}")
+
+    def __call__(self, progress: Progress) -> None:
+        """Take note of progress."""
+        self._live(f"{progress.stage} {progress.step} {progress.done}")
+
+    def _live(self, moment: str) -> None:
+        self.moments.append(moment)
+        self._die(moment == self.death.get("at"))
+
+    def _die(self, now: bool) -> None:
+        if now:
+            of = self.death.get("of", os.getpid())
+            self.death = {}
+            os.kill(of if isinstance(of, int) else heart(of), signal.SIGKILL)
+
+
+def heart(service: str) -> int:
+    """The process that does a service's work: the learner's first rank, the engine of the sampler's server."""
+    children = psutil.Process().children(recursive=True)
+    if service == "learner":
+        return next(child.pid for child in children if child.environ().get("RANK") == "0")
+    return next(child.pid for child in children if child.name().startswith("VLLM::Engine"))
+
+
+def live(order: dict[str, Any], notes: int) -> int:
+    """Run a command as a process of its own would; returns its exit status."""
+    os.chdir(order["folder"])
+    output = os.open("output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
+        os.dup2(target, stream)
+    os.environ.update(order["env"])
+    use(os.environ["PREFECT_API_URL"])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest"] or -1, -1))
+    life = Life(Path(order["folder"]), order["death"])
+    sys.addaudithook(life.hear)
+    with listening(life):
+        code = agentfly(order["words"])
+    os.write(notes, json.dumps({"moments": life.moments, "opened": life.opened}).encode())
+    return code
+
+
+def fork(order: dict[str, Any]) -> dict[str, Any]:
+    """Run a command in a fork until it ends; tells how it ended."""
+    assert threading.active_count() == 1, "a fork has but the thread that forked"
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        sys.exit(live(order, writing))
+    os.close(writing)
+    with open(reading) as notes:
+        noted = json.loads(notes.read() or '{"moments": [], "opened": 0}')
+    return {"code": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), **noted}
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(fork(json.loads(line))), flush=True)

@@ -1,0 +1,25 @@
+"""The disk is full when something is to be published: what was published before stays, and the run goes on later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import Whole
+from lives import RUN, TRAIN, Lives, digests
+
+
+def test_a_disk_full_for_the_weights_leaves_no_half_artifact_and_the_run_goes_on_when_there_is_room(
+    at_step_2: Path, lives: Lives, whole: Whole
+) -> None:
+    before = digests(at_step_2)
+    end = lives.run(at_step_2, *TRAIN, largest=2_000_000)
+    assert end.code == 2
+    assert "File too large" in end.printed
+    new = {name for name in digests(at_step_2) if name not in before}
+    assert new == {f"{RUN}/steps/000003/{name}" for name in ("rollout-000", "rollout-001", "scored")}
+    assert {name: digests(at_step_2)[name] for name in before} == before
+    assert not list(at_step_2.rglob(".tmp-*"))
+
+    end = lives.run(at_step_2, *TRAIN)
+    assert end.code == 0, end.printed
+    assert digests(at_step_2) == digests(whole.folder)

@@ -1,0 +1,45 @@
+"""A run can be killed at any moment; continued, it ends with the very bytes of a run that was never killed."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+from conftest import Whole
+from lives import KILLED, TRAIN, Lives, digests, ledger, summary, survivors
+from project import until
+
+
+def moments_to_die(moments: tuple[str, ...]) -> list[str]:
+    """The first moment of each kind, and four more, in their order."""
+    first: dict[str, str] = {}
+    for moment in moments:
+        first.setdefault(re.sub(r"[0-9a-f]{16}|\d+", "*", moment), moment)
+    chosen = {*first.values(), *random.Random(1).sample(moments, 4)}
+    return sorted(chosen, key=moments.index)
+
+
+def assert_same(folder: Path, whole: Whole) -> None:
+    assert digests(folder) == digests(whole.folder)
+    assert ledger(folder).equals(ledger(whole.folder))
+    assert summary(folder) == summary(whole.folder)
+
+
+def test_a_run_killed_at_every_boundary_and_amid_every_stage_ends_with_the_same_bytes(tmp_path, lives: Lives, whole):
+    for moment in moments_to_die(whole.end.moments):
+        end = lives.run(tmp_path, *TRAIN, at=moment)
+        assert end.code == KILLED, f"{moment}: {end.printed}"
+        until(lambda: not survivors(tmp_path))
+    end = lives.run(tmp_path, *TRAIN)
+    assert end.code == 0, end.printed
+    assert_same(tmp_path, whole)
+
+
+def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, lives: Lives, whole: Whole):
+    draw = random.Random(1)
+    ends = [lives.run(begun, *TRAIN, opening=draw.randrange(whole.end.opened)) for _ in range(3)]
+    assert KILLED in [end.code for end in ends]
+    end = lives.run(begun, *TRAIN)
+    assert end.code == 0, end.printed
+    assert_same(begun, whole)

@@ -1,0 +1,61 @@
+"""What is refused at once, with one clear message, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+from lives import RUN, TINY, TRAIN, Lives
+
+HOLD = """
+import sys; from pathlib import Path; from agentfly_core.lock import local_lock
+with local_lock(Path(sys.argv[1])):
+    print("held", flush=True); sys.stdin.read()
+"""
+
+
+def test_a_typo_is_refused_before_any_work_with_the_word_that_was_meant(tmp_path: Path, lives: Lives) -> None:
+    end = lives.run(tmp_path, *TRAIN, "update.lerning_rate=1")
+    assert end.code == 2
+    assert end.printed.startswith("agentfly: ")
+    assert "update.lerning_rate: there is no such key. Did you mean 'learning_rate'?" in end.printed
+    assert [path.name for path in tmp_path.iterdir()] == ["output"]
+
+
+def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(tmp_path: Path, lives: Lives) -> None:
+    rows = [{"id": str(n), "question": f"What is {n}?", "answer": n} for n in range(12)] + [{"id": "12", "answer": 12}]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    data = "data={use: 'agentfly_core.datasets.files:files', train_file: rows.jsonl, train: 6, validation: 1, test: 2}"
+    end = lives.run(tmp_path, "prepare", TINY, data)
+    assert end.code == 2
+    (message,) = end.printed.splitlines()
+    assert message.startswith("agentfly: 1 rows of the data are no problems (tolerated: 0), first rows.jsonl, row 13:")
+    assert json.loads((tmp_path / "quarantine/tiny.json").read_text())[0].startswith("rows.jsonl, row 13:")
+    assert not list(tmp_path.glob("artifacts/prepare/*"))
+
+
+def test_a_second_process_is_refused_at_once_and_leaves_the_first_alone(
+    at_step_2: Path, lives: Lives, prefect_api: str
+) -> None:
+    running = flow_run(prefect_api)
+    links = at_step_2 / RUN / "links.json"
+    links.write_text(json.dumps({"prefect_flow_run_ids": [running]}))
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(at_step_2 / RUN)], stdin=-1, stdout=-1) as first:
+        assert first.stdout and first.stdout.readline() == b"held\n"
+        end = lives.run(at_step_2, *TRAIN)
+        first.kill()
+    assert end.code == 2
+    (message,) = end.printed.splitlines()
+    assert message.startswith(f"agentfly: The run 'demo' is held by process {first.pid} on ")
+    assert json.loads(links.read_text()) == {"prefect_flow_run_ids": [running]}
+    assert httpx.get(f"{prefect_api}/flow_runs/{running}").json()["state"]["type"] == "RUNNING"
+
+
+def flow_run(api: str) -> str:
+    """A flow run that is running, as far as Prefect knows."""
+    flow = httpx.post(f"{api}/flows/", json={"name": "train"}).json()["id"]
+    made = httpx.post(f"{api}/flow_runs/", json={"flow_id": flow, "state": {"type": "RUNNING"}}).json()
+    return str(made["id"])
