@@ -45,14 +45,7 @@ def fresh(policy: str, dtype: str, zero_stage: int) -> Engine:
     engine, *_ = deepspeed.initialize(
         model=model,
         model_parameters=[p for p in model.parameters() if p.requires_grad],
-        config={
-            "train_micro_batch_size_per_gpu": 1,
-            "zero_optimization": {"stage": zero_stage, "overlap_comm": False, "reduce_bucket_size": 50_000_000},
-            "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
-            "data_types": {"grad_accum_dtype": "fp32"},
-            "gradient_clipping": 1.0,
-            "optimizer": {"type": "AdamW", "params": {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True}},
-        },
+        config=_settings(dtype, zero_stage),
     )
     _make_moments(engine)
     return engine
@@ -131,6 +124,17 @@ def _probe(engine: Engine) -> dict[str, list[Any]]:
     with torch.no_grad():
         logprobs, _ = engine(row, torch.arange(PROBE_TOKENS, device=engine.device).unsqueeze(0) > 0, 1.0)
     return {"tokens": tokens, "logprobs": logprobs[0, 1:].tolist()}
+
+
+def _settings(dtype: str, zero_stage: int) -> dict[str, Any]:
+    return {
+        "train_micro_batch_size_per_gpu": 1,
+        "zero_optimization": {"stage": zero_stage, "overlap_comm": False, "reduce_bucket_size": 50_000_000},
+        "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
+        "data_types": {"grad_accum_dtype": "fp32"},
+        "gradient_clipping": 1.0,
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True}},
+    }
 
 
 def _make_moments(engine: Engine) -> None:

@@ -26,7 +26,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class Update:
-    """The work of one job on a lesson; every rank holds the whole lesson and computes its share of the rows."""
+    """The work of one job on a lesson; every rank holds the whole lesson and computes its share of the rows.
+
+    Its metrics are means over tokens (`train/entropy`; `train/kl`, from the policy before the update to the one in it;
+    `train/kl_reference`; `train/clip_fraction`), means over optimizer steps (`train/loss`, `train/grad_norm`), counts,
+    seconds (`time/forward`, `time/backward`, `time/optimizer`), and `mismatch/*` before the first step. One that is
+    not finite is left out.
+    """
 
     engine: Engine
     job: UpdateJob
@@ -137,7 +143,11 @@ class Update:
             found["train/grad_norm"] = sum(self.norms) / len(self.norms)
         if self.mismatch:
             found = {"mismatch/masked_share": 0.0} | found | self.mismatch
-        found |= self.seconds | {
+        found |= self.seconds | self._counts(lesson)
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+    def _counts(self, lesson: Lesson) -> dict[str, float]:
+        return {
             "train/lr": self.settings.learning_rate,
             "train/tokens": float(lesson.batch.sampled.sum()),
             "train/rows": float(len(lesson.batch.lengths)),
@@ -147,7 +157,6 @@ class Update:
             "train/skipped_steps": float(self.steps["skipped"]),
             "train/empty_steps": float(self.steps["empty"] or not len(lesson.batch.lengths)),
         }
-        return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _idle(batch: RolloutBatch) -> RolloutBatch:
