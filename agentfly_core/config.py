@@ -61,7 +61,10 @@ class AgentPart(Section):
 
 
 class WarmStart(Section):
-    """Masked supervised fine-tuning on demonstrations before reinforcement learning, `rounds` resumable parts of it."""
+    """Masked supervised fine-tuning on demonstrations before reinforcement learning, `rounds` resumable parts of it.
+
+    The learning rate falls from round to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
+    """
 
     demonstrations: str
     episodes: Positive = 4096

@@ -54,6 +54,7 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
     here = slots.warm_start(science, model, demonstrations, number)
     before = slots.warm_start(science, model, demonstrations, number - 1)
     policy = lab.store.artifact(before.uri) if number > 1 else model
+    learning_rate = warm_start.learning_rate * (1 - (number - 1) / warm_start.rounds)
     return UpdateJob(
         start=before.key if number > 1 else fresh(model),
         end=here.key,
@@ -62,7 +63,7 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
         rollouts=(str(lab.store.open(demonstrations) / EPISODES),),
         scores=None,
         algorithm=SFT,
-        update=_supervised(warm_start.learning_rate, warm_start.epochs_per_round),
+        update=_supervised(learning_rate, warm_start.epochs_per_round),
         batch=warm_start.batch,
         temperature=1.0,
         dtype=science.dtype,
