@@ -1,0 +1,56 @@
+"""How long a command takes and how much memory it and all its descendants use at most.
+
+    .venv/bin/python benchmarks/footprint.py .venv/bin/agentfly train quickstart --new
+
+Memory is the sum of the processes' proportional set sizes (shared pages counted once), sampled every half second.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from contextlib import suppress
+
+import psutil
+
+GIB = 2**30
+
+
+def pss(root: psutil.Process) -> dict[str, float]:
+    """The proportional set size in GiB of a process and its descendants, by the last word of their programs."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for process in [root, *root.children(recursive=True)]:
+        with suppress(psutil.Error):
+            found[_name(process)] += process.memory_full_info().pss / GIB
+    return dict(found)
+
+
+def _name(process: psutil.Process) -> str:
+    words = process.cmdline()
+    if "-m" in words:
+        return words[words.index("-m") + 1]
+    scripts = [word for word in words[1:2] if not word.startswith("-")]
+    return scripts[0].rpartition("/")[2] if scripts else process.name()
+
+
+def main() -> int:
+    """Run the command to its end and print what was seen."""
+    start = time.monotonic()
+    child = subprocess.Popen(sys.argv[1:])
+    root, peak, total = psutil.Process(child.pid), {}, 0.0
+    while child.poll() is None:
+        with suppress(psutil.Error):
+            now = pss(root)
+            if sum(now.values()) > total:
+                peak, total = now, sum(now.values())
+        time.sleep(0.5)
+    print(f"{time.monotonic() - start:.0f} s, peak {total:.2f} GiB:")
+    for name, size in sorted(peak.items(), key=lambda item: -item[1]):
+        print(f"  {size:5.2f} GiB  {name}")
+    return child.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
