@@ -19,6 +19,7 @@ class Teller:
 
     def __init__(self, run: Run, tracker: Tracker) -> None:
         self.run, self.tracker = run, tracker
+        self._best = -1.0
         science, site = run.science.model_dump(mode="json"), run.lab.site.model_dump(mode="json")
         tracker.params({**flat(science), **flat(site, "site.")})
         tracker.tags({"agentfly.science_digest": run.science.digest, "agentfly.run_folder": self._where(run.uri)})
@@ -50,6 +51,9 @@ class Teller:
         name = f"evaluate/{evaluation.split}"
         metrics = {f"{name}/success": evaluation.success, f"{name}/success_low": low, f"{name}/success_high": high}
         self.tracker.points(metrics, step, evaluation.time_ms)
+        if evaluation.split == "validation" and evaluation.success > self._best:
+            self._best = evaluation.success
+            self.tracker.tags({"agentfly.best_policy": evaluation.policy, "agentfly.best_step": str(step)})
 
     def end(self, policy: Artifact, summary: dict[str, Any], time_ms: int) -> None:
         """The final policy as a registered model version, the summary, and that the run is over."""
@@ -63,6 +67,7 @@ class Teller:
         self.tracker.register(
             f"agentfly-{self.run.lab.experiment}", self._where(policy.uri), policy.digest, success, lineage
         )
+        self.tracker.tags({"agentfly.last_policy": policy.digest, "agentfly.last_step": str(summary["steps"])})
         self.tracker.finish("FINISHED", time_ms)
 
     def everything(self) -> None:
