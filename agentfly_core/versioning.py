@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Unversioned:
-    """Why a dataset has no version: `Unversioned("data.train is overridden")`."""
+    """Why a dataset has no version: `Unversioned("data overridden")`."""
 
     reason: str
 
@@ -47,18 +48,18 @@ def dataset_version(name: str, science: Science, project: Path) -> Version | Unv
     if reason := _not_versioned(name, science, project):
         return Unversioned(reason)
     file = pipeline(name, project)
-    with _alone(project):
-        done = _dvc(["repro", f"{file}:prepare"], project, capture=True)
-    if BUSY in done.stdout:
+    with _alone(project) as lock:
+        code, printed = _quietly(["repro", f"{file}:prepare"], project, lock)
+    if BUSY in printed:
         return Unversioned("another DVC command is working on it")
-    if done.returncode:
-        raise ValueError(f"DVC could not prepare the data of {name!r}:\n{_tail(done.stdout)}")
+    if code:
+        raise ValueError(f"DVC could not prepare the data of {name!r}:\n{_tail(printed)}")
     return _locked_version(project / file.with_suffix(".lock"), f"data/generated/{name}")
 
 
 def reproduce(name: str, project: Path) -> int:
     """Run `dvc repro` for an experiment, on the terminal; returns DVC's exit status."""
-    return _dvc(["repro", str(pipeline(name, project))], project, capture=False).returncode
+    return _dvc(["repro", str(pipeline(name, project))], project).wait()
 
 
 def pipeline(name: str, project: Path) -> Path:
@@ -92,27 +93,33 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
     return f"{' and '.join(changed)} overridden" if changed else ""
 
 
-def _dvc(words: list[str], project: Path, capture: bool) -> subprocess.CompletedProcess[str]:
+def _quietly(words: Sequence[str], project: Path, lock: int) -> tuple[int, str]:
+    """DVC's exit status and what it printed; whatever interrupts this ends DVC and the stage that it runs."""
+    captured = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with _dvc(words, project, process_group=0, pass_fds=[lock], **captured) as process:
+        try:
+            printed, _ = process.communicate()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, printed
+
+
+def _dvc(words: Sequence[str], project: Path, **options: Any) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return subprocess.run(
-        [sys.executable, "-m", "dvc", "--wait-for-lock", *words],
-        cwd=project,
-        env={**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE if capture else None,
-        stderr=subprocess.STDOUT if capture else None,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1"}
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", *words]
+    return subprocess.Popen(command, cwd=project, env=environment, stdin=subprocess.DEVNULL, text=True, **options)
 
 
 @contextmanager
-def _alone(project: Path) -> Iterator[None]:
+def _alone(project: Path) -> Iterator[int]:
+    """Hold the lock, whose descriptor DVC inherits: it is held until DVC has ended, even if this process is killed."""
     folder = project / ".dvc" / "tmp"
     folder.mkdir(exist_ok=True)
     with (folder / "agentfly.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file.fileno()
 
 
 def _locked_version(lock: Path, path: str) -> Version:

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,12 +66,22 @@ def stages_run(printed: str) -> list[str]:
     return [line.split("'")[1] for line in printed.splitlines() if line.startswith("Running stage")]
 
 
+def children(process) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def command(process: psutil.Process) -> str:
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
+
+
 def kill_tree(process) -> None:
     """SIGKILL a command and all that it started."""
-    family = psutil.Process(process.pid).children(recursive=True)
+    family = children(process)
     os.killpg(process.pid, signal.SIGKILL)
     for child in family:
-        if child.is_running():
+        with suppress(psutil.NoSuchProcess):
             child.kill()
     process.communicate()
 
@@ -151,13 +163,29 @@ def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
 
 
 def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
-    pipeline_file = root / "dvc.yaml"
-    pipeline_file.write_text(pipeline_file.read_text().replace("PATH=.venv/bin:$PATH agentfly", "sleep 600 &&"))
+    let_stages_sleep(root)
     somebody = Project(root).start("dvc", "repro")
     rwlock = root / ".dvc/tmp/rwlock"
     until(lambda: rwlock.exists() and "results/tiny/config.yaml" in rwlock.read_text())
     assert dataset_version("tiny", science(), root) == Unversioned("another DVC command is working on it")
     kill_tree(somebody)
+
+
+def test_whoever_is_cancelled_while_dvc_works_ends_it_with_its_stage(root):
+    let_stages_sleep(root)
+    program = "from pathlib import Path\nfrom agentfly_core import experiment, versioning\n"
+    program += "versioning.dataset_version('tiny', experiment.read('tiny').science, Path.cwd())\n"
+    cancelled = Project(root).start(sys.executable, "-c", program)
+    until(lambda: any("sleep 600" in command(child) for child in children(cancelled)))
+    family = children(cancelled)
+    cancelled.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in cancelled.communicate(timeout=60)[0]
+    assert psutil.wait_procs(family, timeout=20)[1] == []
+
+
+def let_stages_sleep(root: Path) -> None:
+    file = root / "dvc.yaml"
+    file.write_text(file.read_text().replace("PATH=.venv/bin:$PATH agentfly", "sleep 600 &&"))
 
 
 def test_data_that_cannot_be_built_stops_with_the_reason(root):
