@@ -162,8 +162,8 @@ class Site(Section):
     sampler: Literal["vllm", "transformers"] = "vllm" if importlib.util.find_spec("vllm") else "transformers"
     device: Literal["cpu", "cuda"] = "cpu"
     ranks: Positive = 1
-    zero_stage: Annotated[int, Field(ge=0, le=3)] = 1
-    token_budget: Positive = Field(default=8192, description="tokens of one micro-batch, padding included")
+    zero_stage: Annotated[int, Field(ge=1, le=3)] = 1
+    token_budget: Positive = Field(default=1024, description="tokens of one micro-batch, padding included")
     threads: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
     vllm_memory_gib: Annotated[float, Field(gt=0)] = 1.0
     concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
