@@ -37,7 +37,7 @@ class Life:
 
     A moment is something about to be published (`publish runs/tiny-5f0e2b7c/steps/000001/policy`) or some progress
     (`update 1 2`: two optimizer steps of step 1 are done). A death comes `{"at": moment}`, or at the n-th file that is
-    opened, `{"opening": n}`. It comes to the command, or with `"of"` to its "learner", its "sampler" or another process.
+    opened, `{"opening": n}`. It comes to the command, or with `"of"` to its "learner", its "sampler" or a process.
     """
 
     def __init__(self, folder: Path, death: dict[str, Any]) -> None:
