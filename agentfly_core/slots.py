@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from agentfly_core.config import Science
+from agentfly_core.files import sha256
 from agentfly_core.identity import digest
 from agentfly_core.store import Artifact, Slot
 
@@ -27,8 +29,9 @@ PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")
 
 
 def prepare(science: Science) -> Slot:
-    """The dataset: three splits."""
-    return _shared("prepare", science, ("data", "seed"), {})
+    """The dataset: three splits; the files that its settings name count by their content."""
+    named = {name: Path(value) for name, value in science.data.settings.items() if isinstance(value, str)}
+    return _shared("prepare", science, ("data", "seed"), {n: sha256(p) for n, p in named.items() if p.is_file()})
 
 
 def model(science: Science) -> Slot:

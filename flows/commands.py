@@ -55,6 +55,7 @@ def train(arguments: Namespace) -> int:
 
 def evaluate(arguments: Namespace) -> int:
     """Play a policy on held-out problems."""
+    _lab(arguments)
     with orchestrated("evaluate"):
         from flows.evaluate import evaluate as flow
 
@@ -66,6 +67,7 @@ def evaluate(arguments: Namespace) -> int:
 
 def prepare(arguments: Namespace) -> int:
     """Build, check and version the dataset."""
+    _lab(arguments)
     with orchestrated("prepare"):
         from flows.prepare import prepare as flow
 
@@ -76,6 +78,7 @@ def prepare(arguments: Namespace) -> int:
 
 def warm_start(arguments: Namespace) -> int:
     """Make the policy that training starts from."""
+    _lab(arguments)
     with orchestrated("warm-start"):
         from flows.warm_start import warm_start_only as flow
 

@@ -16,7 +16,7 @@ from agentfly_core.summary import Evaluation, evaluation
 from agentfly_core.warm import sampler_service
 from flows import results
 from flows.lab import lab_of
-from flows.parameters import ExperimentName, Overrides, SiteName
+from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.places import settle
 from tasks.prepare import prepare
 from tasks.rollout import held_out
@@ -29,7 +29,7 @@ def evaluate(
     policy: str = "",
     overrides: Overrides = [],  # noqa: B006
     site: SiteName = "local",
-    store: str = "",
+    store: StoreUri = "",
 ) -> dict[str, Any]:
     """Play a policy on the held-out test problems of an experiment: success, interval, number of problems."""
     lab = lab_of(experiment, overrides, site, store)

@@ -7,7 +7,7 @@ from prefect import flow
 from agentfly_core.store import Artifact
 from flows import results
 from flows.lab import lab_of
-from flows.parameters import ExperimentName, Overrides, SiteName
+from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from tasks import prepare as tasks
 
 
@@ -16,7 +16,7 @@ def prepare(
     experiment: ExperimentName = "quickstart",
     overrides: Overrides = [],  # noqa: B006
     site: SiteName = "local",
-    store: str = "",
+    store: StoreUri = "",
 ) -> Artifact:
     """Build, check and version the dataset of an experiment, and nothing else."""
     lab = lab_of(experiment, overrides, site, store)

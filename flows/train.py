@@ -9,7 +9,7 @@ from prefect import flow, runtime
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from flows.evaluate import evaluated
-from flows.parameters import ExperimentName, Overrides, RunName, SiteName
+from flows.parameters import ExperimentName, Overrides, RunName, SiteName, StoreUri
 from flows.session import Session, session
 from flows.warm_start import warm_started
 from tasks.finish import finish
@@ -33,7 +33,7 @@ def train(
     overrides: Overrides = [],  # noqa: B006
     new: bool = False,
     site: SiteName = "local",
-    store: str = "",
+    store: StoreUri = "",
 ) -> dict[str, Any]:
     """Train an agent: start the run, or continue it from what is on disk."""
     with session(experiment, run, overrides, new, site, store) as here:

@@ -12,7 +12,7 @@ from agentfly_core.store import Artifact
 from agentfly_core.warm import learner_service
 from flows import results
 from flows.lab import lab_of
-from flows.parameters import ExperimentName, Overrides, SiteName
+from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.places import settle
 from tasks.model import base_model
 from tasks.prepare import prepare
@@ -24,7 +24,7 @@ def warm_start_only(
     experiment: ExperimentName = "quickstart",
     overrides: Overrides = [],  # noqa: B006
     site: SiteName = "local",
-    store: str = "",
+    store: StoreUri = "",
 ) -> Artifact:
     """Make the policy that reinforcement learning starts from, and nothing else."""
     lab = lab_of(experiment, overrides, site, store)

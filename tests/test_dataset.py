@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from test_record import trajectory
 
-from agentfly_core import dataset
+from agentfly_core import dataset, slots
 from agentfly_core.config import Science
 from agentfly_core.dataset import BadRow, LedgerRow
 from agentfly_core.record import Problem, Scored, Unscored
@@ -62,6 +62,15 @@ def test_a_bad_row_can_be_tolerated(tmp_path):
 def test_a_problem_in_two_splits_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"'a-000' is in train and in test"):
         prepare(tmp_path, "repeated")
+
+
+def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
+    source = tmp_path / "train.jsonl"
+    keys = []
+    for content in ("one", "two", "one"):
+        source.write_text(content)
+        keys.append(slots.prepare(science("clean", train_file=str(source))).key)
+    assert keys[0] == keys[2] != keys[1]
 
 
 def test_an_unknown_data_setting_is_refused(tmp_path):
