@@ -116,6 +116,15 @@ def test_logprobs_are_those_of_the_sampling_temperature_whatever_generation_conf
         assert len({reply.tokens[0] for reply in drawn}) > 5
 
 
+def test_at_temperature_0_every_reply_is_the_likeliest_one_with_the_logprobs_of_temperature_1(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
+    server.load(policies[0], 0)
+    drawn = replies(server, 4, 0.0)
+    assert len({reply.tokens for reply in drawn}) == 1
+    assert furthest(policies[0], drawn) < 1e-4
+
+
 def test_the_last_token_is_a_stop_token_iff_the_reply_stopped(server: VLLM, policies: tuple[Path, Path]) -> None:
     server.load(policies[0], 0)
     stop = tuple(range(50))
