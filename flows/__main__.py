@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from flows import commands
+from flows.server import leave
 
 EXPERIMENT = "name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml"
 OVERRIDES = "settings that differ from the file, for example update.learning_rate=3e-4 rollout.group_size=16"
@@ -106,5 +108,10 @@ def _experiment(
     return parser
 
 
+def command_line() -> NoReturn:
+    """Be the program `agentfly`."""
+    leave(main())
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    command_line()

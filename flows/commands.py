@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from flows.places import settle
 from flows.server import open_flow_run, prefect_api, prefect_command
 from flows.tell import tell_again
 
+logger = logging.getLogger(__name__)
+
 
 class Stopped(RuntimeError):
     """A run came to an end before its last step; the message says why, and how it goes on."""
@@ -42,11 +45,8 @@ def train(arguments: Namespace) -> int:
     """Start or continue a run; a finished one shows its summary at once."""
     lab = _lab(arguments)
     name = name_of(lab, arguments.run, arguments.new)
-    summary = lab.store.read_json(f"runs/{name}/summary.json")
-    if not summary or summary["steps"] != lab.science.steps:
-        summary = _trained(arguments, lab, name)
-    else:
-        summary = tell_again(lab, name, summary)
+    summary = _finished(lab, name)
+    summary = tell_again(lab, name, summary) if summary else _trained(arguments, lab, name)
     if results.wanted():
         results.write_run(lab, name, summary)
     show_summary(summary)
@@ -154,18 +154,26 @@ def show_summary(summary: Words) -> None:
     Console().print(summary_table(summary, opening))
 
 
-def _trained(arguments: Namespace, lab: Lab, name: str) -> Words:
+def _trained(arguments: Namespace, lab: Lab, name: str) -> dict[str, Any]:
     refuse_if_open(lab.store, name)
     with orchestrated(name) as log:
         from flows.train import train as flow
 
         try:
-            summary: Words = flow(**_flow_arguments(arguments), run=name)
+            summary: dict[str, Any] = flow(**_flow_arguments(arguments), run=name)
         except Locked:
             raise
         except Exception as error:  # whatever ends a run, whoever started it is told how it goes on
-            raise Stopped(_ending(lab, name, error, log)) from error
+            if (finished := _finished(lab, name)) is None:
+                raise Stopped(_ending(lab, name, error, log)) from error
+            logger.warning("The run is done, but Prefect could not be told: %s: %s", type(error).__name__, error)
+            return finished
     return summary
+
+
+def _finished(lab: Lab, name: str) -> dict[str, Any] | None:
+    summary: dict[str, Any] | None = lab.store.read_json(f"runs/{name}/summary.json")
+    return summary if summary and summary["steps"] == lab.science.steps else None
 
 
 def _ending(lab: Lab, name: str, error: Exception, log: Path) -> str:
