@@ -29,7 +29,7 @@ import agentfly_core.samplers.transformers  # noqa: F401
 import flows.train  # noqa: F401
 from agentfly_core.progress import Progress, listening
 from flows.__main__ import main as agentfly
-from flows.server import use
+from flows.server import leave, use
 
 
 class Life:
@@ -101,7 +101,7 @@ def fork(order: dict[str, Any]) -> dict[str, Any]:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        sys.exit(live(order, writing))
+        leave(live(order, writing))
     os.close(writing)
     with open(reading) as notes:
         noted = json.loads(notes.read() or '{"moments": [], "opened": 0}')

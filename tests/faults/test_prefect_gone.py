@@ -1,0 +1,45 @@
+"""The Prefect server is gone for good amid a run."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Whole
+from lives import TRAIN, Lives, digests
+from project import until
+
+from flows.server import answers
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """The address and the process of a Prefect server that may be killed."""
+    home = tmp_path_factory.mktemp("prefect")
+    monkeypatch.setenv("PREFECT_HOME", str(home))
+    monkeypatch.setenv("PREFECT_SERVER_MEMO_STORE_PATH", str(home / "memo_store.toml"))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with (home / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        until(lambda: answers(f"http://127.0.0.1:{port}/api"))
+        yield f"http://127.0.0.1:{port}/api", process.pid
+        process.kill()
+
+
+def test_a_run_whose_prefect_server_is_gone_for_good_goes_on_to_its_end_and_has_nothing_to_do_again(
+    begun: Path, lives: Lives, whole: Whole, server: tuple[str, int]
+) -> None:
+    api, process = server
+    env = {"PREFECT_API_URL": api, "PREFECT_CLIENT_MAX_RETRIES": "0"}
+    end = lives.run(begun, *TRAIN, env=env, at="update 2 1", of=process)
+    assert end.code == 0, end.printed
+    assert "agentfly: The run is done, but Prefect could not be told: ConnectError" in end.printed
+    assert digests(begun) == digests(whole.folder)
+    again = lives.run(begun, *TRAIN, env=env)
+    assert (again.code, again.moments) == (0, ())

@@ -1,0 +1,136 @@
+"""Runs and artifacts on object storage: a real S3 server, a process of its own on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import boto3
+import httpx
+import pytest
+from conftest import Whole
+from lives import KILLED, RUN, TRAIN, Lives, digests
+from project import until
+
+from agentfly_core.lock import Locked, refuse_if_leased, remote_lock
+from agentfly_core.remote import Remote
+from agentfly_core.store import MANIFEST, Slot, Store
+
+BUCKET = "s3://agents"
+SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {})
+HOLD = """
+import sys; from agentfly_core.lock import remote_lock; from agentfly_core.remote import Remote
+with remote_lock(Remote(sys.argv[1]), "runs/demo"):
+    print("held", flush=True); sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """What the environment needs to reach an S3 server with the bucket `agents`."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    env = {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
+    env |= {"AWS_ACCESS_KEY_ID": "agents", "AWS_SECRET_ACCESS_KEY": "agents"}
+    with (tmp_path_factory.mktemp("s3") / "log").open("w") as log:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        until(lambda: listens(url))
+        boto3.client("s3", endpoint_url=url, aws_access_key_id="agents", aws_secret_access_key="agents",
+                     region_name="us-east-1").create_bucket(Bucket="agents")  # fmt: skip
+        yield env
+    finally:
+        server.kill()
+        server.wait(30)
+
+
+def listens(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code < 500
+    except httpx.TransportError:
+        return False
+
+
+@pytest.fixture
+def reached(s3: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets this very process reach the server."""
+    for name, value in s3.items():
+        monkeypatch.setenv(name, value)
+
+
+def digests_at(store: Store) -> dict[str, str]:
+    """What is published in a store on object storage."""
+    assert store.remote
+    where = f"{store.remote.path('')}"
+    found = [str(path).removeprefix(where) for path in store.remote.fs.find(where)]
+    names = [path.removesuffix(f"/{MANIFEST}") for path in found if path.endswith(f"/{MANIFEST}")]
+    return {name: store.artifact(name).digest for name in sorted(names)}
+
+
+def test_a_run_on_object_storage_goes_on_on_another_machine_and_ends_with_the_same_bytes(
+    tmp_path: Path, lives: Lives, whole: Whole, s3: Mapping[str, str], reached: None
+) -> None:
+    here, there = tmp_path / "one", tmp_path / "another"
+    end = lives.run(here, *TRAIN, "--store", f"{BUCKET}/exp", env=s3, at="update 2 1")
+    assert end.code == KILLED, end.printed
+    end = lives.run(there, *TRAIN, "--store", f"{BUCKET}/exp", env=s3)
+    assert end.code == 0, end.printed
+    assert "rollout 1 8" not in end.moments
+    assert digests_at(Store.at(f"{BUCKET}/exp", tmp_path / "cache")) == digests(whole.folder)
+    assert not (there / RUN).exists()
+
+
+def test_an_artifact_whose_upload_was_cut_is_not_there_and_is_made_again(tmp_path: Path, reached: None) -> None:
+    one, two = (Store.at(f"{BUCKET}/cut", tmp_path / name) for name in ("one", "two"))
+    with one.publish(SLOT) as folder:
+        (folder / "scores.parquet").write_text("scores")
+    assert one.remote
+    one.remote.fs.rm_file(one.remote.path(f"{SLOT.uri}/{MANIFEST}"))
+    assert two.find(SLOT) is None
+    with pytest.raises(FileNotFoundError, match="Nothing is published"):
+        two.artifact(SLOT.uri)
+
+    with two.publish(SLOT) as folder:
+        (folder / "scores.parquet").write_text("scores")
+    artifact = Store.at(f"{BUCKET}/cut", tmp_path / "three").find(SLOT)
+    assert artifact == two.artifact(SLOT.uri)
+
+
+def test_a_file_changed_on_object_storage_is_noticed_on_the_way_down(tmp_path: Path, reached: None) -> None:
+    one, two = (Store.at(f"{BUCKET}/changed", tmp_path / name) for name in ("one", "two"))
+    with one.publish(SLOT) as folder:
+        (folder / "scores.parquet").write_text("scores")
+    assert one.remote
+    one.remote.write(f"{SLOT.uri}/scores.parquet", "sc0res")
+    assert two.find(SLOT) is None
+
+
+def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -> None:
+    remote = Remote(f"{BUCKET}/locked")
+    command = [sys.executable, "-c", HOLD, remote.uri]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, env=os.environ) as first:
+        assert first.stdout and first.stdout.readline() == b"held\n"
+        with pytest.raises(Locked, match=f"held by process {first.pid}"):
+            refuse_if_leased(remote, "runs/demo")
+        with pytest.raises(Locked, match=f"held by process {first.pid}"), remote_lock(remote, "runs/demo"):
+            pass
+        first.kill()
+    with remote_lock(remote, "runs/demo") as previous:
+        assert previous is not None
+        assert previous.pid == first.pid
+
+
+def test_of_two_who_write_at_once_only_one_succeeds(reached: None) -> None:
+    remote = Remote(f"{BUCKET}/raced")
+    assert [remote.create("lock.json", text) for text in ("mine", "yours")] == [True, False]
+    found = remote.tagged("lock.json")
+    assert found and found[0] == "mine"
+    assert [remote.replace("lock.json", text, found[1]) for text in ("mine again", "yours")] == [True, False]
+    assert remote.read("lock.json") == "mine again"
