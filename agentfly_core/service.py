@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from agentfly_core.owner import Owner
-from agentfly_core.supervisor import FIRST_START, State
+from agentfly_core.supervisor import FIRST_START, State, clean
 
 RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
@@ -111,22 +111,23 @@ def end_orphans(run: str) -> list[int]:
 
 
 def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
-    """SIGKILL the processes whose environment is chosen until none is left."""
-    ended: list[int] = []
-    while found := [process for process in psutil.process_iter() if chosen(_environment(process))]:
+    """SIGKILL the processes whose environment is chosen until none is left, and remove the files of their services."""
+    ended: dict[int, str] = {}
+    while found := {process: marks for process, marks in _environments() if chosen(marks)}:
         for process in found:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        ended += [process.pid for process in found if process.pid not in ended]
-        psutil.wait_procs(found, timeout=0.1)
-    return ended
+        ended |= {process.pid: marks["TMPDIR"] for process, marks in found.items()}
+        psutil.wait_procs(list(found), timeout=0.1)
+    for scratch in set(ended.values()):
+        clean(scratch.removesuffix(".d"))
+    return list(ended)
 
 
-def _environment(process: psutil.Process) -> Mapping[str, str]:
-    try:
-        return dict(process.environ())
-    except psutil.Error:
-        return {}
+def _environments() -> Iterator[tuple[psutil.Process, Mapping[str, str]]]:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            yield process, process.environ()
 
 
 def _owner(marks: Mapping[str, str]) -> Owner:

@@ -69,7 +69,7 @@ def main() -> None:
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _kill_descendants()
-        _clean(options.address)
+        clean(options.address)
 
 
 def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
@@ -118,7 +118,8 @@ def _kill_descendants() -> None:
         time.sleep(0.005)
 
 
-def _clean(address: str) -> None:
+def clean(address: str) -> None:
+    """Remove what a service leaves: its socket, its state and its scratch folder, and their folder when it is empty."""
     for path in (address, f"{address}.state"):
         Path(path).unlink(missing_ok=True)
     shutil.rmtree(f"{address}.d", ignore_errors=True)

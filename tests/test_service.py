@@ -192,6 +192,7 @@ def test_what_a_dead_run_left_is_ended_and_other_runs_are_not(folder: Path, flow
         owner.wait(20)
         assert set(end_orphans("run-a")) >= {process.pid for process in orphans[1:]}
         assert left(orphans) == []
+        assert not service.scratch.exists()
         assert end_orphans("run-b") == []
         assert all(process.is_running() for process in others)
 
