@@ -203,6 +203,13 @@ def test_a_server_that_dies_loses_the_shard_and_the_next_load_waits_for_the_new_
     assert replies(server, 8) == before
 
 
+def test_every_process_of_the_server_carries_the_mark_of_its_run(server: VLLM, policies: tuple[Path, Path]) -> None:
+    server.load(policies[0], 0)
+    processes = family(server)
+    assert any(process.name().startswith("VLLM::Engine") for process in processes)
+    assert {process.environ().get("AGENTFLY_RUN") for process in processes} == {"test-vllm"}
+
+
 def test_no_process_of_the_server_spins_while_it_waits(server: VLLM, policies: tuple[Path, Path]) -> None:
     server.load(policies[0], 0)
     replies(server, 8)
