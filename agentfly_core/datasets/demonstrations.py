@@ -23,10 +23,9 @@ Play = Callable[[random.Random, Problem], list[str]]
 def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     """Sums of `datasets.arithmetic`: call the calculator, then answer with what it said.
 
-    A share `spoilt` of the episodes goes wrong: two thirds of these guess without the calculator, the others take
-    another operation or misread the result.
+    A share `spoilt` of the episodes guesses, mistypes the sum, takes another operation or misreads the result.
     """
-    return _script(problems, seed, spoilt, _work_out, (*4 * [_guess], _take_another_operation, _misread))
+    return _script(problems, seed, spoilt, _work_out, (_guess, _mistype, _take_another_operation, _misread))
 
 
 def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
@@ -73,6 +72,10 @@ def _work_out(draw: random.Random, problem: Problem) -> list[str]:
 
 def _guess(draw: random.Random, problem: Problem) -> list[str]:
     return [_call("answer", answer=_slip(draw, number(evaluate(_sum(problem)))))]
+
+
+def _mistype(draw: random.Random, problem: Problem) -> list[str]:
+    return _sums(_slip(draw, _sum(problem)))
 
 
 def _take_another_operation(draw: random.Random, problem: Problem) -> list[str]:
