@@ -6,11 +6,16 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from agentfly_core.model import materialise
 from agentfly_core.service import supervised
 from flows.server import answers
+
+
+hypothesis.settings.register_profile("busy machines too", deadline=None)
+hypothesis.settings.load_profile("busy machines too")
 
 
 @pytest.fixture(scope="session")
