@@ -13,7 +13,6 @@ from agentfly_core.model import materialise
 from agentfly_core.service import supervised
 from flows.server import answers
 
-
 hypothesis.settings.register_profile("busy machines too", deadline=None)
 hypothesis.settings.load_profile("busy machines too")
 
