@@ -16,6 +16,7 @@ from agentfly_core.config import Site
 from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob, unwatched
 from agentfly_core.service import Service, ServiceLost
 
+BARE = "agentfly_core.learners.without_mlflow"
 WORKER = "agentfly_core.learners.deepspeed_worker"
 
 
@@ -23,8 +24,8 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
     """The command that starts the workers listening at `address`, and what it needs in its environment."""
     threads = max(1, site.threads // site.ranks)
     world = base64.urlsafe_b64encode(json.dumps({"localhost": list(range(site.ranks))}).encode()).decode()
-    launcher = [sys.executable, "-m", "agentfly_core.learners.launcher", "--world_info", world]
-    command = [*launcher, "--log_level", "warning", "--no_local_rank", "--module", WORKER, "--socket", address]
+    launcher = ["deepspeed.launcher.launch", "--world_info", world, "--log_level", "warning", "--no_local_rank"]
+    command = [sys.executable, "-m", BARE, *launcher, "--module", BARE, WORKER, "--socket", address]
     command += ["--zero-stage", str(site.zero_stage), "--token-budget", str(site.token_budget)]
     # Threads that wait actively would take the cores from the sampler: on full cores a step takes ten times as long.
     environment = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}

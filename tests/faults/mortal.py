@@ -86,7 +86,8 @@ def live(order: dict[str, Any], notes: int) -> int:
         os.dup2(target, stream)
     os.environ.update(order["env"])
     use(os.environ["PREFECT_API_URL"])
-    resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest"] or -1, -1))
+    if order["largest"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest"], order["largest"]))
     life = Life(Path(order["folder"]), order["death"])
     sys.addaudithook(life.hear)
     with listening(life):
