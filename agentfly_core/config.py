@@ -165,7 +165,7 @@ class Site(Section):
     zero_stage: Annotated[int, Field(ge=1, le=3)] = 1
     token_budget: Positive = Field(default=1024, description="tokens of one micro-batch, padding included")
     threads: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
-    vllm_memory_gib: Annotated[float, Field(gt=0)] = 1.0
+    vllm_memory_gib: Annotated[float, Field(gt=0)] = 0.5
     concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
     mlflow_tracking_uri: str = ""
     secrets_env: tuple[str, ...] = ()
