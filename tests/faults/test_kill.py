@@ -26,7 +26,9 @@ def assert_same(folder: Path, whole: Whole) -> None:
     assert summary(folder) == summary(whole.folder)
 
 
-def test_a_run_killed_at_every_boundary_and_amid_every_stage_ends_with_the_same_bytes(tmp_path, lives: Lives, whole):
+def test_a_run_killed_at_every_boundary_and_amid_every_stage_ends_with_the_same_bytes(
+    tmp_path: Path, lives: Lives, whole: Whole
+) -> None:
     for moment in moments_to_die(whole.end.moments):
         end = lives.run(tmp_path, *TRAIN, at=moment)
         assert end.code == KILLED, f"{moment}: {end.printed}"
@@ -36,7 +38,7 @@ def test_a_run_killed_at_every_boundary_and_amid_every_stage_ends_with_the_same_
     assert_same(tmp_path, whole)
 
 
-def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, lives: Lives, whole: Whole):
+def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, lives: Lives, whole: Whole) -> None:
     draw = random.Random(1)
     ends = [lives.run(begun, *TRAIN, opening=draw.randrange(whole.end.opened)) for _ in range(3)]
     assert KILLED in [end.code for end in ends]

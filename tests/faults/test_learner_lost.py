@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from conftest import Whole
 from lives import KILLED, RUN, TRAIN, Lives, digests
 
 
@@ -11,23 +12,29 @@ def without_states(folder: Path) -> dict[str, str]:
     return {name: digest for name, digest in digests(folder).items() if not name.endswith("/learner")}
 
 
-def test_a_learner_killed_amid_an_update_is_started_again_and_makes_the_same_policies(begun, lives: Lives, whole):
+def test_a_learner_killed_amid_an_update_is_started_again_and_makes_the_same_policies(
+    begun: Path, lives: Lives, whole: Whole
+) -> None:
     end = lives.run(begun, *TRAIN, at="update 2 1", of="learner")
     assert end.code == 0, end.printed
     assert end.moments.count("update 2 1") == 2
     assert digests(begun) == digests(whole.folder)
 
 
-def test_updates_whose_learner_state_was_not_kept_are_made_again(begun, lives: Lives, whole):
-    end = lives.run(begun, *TRAIN, "update.learner_every=2", at="update 2 1")
+def test_updates_whose_learner_state_was_not_kept_are_made_again(begun: Path, lives: Lives, whole: Whole) -> None:
+    seldom = ("update.learner_every=2", "update.keep_learner=1")
+    end = lives.run(begun, *TRAIN, *seldom, at="update 2 1")
     assert end.code == KILLED
-    end = lives.run(begun, *TRAIN, "update.learner_every=2")
+    end = lives.run(begun, *TRAIN, *seldom)
     assert end.code == 0, end.printed
     assert [moment for moment in end.moments if moment.startswith("replay")] == ["replay 1 1", "replay 1 2"]
     assert without_states(begun) == without_states(whole.folder)
+    assert [path.parent.name for path in begun.glob(f"{RUN}/steps/*/learner")] == ["000003"]
 
 
-def test_a_truncated_policy_is_made_again_from_the_one_before_and_says_so(at_step_2, lives: Lives, whole):
+def test_a_truncated_policy_is_made_again_from_the_one_before_and_says_so(
+    at_step_2: Path, lives: Lives, whole: Whole
+) -> None:
     model = at_step_2 / RUN / "steps/000002/policy/model.safetensors"
     model.write_bytes(model.read_bytes()[:-100])
     end = lives.run(at_step_2, *TRAIN)
@@ -36,11 +43,13 @@ def test_a_truncated_policy_is_made_again_from_the_one_before_and_says_so(at_ste
     assert digests(at_step_2) == digests(whole.folder)
 
 
-def test_behind_a_truncated_learner_state_the_one_before_is_used_and_says_so(at_step_2, lives: Lives, whole):
+def test_behind_a_truncated_learner_state_the_one_before_is_used_and_says_so(
+    at_step_2: Path, lives: Lives, whole: Whole
+) -> None:
     state = at_step_2 / RUN / "steps/000002/learner/learner.safetensors"
     state.write_bytes(state.read_bytes()[:-100])
     end = lives.run(at_step_2, *TRAIN)
     assert end.code == 0, end.printed
     assert "steps/000002/learner/learner.safetensors is not the file that MANIFEST.json names" in end.printed
-    assert "replay 2 2" in end.moments
+    assert [moment for moment in end.moments if moment.startswith("replay")] == ["replay 2 1", "replay 2 2"]
     assert without_states(at_step_2) == without_states(whole.folder)
