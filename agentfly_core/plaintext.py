@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from agentfly_core.redaction import redact
+
 
 def clip(text: str | bytes, max_bytes: int) -> str:
-    """The text, at most about `max_bytes` of UTF-8; what is not UTF-8, lone surrogates too, is replaced.
+    """The text, at most about `max_bytes` of UTF-8; what is not UTF-8, lone surrogates too, and secrets are replaced.
 
     What is longer keeps its head and its tail around `[... N bytes omitted ...]`.
     """
-    data = text if isinstance(text, bytes) else text.encode("utf-8", errors="replace")
+    known = text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
+    data = redact(known).encode("utf-8", errors="replace")
     if len(data) <= max_bytes:
         return data.decode("utf-8", errors="replace")
     head, tail = data[: (max_bytes + 1) // 2], data[len(data) - max_bytes // 2 :]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfly_core.outbox import Outbox, Unsent
+from agentfly_core.redaction import redact
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,12 +99,12 @@ class Tracker:
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Log settings; one that a continue changed becomes the tag `agentfly.continued.<name>`."""
-        texts = {name: str(value) for name, value in values.items()}
+        texts = {name: redact(str(value)) for name, value in values.items()}
         self._outbox.put("settings", lambda sink: sink.params(texts))
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Set tags of the run."""
-        texts = dict(values)
+        texts = {name: redact(value) for name, value in values.items()}
         self._outbox.put("tags", lambda sink: sink.tags(texts))
 
     def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:

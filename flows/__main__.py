@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from agentfly_core.redaction import redact
 from flows import commands
 from flows.server import leave
 
@@ -32,7 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return command(arguments)
     except commands.MISTAKES as mistake:
-        print(f"agentfly: {mistake}", file=sys.stderr)
+        print(f"agentfly: {redact(str(mistake))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("agentfly: interrupted; the same command continues.", file=sys.stderr)

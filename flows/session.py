@@ -11,6 +11,7 @@ from pathlib import Path
 from prefect.runtime import flow_run
 
 from agentfly_core.progress import listening
+from agentfly_core.redaction import keeping_secrets
 from agentfly_core.run import Lab, Run, name_of, opened
 from agentfly_core.service import Service, end_orphans
 from agentfly_core.store import Artifact
@@ -52,7 +53,7 @@ def session(experiment: str, run: str, overrides: list[str], new: bool, site: st
     lab = lab_of(experiment, overrides, site, store)
     name = name_of(lab, run, new)
     logs = settle(Path.cwd()).state / "logs" / name
-    with opened(lab, name) as mine:
+    with keeping_secrets(), opened(lab, name) as mine:
         if ended := end_orphans(mine.uid):
             logger.warning("Ended processes %s that a dead owner of this run left behind.", ended)
         _take_over(mine)

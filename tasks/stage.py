@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from agentfly_core.learner import LearnerLost
+from agentfly_core.redaction import keeping_secrets
 from agentfly_core.sampler import SamplerLost
 from agentfly_core.store import Artifact
 
@@ -28,7 +29,7 @@ def stage(name: str, retries: int = 0) -> Callable[[Callable[P, R | State[R]]], 
 
     def decorate(function: Callable[P, R | State[R]]) -> Callable[P, R]:
         made: Any = task(task_run_name=name, cache_policy=NO_CACHE, retries=retries, retry_condition_fn=_service_lost)(
-            function
+            keeping_secrets()(function)
         )
 
         @functools.wraps(function)

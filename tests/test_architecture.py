@@ -56,3 +56,35 @@ def test_tools_and_records_load_neither_torch_nor_a_network_client():
     code += "print([m for m in ('torch', 'httpx', 'mlflow', 'prefect', 'vllm') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+FORBIDDEN = {"eval", "exec", "compile", "sympify", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load"}
+OPENED_UP = {"shell", "trust_remote_code"}
+RUNS_WHAT_IT_READS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
+
+
+def dangers(path):
+    """Where a file would run, or hand to a shell, what it was merely given: "line 12: eval"."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            if (name := ast.unparse(node.func)) in FORBIDDEN:
+                yield f"line {node.lineno}: {name}"
+            if name == "torch.load" and "weights_only=True" not in ast.unparse(node):
+                yield f"line {node.lineno}: {name} without weights_only=True"
+            opened = {word.arg for word in node.keywords if ast.unparse(word.value) == "True"} & OPENED_UP
+            yield from (f"line {node.lineno}: {word}=True" for word in opened)
+    yield from (f"import {name}" for name in imported(path) if name.split(".")[0] in RUNS_WHAT_IT_READS)
+
+
+@pytest.mark.parametrize("folder", ["agentfly_core", "flows", "tasks", "benchmarks"])
+def test_nothing_runs_what_it_was_merely_given(folder):
+    found = {str(path.relative_to(ROOT)): list(dangers(path)) for path in (ROOT / folder).rglob("*.py")}
+    assert {path: what for path, what in found.items() if what} == {}
+
+
+@pytest.mark.parametrize(
+    "line", ["eval(x)", "yaml.load(x)", "subprocess.run(x, shell=True)", "torch.load(x)", "import pickle"]
+)
+def test_a_line_that_does_is_found(tmp_path, line):
+    (tmp_path / "bad.py").write_text(line)
+    assert len(list(dangers(tmp_path / "bad.py"))) == 1

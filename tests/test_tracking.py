@@ -113,6 +113,18 @@ def test_a_setting_changed_on_a_continue_is_told_by_a_tag(place: Place) -> None:
     assert "agentfly.continued.seed" not in data.tags
 
 
+def test_secrets_in_settings_and_tags_are_not_sent(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCH_API_KEY", "sk-1f2e3d4c")
+    tracker = track(place, "secret")
+    tracker.params({"data.settings.url": "https://host/?key=sk-1f2e3d4c"})
+    tracker.tags({"agentfly.store": "http://me:opensesame@host"})
+    assert not tracker.close()
+    assert tracker.run_id is not None
+    data = MlflowClient(place.uri).get_run(tracker.run_id).data
+    assert data.params == {"data.settings.url": "https://host/?key=[SEARCH_API_KEY]"}
+    assert data.tags["agentfly.store"] == "http://me:[password]@host"
+
+
 def test_best_is_the_policy_with_the_highest_success_and_last_the_newest(place: Place) -> None:
     tracker = track(place, "models")
     for digest, success in (("aa", 0.7), ("bb", 0.9), ("cc", 0.8), ("bb", 0.9)):
