@@ -60,7 +60,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
     changed: dict[str, Any] = {}
     for text in overrides:
         key, value = _override(text)
-        _put(changed, key.split("."), value)
+        _put(changed, _keys(key), value)
     science = _completed(_validate(Science, _merge(_merge(PARTS, written), changed), str(path)))
     sources = {**dict.fromkeys(flat(written), str(path)), **dict.fromkeys(flat(changed), "override")}
     values = flat(science.model_dump(mode="json"))
@@ -137,6 +137,11 @@ def _override(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise ValueError(f"Got the override {text!r}, expected key=value, for example update.learning_rate=3e-4.")
     return key, _value(value)
+
+
+def _keys(key: str) -> list[str]:
+    """Where a dotted key leads; an import path, as in rewards.my_project.rewards:cites, is one key."""
+    return key.split(".", 1 if ":" in key else -1)
 
 
 def _value(text: str) -> Any:

@@ -26,6 +26,12 @@ def test_a_value_comes_from_the_defaults_the_file_or_an_override(tiny):
     assert (read.science.rollout.problems, read.origin["rollout.problems"]) == (16, "default")
 
 
+def test_an_import_path_is_one_key_of_an_override(tiny):
+    read = experiment.read(tiny, ["rewards.agentfly_core.rewards.exact:exact=0.5"])
+    assert read.science.rewards == {"agentfly_core.rewards.exact:exact": 0.5}
+    assert read.origin["rewards.agentfly_core.rewards.exact:exact"] == "override"
+
+
 def test_a_typing_mistake_is_refused_with_a_hint(tiny):
     with pytest.raises(ValueError, match=r"update.learning_rat: there is no such key. Did you mean 'learning_rate'"):
         experiment.read(tiny, ["update.learning_rat=1"])
