@@ -61,7 +61,7 @@ def tokenizer_of(policy: Path) -> Any:
     """The tokenizer of a policy directory."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(policy)
+    return AutoTokenizer.from_pretrained(policy, trust_remote_code=False)
 
 
 @functools.cache

@@ -82,7 +82,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         materialise("nano:calculator", Path(folder), "float32")
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     table = Table("tool", "latency", "rollout", "a turn", "more than 0 s, a turn")
     for kind, label in ((waiting, "async"), (blocking, "blocking")):
         found: dict[float, list[float]] = {latency: [] for latency in LATENCIES}

@@ -71,6 +71,8 @@ def dangers(path):
                 yield f"line {node.lineno}: {name}"
             if name == "torch.load" and "weights_only=True" not in ast.unparse(node):
                 yield f"line {node.lineno}: {name} without weights_only=True"
+            if name.endswith(".from_pretrained") and "trust_remote_code=False" not in ast.unparse(node):
+                yield f"line {node.lineno}: {name} without trust_remote_code=False"
             opened = {word.arg for word in node.keywords if ast.unparse(word.value) == "True"} & OPENED_UP
             yield from (f"line {node.lineno}: {word}=True" for word in opened)
     yield from (f"import {name}" for name in imported(path) if name.split(".")[0] in RUNS_WHAT_IT_READS)
@@ -83,7 +85,8 @@ def test_nothing_runs_what_it_was_merely_given(folder):
 
 
 @pytest.mark.parametrize(
-    "line", ["eval(x)", "yaml.load(x)", "subprocess.run(x, shell=True)", "torch.load(x)", "import pickle"]
+    "line",
+    ["eval(x)", "yaml.load(x)", "run(x, shell=True)", "torch.load(x)", "AutoModel.from_pretrained(x)", "import pickle"],
 )
 def test_a_line_that_does_is_found(tmp_path, line):
     (tmp_path / "bad.py").write_text(line)

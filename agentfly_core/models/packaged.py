@@ -19,8 +19,10 @@ def make(name: str, folder: Path, dtype: str) -> None:
     """Write the model of the package `name` into `folder`; raises ValueError when it is unknown or not installed."""
     where = source(name)
     _, file = PACKAGES[name]
-    tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=file)
-    model: Any = AutoModelForCausalLM.from_pretrained(where, gguf_file=file, dtype=getattr(torch, dtype))
+    tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=file, trust_remote_code=False)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        where, gguf_file=file, dtype=getattr(torch, dtype), trust_remote_code=False
+    )
     model.hf_quantizer, model.is_quantized = None, False
     del model.config.quantization_config
     write(model, tokenizer, folder)

@@ -20,8 +20,10 @@ def make(reference: str, folder: Path, dtype: str) -> None:
     name, _, revision = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
     source: dict[str, Any] = {"pretrained_model_name_or_path": name, "revision": revision or "main"}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(**source)
-        model = AutoModelForCausalLM.from_pretrained(**source, dtype=getattr(torch, dtype), use_safetensors=True)
+        tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(
+            **source, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise ValueError(
             f"Cannot load the model {reference!r}: {error}. Expected nano:<recipe>, package:<name>, a directory with "

@@ -56,7 +56,9 @@ class TransformersSampler:
 
     def _read(self, policy: Path) -> Any:
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        loaded: Any = AutoModelForCausalLM.from_pretrained(policy, dtype=self._dtype, output_loading_info=True)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            policy, dtype=self._dtype, output_loading_info=True, trust_remote_code=False
+        )
         model, report = loaded
         if wrong := {key: sorted(map(str, names)) for key, names in report.items() if names}:
             raise ValueError(f"The policy {policy} does not fit its config.json: {wrong}.")
