@@ -101,12 +101,16 @@ class Store:
         if manifest is None or manifest["key"] != slot.key:
             return None
         artifact = Artifact(slot.uri, _digest(manifest))
+        return artifact if self.whole(artifact) else None
+
+    def whole(self, artifact: Artifact) -> bool:
+        """Whether the artifact verifies; warns when it does not."""
         try:
             self.open(artifact)
         except Damaged as damage:
             logger.warning("%s It is made again.", damage)
-            return None
-        return artifact
+            return False
+        return True
 
     def manifest(self, uri: str) -> dict[str, Any] | None:
         """The manifest under `uri`, or None where nothing (whole) is published."""

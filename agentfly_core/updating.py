@@ -105,8 +105,10 @@ def missing_steps(run: Run, label: str | None, step: int) -> Sequence[int]:
 
 
 def retain(run: Run, step: int) -> None:
-    """Remove learner states beyond the newest `keep_learner`."""
+    """Remove learner states beyond the newest `keep_learner`, if the newest verifies."""
     kept = [k for k in range(1, step + 1) if run.store.manifest(f"{slots.of_step(run.name, k)}/learner")]
+    if not kept or not run.store.whole(run.store.artifact(f"{slots.of_step(run.name, kept[-1])}/learner")):
+        return
     for old in kept[: -run.science.update.keep_learner]:
         run.store.remove(f"{slots.of_step(run.name, old)}/learner")
 
