@@ -14,7 +14,8 @@ quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 test: $(INSTALLED)  ## install what is missing, check types and style, run the test suite
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict agentfly_core
-	$(BIN)/python -m pytest || { echo "Once more what failed, alone: twice is broken."; $(BIN)/python -m pytest --lf --lfnf none; }
+	$(BIN)/python -m pytest || { code=$$?; [ $$code = 1 ] || exit $$code; \
+		echo "Once more what failed, alone: twice is broken."; $(BIN)/python -m pytest --lf --lfnf none; }
 
 install: $(INSTALLED)  ## install everything into .venv
 
