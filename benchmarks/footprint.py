@@ -7,6 +7,7 @@ Memory is the sum of the processes' proportional set sizes (shared pages counted
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
@@ -28,7 +29,7 @@ def pss(root: psutil.Process) -> dict[str, float]:
 
 
 def _name(process: psutil.Process) -> str:
-    words = process.cmdline()
+    words = [word for word in process.cmdline() if word]  # a program that sets its title leaves empty ones behind
     if "-m" in words:
         return words[words.index("-m") + 1]
     scripts = [word for word in words[1:2] if not word.startswith("-")]
@@ -37,8 +38,11 @@ def _name(process: psutil.Process) -> str:
 
 def main() -> int:
     """Run the command to its end and print what was seen."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the command to run, with its arguments")
+    words = parser.parse_args().command or parser.error("expected a command to run")
     start = time.monotonic()
-    child = subprocess.Popen(sys.argv[1:])
+    child = subprocess.Popen(words)
     root, peak, total = psutil.Process(child.pid), {}, 0.0
     while child.poll() is None:
         with suppress(psutil.Error):
