@@ -21,7 +21,7 @@ from agentfly_core.config import Science, Site
 from agentfly_core.record import Sampled
 from agentfly_core.sampler import Request, SamplerLost, SamplingParams
 from agentfly_core.samplers.vllm import VLLM, WrongWeights, launch
-from agentfly_core.samplers.vllm_server import servable
+from agentfly_core.samplers.vllm_server import BATCHED_TOKENS, servable
 from agentfly_core.service import supervised
 from agentfly_core.supervisor import State
 
@@ -29,12 +29,12 @@ SCIENCE = Science.model_validate(
     {
         "model": "nano:calculator",
         "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1},
-        "agent": {"max_model_len": 64},
+        "agent": {"max_model_len": 128},
         "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
         "steps": 1,
     }
 )
-SITE = Site(sampler="vllm", vllm_memory_gib=0.125, concurrency=8)
+SITE = Site(sampler="vllm", vllm_memory_gib=0.125, concurrency=32)
 PROMPT = (1, 87, 203, 4, 55, 9)
 POISON = {
     "do_sample": False,
@@ -136,6 +136,22 @@ def test_the_last_token_is_a_stop_token_iff_the_reply_stopped(server: VLLM, poli
     assert furthest(policies[0], drawn) < 1e-4
 
 
+def test_more_prompt_tokens_at_once_than_a_batch_holds_are_read_one_after_the_other(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
+    server.load(policies[0], 0)
+    prompts = [(first, *range(50, 140)) for first in range(40, 72)]
+    assert sum(map(len, prompts)) > BATCHED_TOKENS
+
+    async def play() -> list[Sampled]:
+        params = SamplingParams(1.0, 12, ())
+        requests = [Request(prompt, params, seed, ("a", seed, 0)) for seed, prompt in enumerate(prompts)]
+        async with server.shard(len(prompts)) as voice:
+            return list(await asyncio.gather(*map(voice.sample, requests)))
+
+    assert [len(reply.tokens) for reply in asyncio.run(play())] == [12] * 32
+
+
 def test_a_seed_gives_the_same_reply_again_and_another_seed_another(server: VLLM, policies: tuple[Path, Path]) -> None:
     server.load(policies[0], 0)
     drawn = replies(server, 8)
@@ -179,8 +195,8 @@ def test_a_policy_that_does_not_answer_like_its_probe_is_refused_and_not_served(
 
 def test_a_prompt_that_is_too_long_is_an_error_that_says_so(server: VLLM, policies: tuple[Path, Path]) -> None:
     server.load(policies[0], 0)
-    with pytest.raises(ValueError, match=r"request of 70 tokens: .*maximum model length of 64"):
-        replies(server, 1, prompt=range(70))
+    with pytest.raises(ValueError, match=r"request of 140 tokens: .*maximum model length of 128"):
+        replies(server, 1, prompt=range(140))
 
 
 def test_a_server_that_dies_loses_the_shard_and_the_next_load_waits_for_the_new_one(

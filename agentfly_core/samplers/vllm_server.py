@@ -10,6 +10,7 @@ from typing import Any
 from agentfly_core.config import Science, Site
 from agentfly_core.service import Service
 
+BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
 SHARED_OUT = 64 * 2**20
 
@@ -18,7 +19,8 @@ def launch(address: Path, model: Path, science: Science, site: Site) -> tuple[li
     """Command and environment of a server that starts on a model directory and listens on a UNIX socket.
 
     It takes and gives token ids only, so it loads no tokenizer. `--generation-config vllm` keeps it from applying the
-    model's generation_config.json to requests; log-probabilities are those after the temperature.
+    model's generation_config.json to requests; log-probabilities are those after the temperature. On CPU a prompt is
+    never read in chunks: vLLM 0.32 would then rewind the request's generator, which a CPU generator cannot do, and die.
     """
     served = servable(model, Service("vllm", str(address)).scratch / "first", site.device)
     options: dict[str, Any] = {
@@ -28,13 +30,14 @@ def launch(address: Path, model: Path, science: Science, site: Site) -> tuple[li
         "dtype": science.dtype,
         "max-model-len": science.agent.max_model_len,
         "max-num-seqs": site.concurrency,
+        "max-num-batched-tokens": max(BATCHED_TOKENS, science.agent.max_model_len),
         "kv-cache-memory-bytes": int(site.vllm_memory_gib * 2**30),
         "generation-config": "vllm",
         "logprobs-mode": "processed_logprobs",
     }
     switches = ["enable-prefix-caching", "skip-tokenizer-init", "tokens-only", "enable-scale-out"]
     switches += ["disable-log-stats", "disable-uvicorn-access-log", "disable-fastapi-docs"]
-    switches += ["enforce-eager"] if site.device == "cpu" else []
+    switches += ["enforce-eager", "no-enable-chunked-prefill"] if site.device == "cpu" else []
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     program = [sys.executable, "-m", "agentfly_core.samplers.vllm_program"]
     return [*program, *arguments, *(f"--{switch}" for switch in switches)], _environment(model, site)
