@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import ipaddress
 import logging
 import os
 import socket
@@ -129,7 +131,12 @@ def crash_abandoned(flow_runs: Iterable[str]) -> list[str]:
 
 
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
-    """Become `prefect WORDS...` on the project's state; anything but a server talks to the one on port 4200."""
+    """Become `prefect WORDS...` on the project's state; anything but a server talks to the one on port 4200.
+
+    Raises ValueError for a server that others could reach without a password.
+    """
+    if words[:2] == ["server", "start"]:
+        _require_guard(words)
     if words[:1] != ["server"] and not places.api:
         os.environ["PREFECT_API_URL"] = f"{UI}/api"
     os.execv(sys.executable, [sys.executable, "-m", "prefect", *words])
@@ -140,6 +147,27 @@ def open_flow_run(places: Places, flow_run: str) -> None:
     print(f"{places.api.removesuffix('/api') or UI}/runs/flow-run/{flow_run}", flush=True)
     if not places.api and not answers(f"{UI}/api"):
         prefect_command(places, ["server", "start", "--host", "127.0.0.1"])
+
+
+def _require_guard(words: Sequence[str]) -> None:
+    from prefect.settings import Settings
+
+    api = Settings().server.api
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--host", default=api.host)
+    host = parser.parse_known_args(words)[0].host
+    if not _is_loopback(host) and not api.auth_string:
+        raise ValueError(
+            f"Got the Prefect server's host {host!r}, expected 127.0.0.1: others could reach it and run their code "
+            "here. Set PREFECT_SERVER_API_AUTH_STRING to 'NAME:PASSWORD' first, then start it again."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _free_port() -> int:
