@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
+from agentfly_core import yamltext
 from agentfly_core.config import Part, Science, Section, Site
 from agentfly_core.parts import defaults, did_you_mean, load, refuse_unknown
 from agentfly_core.playbook import named
@@ -56,11 +55,10 @@ def names(folder: Path = CONF) -> list[str]:
 def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
     """Read an experiment by its name in `./conf` or its path; raises ValueError that names every mistake."""
     path = _path(experiment)
-    written = yaml.safe_load(path.read_text()) or {}
+    written = yamltext.settings(path)
     changed: dict[str, Any] = {}
     for text in overrides:
-        key, value = _override(text)
-        _put(changed, _keys(key), value)
+        changed = _merge(changed, _override(text))
     science = _completed(_validate(Science, _merge(_merge(PARTS, written), changed), str(path)))
     sources = {**dict.fromkeys(flat(written), str(path)), **dict.fromkeys(flat(changed), "override")}
     values = flat(science.model_dump(mode="json"))
@@ -73,7 +71,7 @@ def site(name: str, store: str = "") -> Site:
     if not path.is_file() and name != "local":
         known = [p.stem for p in path.parent.glob("*.yaml")]
         raise ValueError(f"There is no site {name!r} ({path}).{did_you_mean(name, known)}")
-    written = (yaml.safe_load(path.read_text()) or {}) if path.is_file() else {}
+    written = yamltext.settings(path) if path.is_file() else {}
     variables = {key: os.environ[f"AGENTFLY_{key.upper()}"] for key in Site.model_fields if _set(key)}
     chosen = {"store": store} if store else {}
     return _validate(Site, {**written, **variables, **chosen, "name": name}, str(path))
@@ -132,30 +130,20 @@ def _path(experiment: str) -> Path:
     return path
 
 
-def _override(text: str) -> tuple[str, Any]:
+def _override(text: str) -> dict[str, Any]:
+    """What `rollout.problems=8` changes: `{"rollout": {"problems": 8}}`."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ValueError(f"Got the override {text!r}, expected key=value, for example update.learning_rate=3e-4.")
-    return key, _value(value)
+    changed: Any = yamltext.parse(value, f"The override {text!r}")
+    for name in reversed(_keys(key)):
+        changed = {name: changed}
+    return dict(changed)
 
 
 def _keys(key: str) -> list[str]:
     """Where a dotted key leads; an import path, as in rewards.my_project.rewards:cites, is one key."""
     return key.split(".", 1 if ":" in key else -1)
-
-
-def _value(text: str) -> Any:
-    """JSON, or else YAML, which does not take 1e-4 for a number."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return yaml.safe_load(text)
-
-
-def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    for key in path[:-1]:
-        tree = tree.setdefault(key, {})
-    tree[path[-1]] = value
 
 
 def _merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:

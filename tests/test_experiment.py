@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentfly_core import experiment
+from agentfly_core import experiment, yamltext
 
 TINY = """
 model: nano:calculator
@@ -41,6 +41,44 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
         experiment.read(tiny, ["steps"])
     with pytest.raises(ValueError, match="no experiment 'quickstat'"):
         experiment.read("quickstat")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (TINY + "seed: [1, 2\n", r"tiny.yaml, line 8, column 1 is no valid YAML: expected ',' or '\]'"),
+        (TINY + "steps: 3\n", r"tiny.yaml, line 7, column 1 is no valid YAML: the key 'steps' is there twice"),
+        ("update: {epochs: 1, epochs: 2}", "line 1, column 21 is no valid YAML: the key 'epochs' is there twice"),
+        ("- a\n- b\n", "tiny.yaml holds a list, expected settings, one `key: value` a line"),
+        ("train it\n", "tiny.yaml holds a str, expected settings"),
+        ("seed: \x00\n", "tiny.yaml is no valid YAML"),
+        ("when: 2026-13-01\n", "tiny.yaml is no valid YAML: month must be in 1..12"),
+    ],
+)
+def test_a_file_that_holds_no_settings_is_refused_with_the_place_of_the_fault(text, message, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        experiment.read(str(tmp_path / "tiny.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["data.tens=[1"], r"The override 'data.tens=\[1', line 1, column 3 is no valid YAML"),
+        (["seed=1", "seed.x=2"], r"seed: Input should be a valid integer \(got \{'x': 2\}\)"),
+        (["=1"], "expected key=value"),
+    ],
+)
+def test_an_override_that_cannot_be_read_is_refused(overrides, message, tiny):
+    with pytest.raises(ValueError, match=message):
+        experiment.read(tiny, overrides)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1e-4", 1e-4), ("-2E3", -2000.0), ("7", 7), ("1e", "1e"), ("[1e2]", [100])]
+)
+def test_a_number_may_be_written_with_an_exponent(text, value):
+    assert yamltext.parse(text, "here") == value
 
 
 def test_another_value_is_another_experiment(tiny):

@@ -78,6 +78,9 @@ def test_a_file_edited_since_does_not_change_what_is_continued(project: Store) -
     release(project, "tiny-1")
     Path("conf/tiny.yaml").write_text(TINY.replace("steps: 2", "steps: 5"))
     assert only(project).command == "agentfly train tiny seed=4 steps=2 --run tiny-1"
+    for unreadable in ("steps: [", "- a list", "model: nano:calculator"):
+        Path("conf/tiny.yaml").write_text(unreadable)
+        assert only(project).command == "agentfly train tiny seed=4 --run tiny-1"
     Path("conf/tiny.yaml").unlink()
     assert only(project).command == "agentfly train tiny seed=4 --run tiny-1"
 
