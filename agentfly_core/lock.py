@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import threading
 import time
@@ -17,6 +18,7 @@ from agentfly_core.remote import Remote
 
 HEARTBEAT = 20.0
 EXPIRY = 120.0
+logger = logging.getLogger(__name__)
 
 
 class Locked(RuntimeError):
@@ -62,18 +64,18 @@ def refuse_if_leased(remote: Remote, uri: str) -> None:
 
 @contextmanager
 def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
-    """Hold a run on object storage by a conditional write, renewed by a heartbeat; raises Locked or, later, LockLost.
+    """Hold a run on object storage by a conditional write, renewed by a heartbeat; raises Locked.
 
     A lock whose owner is known to be dead, or has not been renewed for two minutes, is taken over under the next
-    fencing number.
+    fencing number: from then on each write of `remote` by the one who lost it raises LockLost.
     """
     holder = _Lease(remote, f"{uri}/lock.json")
     previous = holder.take()
     beat = threading.Thread(target=holder.keep, name="run-lock", daemon=True)
     beat.start()
+    remote.guard = holder.check
     try:
         yield previous
-        holder.check()
     finally:
         holder.stop.set()
         beat.join()
@@ -86,7 +88,6 @@ class _Lease:
     def __init__(self, remote: Remote, uri: str) -> None:
         self.remote, self.uri = remote, uri
         self.stop = threading.Event()
-        self.lost = False
         self.fence = 0
 
     def held(self) -> tuple[dict[str, Any], str]:
@@ -107,26 +108,29 @@ class _Lease:
         return Owner.of(held["owner"]) if held else None
 
     def keep(self) -> None:
-        """Renew until told to stop, or until somebody else has the lock."""
+        """Renew until told to stop."""
         while not self.stop.wait(HEARTBEAT):
-            if not self._write(released=False):
-                self.lost = True
-                return
+            self._write(released=False)
 
     def check(self) -> None:
         """Raise LockLost when the run was taken over."""
-        if self.lost:
+        if not self._mine(self.remote.read(self.uri)):
             raise LockLost(f"{self.remote.uri}/{self.uri} was taken over by another process; this one stops writing.")
 
     def release(self) -> None:
         """Leave the lock free, keeping its fencing number."""
-        if not self.lost:
-            self._write(released=True)
+        self._write(released=True)
 
-    def _write(self, released: bool) -> bool:
-        found = self.remote.tagged(self.uri)
-        mine = found is not None and json.loads(found[0])["fence"] == self.fence
-        return mine and found is not None and self.remote.replace(self.uri, self._text(released), found[1])
+    def _write(self, released: bool) -> None:
+        try:
+            text, tag = self.remote.tagged(self.uri) or (None, "")
+            if self._mine(text):
+                self.remote.replace(self.uri, self._text(released), tag)
+        except Exception as error:  # whatever the network does, the next beat tries again, and writes are guarded
+            logger.warning("The lock %s/%s was not renewed: %s", self.remote.uri, self.uri, error)
+
+    def _mine(self, text: str | None) -> bool:
+        return text is not None and json.loads(text)["fence"] == self.fence
 
     def _text(self, released: bool) -> str:
         owner = Owner.current().to_json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,18 @@ from typing import Any
 import fsspec
 from botocore.exceptions import ClientError
 
+UNMET = {409, 412}
+
 
 class Remote:
-    """A prefix on object storage: `Remote("s3://bucket/agentfly")`; credentials come from the environment."""
+    """A prefix on object storage: `Remote("s3://bucket/agentfly")`; credentials come from the environment.
+
+    `guard` is called before each object is written or removed, and raises when this process may not do so any more.
+    """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/")
+        self.guard: Callable[[], None] = lambda: None
 
     @cached_property
     def fs(self) -> Any:
@@ -29,6 +36,7 @@ class Remote:
         """Upload a folder's files; `last` goes last, so that a reader who sees it finds all the others."""
         names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
         for name in sorted(names, key=lambda n: (n == last, n)):
+            self.guard()
             self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
     def download(self, uri: str, folder: Path, last: str) -> None:
@@ -49,6 +57,7 @@ class Remote:
 
     def write(self, uri: str, text: str) -> None:
         """Replace an object's text."""
+        self.guard()
         self.fs.pipe_file(self.path(uri), text.encode())
 
     def tagged(self, uri: str) -> tuple[str, str] | None:
@@ -60,21 +69,12 @@ class Remote:
             return None
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
-        """Replace an object only if it still is the version with this tag; False when it is not."""
-        bucket, _, key = self.path(uri).partition("/")
-        try:
-            self.fs.call_s3("put_object", Bucket=bucket, Key=key, Body=text.encode(), IfMatch=tag)
-        except (OSError, ClientError):
-            return False
-        return True
+        """Replace an object, whatever the guard says, only if it still is the version with this tag; else False."""
+        return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:
-        """Write an object only if there is none; False when somebody else has."""
-        try:
-            self.fs.pipe_file(self.path(uri), text.encode(), mode="create")
-        except FileExistsError:
-            return False
-        return True
+        """Write an object, whatever the guard says, only if there is none; False when somebody else has."""
+        return self._put(uri, text, IfNoneMatch="*")
 
     def names(self, uri: str) -> list[str]:
         """The names directly below a prefix."""
@@ -87,4 +87,21 @@ class Remote:
         """Remove a folder, `first` first."""
         found = self.fs.find(self.path(uri))
         for path in sorted(found, key=lambda p: (not p.endswith(f"/{first}"), p)):
+            self.guard()
             self.fs.rm_file(path)
+
+    def _put(self, uri: str, text: str, **condition: str) -> bool:
+        bucket, _, key = self.path(uri).partition("/")
+        try:
+            self.fs.call_s3("put_object", Bucket=bucket, Key=key, Body=text.encode(), **condition)
+        except OSError as error:
+            if _status(error) in UNMET:
+                return False
+            raise
+        return True
+
+
+def _status(error: OSError) -> int | None:
+    """The HTTP status behind an error of s3fs, if the server answered at all."""
+    cause = error.__cause__
+    return int(cause.response["ResponseMetadata"]["HTTPStatusCode"]) if isinstance(cause, ClientError) else None

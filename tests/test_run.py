@@ -100,6 +100,9 @@ class Bucket:
     def __init__(self):
         self.objects = {}
 
+    def read(self, uri):
+        return self.objects.get(uri)
+
     def tagged(self, uri):
         return (self.objects[uri], str(hash(self.objects[uri]))) if uri in self.objects else None
 
@@ -124,7 +127,28 @@ def test_a_lock_on_object_storage_is_taken_over_from_the_dead_only():
     second = _Lease(bucket, "runs/demo/lock.json")
     assert second.take().pid == os.getpid()
     assert second.fence == 2
-    assert not first._write(released=False)
-    first.lost = True
+    second.check()
+    first.release()
+    assert not json.loads(bucket.objects["runs/demo/lock.json"])["released"]
     with pytest.raises(LockLost, match="taken over"):
         first.check()
+
+
+def test_a_renewal_that_the_network_refuses_is_tried_again(monkeypatch, caplog):
+    class Throttled(Bucket):
+        beats = 0
+
+        def replace(self, uri, text, tag):
+            self.beats += 1
+            if self.beats == 1:
+                raise OSError("SlowDown")
+            lease.stop.set()
+            return super().replace(uri, text, tag)
+
+    monkeypatch.setattr("agentfly_core.lock.HEARTBEAT", 0)
+    lease = _Lease(Throttled(), "runs/demo/lock.json")
+    lease.take()
+    lease.keep()
+    assert lease.remote.beats == 2
+    assert "was not renewed: SlowDown" in caplog.text
+    lease.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from conftest import Whole
 from lives import KILLED, RUN, TRAIN, Lives, digests
 from project import until
 
-from agentfly_core.lock import Locked, refuse_if_leased, remote_lock
+from agentfly_core.lock import Locked, LockLost, refuse_if_leased, remote_lock
 from agentfly_core.remote import Remote
 from agentfly_core.store import MANIFEST, Slot, Store
 
@@ -125,6 +126,28 @@ def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -
     with remote_lock(remote, "runs/demo") as previous:
         assert previous is not None
         assert previous.pid == first.pid
+
+
+def test_who_lost_a_run_to_another_writes_nothing_more(tmp_path: Path, reached: None) -> None:
+    store = Store.at(f"{BUCKET}/taken", tmp_path)
+    assert store.remote
+    with remote_lock(store.remote, "runs/demo"):
+        store.write_json("runs/demo/run.json", {"seed": 0})
+        text, tag = store.remote.tagged("runs/demo/lock.json") or ("", "")
+        held = json.loads(text)
+        elsewhere = held | {"renewed": 0.0, "owner": held["owner"] | {"host": "another"}}
+        assert store.remote.replace("runs/demo/lock.json", json.dumps(elsewhere), tag)
+        with remote_lock(Remote(store.uri), "runs/demo") as previous:
+            assert previous is not None
+            assert previous.host == "another"
+            with pytest.raises(LockLost, match="taken over"), store.publish(SLOT) as folder:
+                (folder / "scores.parquet").write_text("scores")
+            with pytest.raises(LockLost):
+                store.write_json("runs/demo/run.json", {"seed": 1})
+            with pytest.raises(LockLost):
+                store.remove("runs/demo")
+    assert store.read_json("runs/demo/run.json") == {"seed": 0}
+    assert store.manifest(SLOT.uri) is None
 
 
 def test_of_two_who_write_at_once_only_one_succeeds(reached: None) -> None:
