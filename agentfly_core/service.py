@@ -7,10 +7,13 @@ and whoever uses it gives it its state again from disk.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from agentfly_core.owner import Owner
+from agentfly_core.owner import Owner, mark_alive
 from agentfly_core.supervisor import FIRST_START, State, clean
 
 RUN = "AGENTFLY_RUN"
@@ -27,6 +30,8 @@ OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 TAIL = 12
 CAUSE = re.compile(r"^[\w.]*(Error|Exception): ")
+FOLDER = re.compile(r"agentfly-\w{8}-[0-9a-f]{8}-\d+-\d+")  # as `new_address` names it, the owner's mark at the end
+logger = logging.getLogger(__name__)
 
 
 class ServiceLost(RuntimeError):
@@ -75,16 +80,26 @@ class Service:
         return None if _runs(state.keeper) else "lost its supervisor"
 
 
+def new_address(kind: str) -> Path:
+    """A socket path in a new private folder, `/tmp/agentfly-x1_8cd2q-<mark>/vllm.sock`; those of dead owners go."""
+    for left in Path(tempfile.gettempdir()).glob("agentfly-*"):
+        if FOLDER.fullmatch(left.name) and not mark_alive(left.name):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(f"-{Owner.current().mark}", "agentfly-")) / f"{kind}.sock"
+
+
 @contextmanager
 def supervised(
     kind: str, command: Sequence[str], env: Mapping[str, str], socket: Path, log: Path, run: str, restarts: int = 3
 ) -> Iterator[Service]:
     """Start a service that lives as long as the block or this process, and at once yield where it will listen.
 
-    `env` is added to this process's environment; `log` takes stdout and stderr; `run` marks all its processes for
-    `end_orphans`. A child that dies is started again up to `restarts` times. Raises ValueError for a socket path that
-    is too long or whose folder others can enter.
+    `env` is added to this process's environment; `log` takes stdout and stderr; `run` marks all its processes, and
+    those that a dead owner of this run left are ended first. A child that dies is started again up to `restarts` times.
+    Raises ValueError for a socket path that is too long or whose folder others can enter.
     """
+    if ended := end_orphans(run):
+        logger.warning("Ended processes %s that a dead owner left behind.", ended)
     service = Service(kind, str(socket))
     _claim(service, log)
     reading, writing = os.pipe()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from agentfly_core.learner import Learner
 from agentfly_core.learners import deepspeed
 from agentfly_core.run import Lab
 from agentfly_core.sampler import Sampler
-from agentfly_core.service import Service, supervised
+from agentfly_core.service import Service, new_address, supervised
 from agentfly_core.store import Artifact
 
 IN_PROCESS = Service("transformers", "")
@@ -28,7 +27,7 @@ def sampler_service(lab: Lab, model: Artifact, owner: str, logs: Path) -> Iterat
         return
     from agentfly_core.samplers import vllm
 
-    address = _address("vllm")
+    address = new_address("vllm")
     command, environment = vllm.launch(address, lab.store.open(model), lab.science, lab.site)
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
         yield service
@@ -37,7 +36,7 @@ def sampler_service(lab: Lab, model: Artifact, owner: str, logs: Path) -> Iterat
 @contextmanager
 def learner_service(lab: Lab, owner: str, logs: Path) -> Iterator[Service]:
     """The learner's workers, starting."""
-    address = _address("learner")
+    address = new_address("learner")
     command, environment = deepspeed.launch(str(address), lab.site)
     with supervised("learner", command, environment, address, logs / "learner.log", owner) as service:
         yield service
@@ -74,7 +73,3 @@ def _sampler(service: Service, dtype: str, device: str, concurrency: int) -> Sam
     from agentfly_core.samplers import vllm
 
     return vllm.VLLM(service, dtype, device, concurrency)
-
-
-def _address(kind: str) -> Path:
-    return Path(tempfile.mkdtemp(prefix="agentfly-")) / f"{kind}.sock"

@@ -8,17 +8,15 @@ import logging
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 from uuid import UUID
 
 import httpx
 
-from agentfly_core.service import Service, supervised
+from agentfly_core.service import Service, new_address, supervised
 from flows.places import Places
 
 logger = logging.getLogger(__name__)
@@ -59,7 +57,7 @@ def prefect_api(places: Places) -> Iterator[Api]:
         logger.warning("%s does not answer: this command has a Prefect server of its own.", places.prefect)
     port = _free_port()
     url = f"http://127.0.0.1:{port}/api"
-    address = Path(tempfile.mkdtemp(prefix="agentfly-")) / "prefect.sock"
+    address = new_address("prefect")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     log = places.state / "logs" / "prefect.log"
     with supervised("prefect", command, BOOKKEEPING_ONLY, address, log, "") as service:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from prefect.runtime import flow_run
 from agentfly_core.progress import listening
 from agentfly_core.redaction import keeping_secrets
 from agentfly_core.run import Lab, Run, name_of, opened
-from agentfly_core.service import Service, end_orphans
+from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.telling import Teller
 from agentfly_core.warm import learner_service, sampler_service
@@ -22,8 +21,6 @@ from flows.lab import lab_of
 from flows.places import settle
 from flows.server import crash_abandoned
 from flows.tell import telling
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -49,13 +46,11 @@ class Session:
 
 @contextmanager
 def session(experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str) -> Iterator[Session]:
-    """Open a run for writing, end what its dead owner left running, and close everything at the end."""
+    """Open a run for writing, and close everything at the end."""
     lab = lab_of(experiment, overrides, site, store)
     name = name_of(lab, run, new)
     logs = settle(Path.cwd()).state / "logs" / name
     with keeping_secrets(), opened(lab, name) as mine:
-        if ended := end_orphans(mine.uid):
-            logger.warning("Ended processes %s that a dead owner of this run left behind.", ended)
         _take_over(mine)
         with telling(mine) as tell, Display(name, mine.science.steps) as display, listening(display):
             yield Session(mine, tell, logs)

@@ -16,7 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agentfly_core.service import Service, ServiceLost, end_orphans, supervised
+from agentfly_core.owner import Owner
+from agentfly_core.service import Service, ServiceLost, end_orphans, new_address, supervised
 from agentfly_core.supervisor import State
 
 # Answers each connection with the process ids of a family: itself, a child, and a grandchild in a session of its own
@@ -195,6 +196,37 @@ def test_what_a_dead_run_left_is_ended_and_other_runs_are_not(folder: Path, flow
         assert not service.scratch.exists()
         assert end_orphans("run-b") == []
         assert all(process.is_running() for process in others)
+
+
+def test_a_service_first_ends_what_a_dead_owner_of_its_run_left(
+    folder: Path, flow: tuple[psutil.Popen, Service]
+) -> None:
+    owner, service = flow
+    orphans = members(service)
+    supervisor(service).kill()
+    owner.kill()
+    owner.wait(20)
+    with family(folder) as again:
+        assert left(orphans) == []
+        assert len(members(again)) == 3
+
+
+def test_a_new_services_folder_names_its_owner_and_those_of_dead_ones_go(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    mine = Owner.current()
+    elsewhere = Owner("another", mine.pid, mine.started - 100, mine.boot)
+    dead = Owner(mine.host, mine.pid, mine.started - 100, mine.boot)
+    for mark in (mine.mark, elsewhere.mark, dead.mark):
+        (folder / f"agentfly-x1_8cd2q-{mark}" / "vllm.sock.d").mkdir(parents=True)
+    (folder / f"agentfly-notes-{dead.mark}").mkdir()
+    address = new_address("vllm")
+    assert address.name == "vllm.sock"
+    assert address.parent.stat().st_mode & 0o077 == 0
+    left = {path.name for path in folder.iterdir()} - {address.parent.name}
+    assert left == {f"agentfly-x1_8cd2q-{o.mark}" for o in (mine, elsewhere)} | {f"agentfly-notes-{dead.mark}"}
+    assert address.parent.name.endswith(mine.mark)
 
 
 def test_a_killed_supervisor_is_an_error_and_its_processes_end_with_the_block(folder: Path) -> None:
