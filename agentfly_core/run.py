@@ -105,6 +105,11 @@ class Run:
         """Write down the policy that step 1 starts from."""
         self.store.write_json(f"{self.uri}/start.json", {"uri": policy.uri, "digest": policy.digest})
 
+    def remember_data(self, data: Artifact) -> None:
+        """Write down, in run.json, the digest of the dataset that the run reads."""
+        record = self.store.read_json(f"{self.uri}/run.json")
+        self.store.write_json(f"{self.uri}/run.json", record | {"dataset_digest": data.digest})
+
     def link(self, kind: str, value: str) -> None:
         """Remember the id of this run in another system, once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
         links = self.store.read_json(f"{self.uri}/links.json") or {}

@@ -41,6 +41,7 @@ def train(
         with here.services(model) as (sampler, learner):
             here.tell.data_version(version(here.lab))
             data = prepare(here.lab)
+            here.run.remember_data(data)
             here.tell.data(data)
             start = warm_started(here.lab, model, data, learner)
             before = evaluated(here.lab, start, data, sampler, "test", 0)

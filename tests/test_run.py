@@ -11,7 +11,7 @@ from agentfly_core.config import Science, Site
 from agentfly_core.lock import Locked, LockLost, _Lease
 from agentfly_core.owner import Owner
 from agentfly_core.run import Lab, final_policy, name_of, opened
-from agentfly_core.store import Slot, Store
+from agentfly_core.store import Artifact, Slot, Store
 
 HOLD = """
 import sys; from pathlib import Path; from agentfly_core.lock import local_lock
@@ -43,6 +43,14 @@ def test_a_run_keeps_its_identity_when_it_is_continued(tmp_path):
         first.link("prefect_flow_run_ids", "5f0e")
     with opened(lab(tmp_path, steps=9), "demo") as again:
         assert (again.uid, again.science.steps, again.links("prefect_flow_run_ids")) == (first.uid, 9, ["5f0e"])
+
+
+def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
+    here = lab(tmp_path)
+    with opened(here, "demo") as run:
+        run.remember_data(Artifact("artifacts/prepare/77b0", "9f2c"))
+    with opened(here, "demo"):
+        assert here.store.read_json("runs/demo/run.json")["dataset_digest"] == "9f2c"
 
 
 def test_other_science_under_the_same_name_is_refused_key_by_key(tmp_path):
