@@ -16,6 +16,7 @@ from agentfly_core.parts import construct, load
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 RESUMABLE: dict[str, Any] = {"resumable": True}
 
 
@@ -90,7 +91,7 @@ class Update(Section):
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     epochs: Positive = 1
     mini_batches: Positive = 1
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Decay, Decay] = (0.9, 0.95)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     old_logprobs: Literal["learner", "sampler"] = "learner"
@@ -168,4 +169,3 @@ class Site(Section):
     vllm_memory_gib: Annotated[float, Field(gt=0)] = 0.5
     concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
     mlflow_tracking_uri: str = ""
-    secrets_env: tuple[str, ...] = ()

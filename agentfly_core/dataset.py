@@ -65,9 +65,8 @@ def prepare(science: Science, folder: Path, quarantine: Path) -> None:
 def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
     """Call the experiment's builder; raises ValueError for a setting that it does not have."""
     sizes = {"train": data.train, "validation": data.validation, "test": data.test}
-    built: Mapping[str, Sequence[Problem | BadRow]] = construct(
-        load(data.use), {"seed": seed, **sizes, **data.settings}
-    )
+    given = {"seed": seed, **sizes}
+    built: Mapping[str, Sequence[Problem | BadRow]] = construct(load(data.use), data.settings, given)
     if set(built) != set(SPLITS):
         raise ValueError(f"{data.use} returned the splits {sorted(built)}, expected {sorted(SPLITS)}.")
     return built

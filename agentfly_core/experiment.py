@@ -10,12 +10,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agentfly_core import yamltext
+from agentfly_core import dataset, playbook, yamltext
 from agentfly_core.config import Part, Science, Section, Site
-from agentfly_core.parts import defaults, did_you_mean, load, refuse_unknown
-from agentfly_core.playbook import named
-from agentfly_core.reward import Reward
-from agentfly_core.tool import Tool
+from agentfly_core.parts import defaults, did_you_mean, fitting, load
 
 CONF = Path("conf")
 PARTS = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
@@ -79,17 +76,17 @@ def site(name: str, store: str = "") -> Site:
 
 def check(science: Science) -> None:
     """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
+    if not hasattr(load(science.algorithm.use), "loss"):
+        raise ValueError(f"{science.algorithm.use} is no algorithm, expected a class like those in algorithms/.")
     science.algorithm.make()
-    for tool in [named(path, Tool) for path in science.tools]:
-        assert tool.schema and tool.needs is not None
-    for reward in [named(path, Reward) for path in science.rewards]:
-        assert reward.needs is not None
-    for path in [*science.environments, science.agent.use]:
-        load(path)
-    for part in (science.data, science.template):
-        refuse_unknown(load(part.use), part.settings)
-    if science.warm_start:
-        refuse_unknown(load(science.warm_start.demonstrations), science.warm_start.settings)
+    playbook.check(science)
+    data, template, warm_start = science.data, science.template, science.warm_start
+    fitting(load(template.use), template.settings, ["tokenizer"])
+    fitting(load(data.use), data.settings, ["seed", *dataset.SPLITS])
+    if warm_start:
+        fitting(load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"])
+    if (needed := science.rollout.problems) > data.train:
+        raise ValueError(f"rollout.problems: a step needs {needed} problems, data.train gives {data.train} of them.")
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:

@@ -7,51 +7,108 @@ import importlib
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_type_hints
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
+
+Parameters = Mapping[str, inspect.Parameter]
+OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def load(path: str) -> Any:
-    """What an import path names (`package.module:name`); the working directory is importable."""
+    """What an import path names (`package.module:name`), a function or a class; the working directory is importable.
+
+    Raises ValueError for anything else, and for a module that cannot be imported.
+    """
     module, _, name = path.partition(":")
     if not name:
         raise ValueError(f"Got {path!r}, expected an import path like 'package.module:name'.")
+    imported = _imported(module, path)
+    if not hasattr(imported, name):
+        names = [n for n in vars(imported) if not n.startswith("_")]
+        raise ValueError(f"{module!r} has no {name!r}.{did_you_mean(name, names)}")
+    if not callable(found := getattr(imported, name)):
+        raise ValueError(f"{path} is a {type(found).__name__}, expected a function or a class.")
+    return found
+
+
+def _imported(module: str, path: str) -> Any:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
-        return getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise ValueError(f"Cannot import {module!r} of {path!r}: {error}. Is it installed, or below {here}?") from error
-    except AttributeError:
-        names = [n for n in vars(importlib.import_module(module)) if not n.startswith("_")]
-        raise ValueError(f"{module!r} has no {name!r}.{did_you_mean(name, names)}") from None
+        return importlib.import_module(module)
+    except Exception as error:  # somebody's own module may raise anything
+        fault = f"{type(error).__name__}: {error}"
+        raise ValueError(f"Cannot import {module!r} of {path!r}: {fault}. Is it installed, or below {here}?") from error
 
 
-def construct(maker: Any, settings: Mapping[str, Any]) -> Any:
-    """Call `maker` with settings that are checked against its parameters' names and types.
+def construct(maker: Any, settings: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> Any:
+    """Call `maker` with its settings, checked by `fitting`, and with what it is given besides."""
+    given = given or {}
+    return maker(**{**given, **fitting(maker, settings, list(given))})
 
-    A dataclass's own fields are its settings; raises ValueError for an unknown or ill-typed one.
+
+def fitting(maker: Any, settings: Mapping[str, Any], given: Sequence[str] = ()) -> dict[str, Any]:
+    """The settings as the types with which `maker` annotates its parameters.
+
+    Raises ValueError for a setting that it does not have, that has another type, or that is missing, except for those
+    that it is `given`.
     """
-    refuse_unknown(maker, settings)
-    if hasattr(maker, "__dataclass_fields__"):
-        return TypeAdapter(maker).validate_python(dict(settings))
-    return maker(**settings)
+    parameters = _parameters(maker)
+    _refuse_unbound(_called(maker), parameters, settings, given)
+    types = _types(maker, {key: parameters[key].annotation for key in settings})
+    return {key: _typed(f"{_called(maker)}: {key}", value, types[key]) for key, value in settings.items()}
 
 
-def refuse_unknown(maker: Any, settings: Mapping[str, Any]) -> None:
-    """Raise ValueError for a setting that is none of `maker`'s parameters."""
-    known = list(inspect.signature(maker).parameters)
+def _parameters(maker: Any) -> Parameters:
+    try:
+        return inspect.signature(maker).parameters
+    except ValueError:
+        raise ValueError(f"Got a {_called(maker)}, expected a function or a class that takes settings.") from None
+
+
+def _refuse_unbound(name: str, parameters: Parameters, settings: Mapping[str, Any], given: Sequence[str]) -> None:
+    for key in given:
+        if key not in parameters:
+            raise ValueError(f"{name} takes no {key!r}, expected a function of {', '.join(given)} and its settings.")
     for key in settings:
-        if key not in known:
-            raise ValueError(f"{maker.__name__} has no setting {key!r}.{did_you_mean(key, known)}")
+        if key not in parameters:
+            raise ValueError(f"{name} has no setting {key!r}.{did_you_mean(key, list(parameters))}")
+    needed = [key for key, p in parameters.items() if p.default is p.empty and p.kind not in OPEN_ENDED]
+    if missing := [str(parameters[key]) for key in needed if key not in (*given, *settings)]:
+        raise ValueError(f"{name} has no default for {', '.join(missing)}: give it beside `use`.")
+
+
+def _types(maker: Any, annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """The types that these annotations mean; others may name what is imported for type checking only."""
+    told = {key: Any if kind is inspect.Parameter.empty else kind for key, kind in annotations.items()}
+    function = inspect.unwrap(maker.__init__ if isinstance(maker, type) else maker)  # type: ignore[misc]
+    known = getattr(function, "__globals__", {})
+    try:
+        if is_dataclass(maker):
+            return get_type_hints(maker, include_extras=True)
+        return get_type_hints(SimpleNamespace(__annotations__=told), known, include_extras=True)
+    except NameError as error:
+        raise ValueError(f"An annotation of {_called(maker)} cannot be evaluated: {error}.") from None
+
+
+def _typed(where: str, value: Any, kind: Any) -> Any:
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise ValueError(f"{where}: {error.errors()[0]['msg']} (got {value!r})") from None
+
+
+def _called(maker: Any) -> str:
+    return str(getattr(maker, "__name__", type(maker).__name__))
 
 
 def defaults(maker: Any) -> dict[str, Any]:
     """The settings of `maker` that may be left out, with their values: `{"clip_low": 0.2, "kl_weight": 0.0}`."""
-    parameters = inspect.signature(maker).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty}
+    return {p.name: p.default for p in _parameters(maker).values() if p.default is not p.empty}
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -55,7 +55,7 @@ def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], f
     chains = -(-settings.episodes // len(problems))
     everything = _assignments(science, problems, chains, "demonstrations", "demonstration", 1.0)
     everything.sort(key=lambda assignment: (assignment.chain, assignment.seed))  # a fair draw, whatever is cut off
-    script = construct(load(settings.demonstrations), {"problems": problems, "seed": science.seed, **settings.settings})
+    script = construct(load(settings.demonstrations), settings.settings, {"problems": problems, "seed": science.seed})
     playbook = Playbook.from_science(science, tokenizer)
     sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), playbook.template.stop_tokens[0], script)
     watch = watching("demonstrate", 0, 0, settings.episodes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,16 +42,7 @@ class Playbook:
     limits: Mapping[type[Environment], int]
 
     def __post_init__(self) -> None:
-        name, count = Counter(tool.name for tool in self.tools).most_common(1)[0] if self.tools else ("", 1)
-        if count > 1:
-            raise ValueError(f"{count} tools are called {name!r}; give each another name, `@tool(name=...)`.")
-        for kind in self.kinds:
-            if kind not in self.limits:
-                path = f"{kind.__module__}:{kind.__qualname__}"
-                raise ValueError(
-                    f"A tool or reward asks for a {kind.__name__} and there is no limit for it; say how many "
-                    f"there may be, for example `environments: {{{path}: 8}}`."
-                )
+        _refuse_misfits(self.tools, self.rewards, self.limits)
 
     @classmethod
     def from_science(cls, science: Science, tokenizer: Any) -> Playbook:
@@ -58,15 +50,15 @@ class Playbook:
         agent, template = science.agent, science.template
         rewards = [named(path, Reward) for path in science.rewards]
         return cls(
-            template=construct(load(template.use), template.settings | {"tokenizer": tokenizer}),
+            template=construct(load(template.use), template.settings, {"tokenizer": tokenizer}),
             tools=tuple(named(path, Tool) for path in science.tools),
             rewards=tuple(reward for reward in rewards if reward.needs),
-            agent=load(agent.use),
+            agent=_agent(agent.use),
             system=agent.system,
             max_turns=agent.max_turns,
             max_tokens=agent.max_tokens,
             max_model_len=agent.max_model_len,
-            limits={load(path): limit for path, limit in science.environments.items()},
+            limits=_limits(science),
         )
 
     @cached_property
@@ -77,10 +69,7 @@ class Playbook:
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:
         """The kinds of environment that an episode needs, in the fixed order in which they are leased."""
-        parts: tuple[Tool | Reward, ...] = (*self.tools, *self.rewards)
-        needed = {kind for part in parts for kind in part.needs.values()}
-        kinds = [kind for kind in needed if issubclass(kind, Environment)]
-        return tuple(sorted(kinds, key=lambda kind: (kind.__module__, kind.__qualname__)))
+        return _kinds(self.tools, self.rewards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +87,14 @@ class Assignment:
     seed: int
 
 
+def check(science: Science) -> None:
+    """Raise ValueError for an agent, tools, rewards and environments of which no playbook could be made."""
+    _agent(science.agent.use)
+    tools = [named(path, Tool) for path in science.tools]
+    rewards = [named(path, Reward) for path in science.rewards]
+    _refuse_misfits(tools, rewards, _limits(science))
+
+
 def named(path: str, kind: type[P]) -> P:
     """The tool or reward that an import path names; raises ValueError for anything else."""
     found = load(path)
@@ -105,3 +102,42 @@ def named(path: str, kind: type[P]) -> P:
         name = kind.__name__
         raise ValueError(f"{path} is a {type(found).__name__}, expected a {name}: decorate it with @{name.lower()}.")
     return found
+
+
+def _agent(path: str) -> Agent:
+    agent: Agent = load(path)
+    if isinstance(agent, type) or not any(map(inspect.iscoroutinefunction, (agent, agent.__call__))):  # type: ignore[operator]
+        raise ValueError(f"{path} is no agent, expected an `async def` of one Episode that returns its Ending.")
+    return agent
+
+
+def _limits(science: Science) -> dict[type[Environment], int]:
+    found = {path: load(path) for path in science.environments}
+    for path, kind in found.items():
+        if not (isinstance(kind, type) and issubclass(kind, Environment)):
+            raise ValueError(f"{path} is no environment, expected a subclass of agentfly_core.environment:Environment.")
+    return {found[path]: limit for path, limit in science.environments.items()}
+
+
+def _kinds(tools: Sequence[Tool], rewards: Sequence[Reward]) -> tuple[type[Environment], ...]:
+    parts: tuple[Tool | Reward, ...] = (*tools, *rewards)
+    needed = {kind for part in parts for kind in part.needs.values()}
+    kinds = [kind for kind in needed if issubclass(kind, Environment)]
+    return tuple(sorted(kinds, key=lambda kind: (kind.__module__, kind.__qualname__)))
+
+
+def _refuse_misfits(tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], int]) -> None:
+    for what, names in (
+        ("tool", [tool.schema.name for tool in tools]),
+        ("reward", [reward.name for reward in rewards]),
+    ):
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise ValueError(f"{count} {what}s are called {name!r}; give each another name, `@{what}(name=...)`.")
+    for kind in _kinds(tools, rewards):
+        if kind not in limits:
+            path = f"{kind.__module__}:{kind.__qualname__}"
+            raise ValueError(
+                f"A tool or reward asks for a {kind.__name__} and there is no limit for it; say how many "
+                f"there may be, for example `environments: {{{path}: 8}}`."
+            )

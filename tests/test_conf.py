@@ -8,6 +8,7 @@ from agentfly_core import experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = experiment.names(ROOT / "conf")
+CALCULATOR = "agentfly_core.tools.calculator:calculator"
 
 
 @pytest.fixture(autouse=True)
@@ -39,11 +40,36 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
         ("tools=[agentfly_core.tools.calculator:calculater]", "Did you mean 'calculator'"),
         ("tools=[agentfly_core.rewards.exact:exact]", "expected a Tool"),
         ("agent.use=agentfly_core.agents.tool_lop:tool_loop", "Cannot import"),
+        ("agent.use=agentfly_core.playbook:Playbook", "is no agent, expected an `async def` of one Episode"),
+        ("agent.use=agentfly_core.dataset:SPLITS", "is a tuple, expected a function or a class"),
+        ("environments={agentfly_core.tools.answer:answer: 8}", "answer is no environment, expected a subclass"),
+        ("algorithm.use=agentfly_core.tools.answer:answer", "Got a Tool, expected a function or a class that takes"),
+        ("algorithm.use=agentfly_core.datasets.arithmetic:arithmetic", "arithmetic is no algorithm"),
+        ("tools=[agentfly_core.tools.shop:search]", "asks for a Shop and there is no limit for it"),
+        (f"tools=[{CALCULATOR}, {CALCULATOR}]", "2 tools are called 'calculator'"),
+        ("data.operators=7", r"arithmetic: operators: Input should be a valid string \(got 7\)"),
+        ("data.use=agentfly_core.datasets.files:files", "files has no default for train_file: 'str'"),
+        (
+            "data.use=agentfly_core.templates.chatml:Hermes",
+            "Hermes takes no 'seed', expected a function of seed, train",
+        ),
+        ("data.use=agentfly_core.tools.answer:answer", "Got a Tool, expected a function or a class that takes"),
+        ("template.show_tools=[1]", r"Hermes: show_tools: Input should be a valid boolean \(got \[1\]\)"),
+        ("warm_start.settings.spoilt=half", r"calculator: spoilt: Input should be a valid number.* \(got 'half'\)"),
+        ("rollout.problems=5000", "a step needs 5000 problems, data.train gives 4096"),
+        ("update.betas=[0.9, 3]", r"update.betas.1: Input should be less than 1 \(got 3\)"),
     ],
 )
 def test_a_part_that_is_not_there_is_refused_before_any_work(override, message):
     with pytest.raises(ValueError, match=message):
         experiment.check(experiment.read("quickstart", [override]).science)
+
+
+def test_a_module_of_ones_own_that_cannot_be_imported_is_named_with_its_error(tmp_path, monkeypatch):
+    (tmp_path / "my_broken_tools.py").write_text("from agentfly_core.tool import toll\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match=r"Cannot import 'my_broken_tools' .*ImportError: cannot import name 'toll'"):
+        experiment.check(experiment.read("quickstart", ["tools=[my_broken_tools:mine]"]).science)
 
 
 def test_each_site_can_be_read():
