@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentfly_core import experiment
-from agentfly_core.lock import owner_of
+from agentfly_core.lock import leaseholder, owner_of
 from agentfly_core.owner import Owner
 from agentfly_core.store import Store
 
@@ -103,14 +103,10 @@ def _listed(store: Store, name: str, record: Mapping[str, Any]) -> Listed:
 
 def _owner(store: Store, name: str) -> Owner | None:
     """Who works on the run now."""
-    if store.remote is None:
-        owner = owner_of(store.root / "runs" / name)
-        return owner if owner and owner.alive else None
-    held = store.read_json(f"runs/{name}/lock.json")
-    if held is None or held["released"]:
-        return None
-    owner = Owner.of(held["owner"])
-    return owner if owner.alive else None
+    if store.remote:
+        return leaseholder(store.remote, f"runs/{name}")
+    owner = owner_of(store.root / "runs" / name)
+    return owner if owner and owner.alive else None
 
 
 def _last_step(store: Store, name: str) -> int:

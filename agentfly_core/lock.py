@@ -62,6 +62,11 @@ def refuse_if_leased(remote: Remote, uri: str) -> None:
     _Lease(remote, f"{uri}/lock.json").held()
 
 
+def leaseholder(remote: Remote, uri: str) -> Owner | None:
+    """Who holds a run on object storage; None where it was released, its owner is dead, or has not renewed it."""
+    return _holder(json.loads(remote.read(f"{uri}/lock.json") or "{}"))
+
+
 @contextmanager
 def remote_lock(remote: Remote, uri: str) -> Iterator[Owner | None]:
     """Hold a run on object storage by a conditional write, renewed by a heartbeat; raises Locked.
@@ -94,8 +99,8 @@ class _Lease:
         """What the lock object says, and its tag; empty where there is none. Raises Locked while its owner lives."""
         text, tag = self.remote.tagged(self.uri) or ("{}", "")
         held: dict[str, Any] = json.loads(text)
-        if held and not held["released"] and _renewing(held, Owner.of(held["owner"])):
-            raise Locked(_refusal(self.uri, Owner.of(held["owner"])))
+        if owner := _holder(held):
+            raise Locked(_refusal(self.uri, owner))
         return held, tag
 
     def take(self) -> Owner | None:
@@ -144,8 +149,11 @@ def _lock(file: IO[str], folder: Path) -> None:
         raise Locked(_refusal(folder.name, owner_of(folder))) from None
 
 
-def _renewing(held: dict[str, Any], owner: Owner) -> bool:
-    return owner.alive and (owner.here or time.time() - held["renewed"] < EXPIRY)
+def _holder(held: dict[str, Any]) -> Owner | None:
+    if not held or held["released"]:
+        return None
+    owner = Owner.of(held["owner"])
+    return owner if owner.alive and (owner.here or time.time() - held["renewed"] < EXPIRY) else None
 
 
 def _refusal(name: str, owner: Owner | None) -> str:

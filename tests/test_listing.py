@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import io
+import json
 import shlex
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,18 @@ def release(store: Store, name: str) -> None:
     """Make the run's owner a process that is gone."""
     lock = store.root / "runs" / name / "lock.json"
     lock.write_text(lock.read_text().replace('"started": ', '"started": 1'))
+
+
+class Bucket(dict[str, str]):
+    """The part of object storage that reads."""
+
+    uri = "s3://bucket/runs"
+
+    def read(self, uri: str) -> str | None:
+        return self.get(uri)
+
+    def names(self, uri: str) -> list[str]:
+        return sorted({key.removeprefix(f"{uri}/").partition("/")[0] for key in self if key.startswith(f"{uri}/")})
 
 
 def only(store: Store) -> Listed:
@@ -98,6 +112,16 @@ def test_a_run_that_is_worked_on_names_its_owner(project: Store) -> None:
     run = only(project)
     assert run.state == "running"
     assert run.owner.startswith("process ")
+
+
+def test_a_run_on_object_storage_is_running_while_its_owner_renews_its_lock(project: Store) -> None:
+    start(project, "tiny-1")
+    bucket = Bucket({"runs/tiny-1/run.json": (project.root / "runs/tiny-1/run.json").read_text()})
+    elsewhere = {"host": "node7", "pid": 4711, "started": 1763740000.25, "boot": "0c5d"}
+    for seconds, state in ((30, "running"), (300, "stopped")):
+        lock = {"owner": elsewhere, "fence": 1, "renewed": time.time() - seconds, "released": False}
+        bucket["runs/tiny-1/lock.json"] = json.dumps(lock)
+        assert only(Store(project.root, bucket)).state == state  # type: ignore[arg-type]
 
 
 def test_a_finished_run_shows_its_success_until_it_is_given_more_steps(project: Store) -> None:
