@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from agentfly_core import dataset, playbook, yamltext
 from agentfly_core.config import Part, Science, Section, Site
 from agentfly_core.parts import defaults, did_you_mean, fitting, load
+from agentfly_core.service import OWNER, RUN
 
 CONF = Path("conf")
 PARTS = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
@@ -64,14 +65,15 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
 
 def site(name: str, store: str = "") -> Site:
     """The site `conf/site/NAME.yaml` with `AGENTFLY_<KEY>` variables and `store` on top of it."""
-    path = CONF / "site" / f"{name}.yaml"
-    if not path.is_file() and name != "local":
-        known = [p.stem for p in path.parent.glob("*.yaml")]
-        raise ValueError(f"There is no site {name!r} ({path}).{did_you_mean(name, known)}")
-    written = yamltext.settings(path) if path.is_file() else {}
-    variables = {key: os.environ[f"AGENTFLY_{key.upper()}"] for key in Site.model_fields if _set(key)}
-    chosen = {"store": store} if store else {}
-    return _validate(Site, {**written, **variables, **chosen, "name": name}, str(path))
+    layers = _layers(name, store)
+    values = {key: value for layer in layers.values() for key, value in layer.items()}
+    return _validate(Site, values, ", ".join(source for source, layer in layers.items() if layer))
+
+
+def site_origin(name: str, store: str = "") -> dict[str, str]:
+    """Where each value of a site came from: `{"ranks": "AGENTFLY_RANKS", "store": "--store", "device": "default"}`."""
+    last = {key: source for source, layer in _layers(name, store).items() for key in layer}
+    return {key: last.get(key, "default") for key in Site.model_fields}
 
 
 def check(science: Science) -> None:
@@ -115,6 +117,28 @@ def _completed(science: Science) -> Science:
     return science.model_copy(update={name: type(part)(**full[name]) for name, part in parts.items()})
 
 
+def _layers(name: str, store: str) -> dict[str, dict[str, Any]]:
+    """What settles a site, by source; what comes later counts. Raises ValueError for a mistyped variable."""
+    path = CONF / "site" / f"{name}.yaml"
+    if not path.is_file() and name != "local":
+        known = [p.stem for p in path.parent.glob("*.yaml")]
+        raise ValueError(f"There is no site {name!r} ({path}).{did_you_mean(name, known)}")
+    written = yamltext.settings(path) if path.is_file() else {}
+    variables = {variable: {key: os.environ[variable]} for variable, key in _variables().items()}
+    return {str(path): written, **variables, "--site": {"name": name}, "--store": {"store": store} if store else {}}
+
+
+def _variables() -> dict[str, str]:
+    """The settings of a site that the environment holds, by variable: `{"AGENTFLY_RANKS": "ranks"}`."""
+    known = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}
+    found = [name for name in os.environ if name.startswith("AGENTFLY_") and name not in (RUN, OWNER)]
+    if strange := [name for name in found if name not in known]:
+        raise ValueError(
+            f"There is no setting {strange[0]} for the environment.{did_you_mean(strange[0], list(known))}"
+        )
+    return {name: known[name] for name in found}
+
+
 def _path(experiment: str) -> Path:
     if experiment.endswith((".yaml", ".yml")):
         if not Path(experiment).is_file():
@@ -154,10 +178,6 @@ def _merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
 def _origin(key: str, sources: Mapping[str, str]) -> str:
     candidates = [source for source in sources if key == source or key.startswith(f"{source}.")]
     return sources[max(candidates, key=len)] if candidates else "default"
-
-
-def _set(key: str) -> bool:
-    return f"AGENTFLY_{key.upper()}" in os.environ
 
 
 def _validate(kind: type[S], values: Mapping[str, Any], source: str) -> S:

@@ -100,5 +100,27 @@ def test_a_site_comes_from_its_file_then_the_environment_then_the_command(tmp_pa
     monkeypatch.setenv("AGENTFLY_RANKS", "2")
     site = experiment.site("local", "s3://bucket/runs")
     assert (site.ranks, site.zero_stage, site.store) == (2, 2, "s3://bucket/runs")
+    origin = experiment.site_origin("local", "s3://bucket/runs")
+    assert [origin[key] for key in ("ranks", "zero_stage", "store", "device")] == [
+        "AGENTFLY_RANKS",
+        "conf/site/local.yaml",
+        "--store",
+        "default",
+    ]
     with pytest.raises(ValueError, match="no site 'lokal'"):
         experiment.site("lokal")
+
+
+def test_a_mistyped_variable_is_refused_and_the_marks_of_our_processes_are_not(monkeypatch):
+    for name in ("AGENTFLY_RUN", "AGENTFLY_OWNER"):
+        monkeypatch.setenv(name, "a mark")
+    assert experiment.site("local").name == "local"
+    monkeypatch.setenv("AGENTFLY_SAMPLR", "transformers")
+    with pytest.raises(ValueError, match=r"no setting AGENTFLY_SAMPLR .* Did you mean 'AGENTFLY_SAMPLER'"):
+        experiment.site("local")
+
+
+def test_a_value_of_the_environment_that_does_not_fit_is_refused_with_where_it_may_stand(monkeypatch):
+    monkeypatch.setenv("AGENTFLY_RANKS", "two")
+    with pytest.raises(ValueError, match=r"AGENTFLY_RANKS.*is not a valid site configuration:\n  ranks: .*got 'two'"):
+        experiment.site("local")
