@@ -97,9 +97,12 @@ def config(arguments: Namespace) -> int:
     """Print the resolved settings with where each came from."""
     read = experiments.read(arguments.experiment, arguments.overrides)
     experiments.check(read.science)
+    place = experiments.site(arguments.site, arguments.store)
+    origin = {**read.origin, **experiments.flat(experiments.site_origin(arguments.site, arguments.store), "site.")}
+    values = {**experiments.flat(read.science.model_dump(mode="json")), **experiments.flat(place.model_dump(), "site.")}
     table = Table(*(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False)
-    for key, value in experiments.flat(read.science.model_dump(mode="json")).items():
-        table.add_row(key, json.dumps(value), read.origin[key])
+    for key, value in values.items():
+        table.add_row(key, json.dumps(value), origin[key])
     Console().print(table)
     return 0
 
