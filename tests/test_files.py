@@ -70,6 +70,17 @@ def test_a_row_that_is_no_problem_is_named_with_its_number_and_fault(row: Any, f
     assert found[3] == BadRow("rows.jsonl", 4, fault)
 
 
+def test_a_row_without_a_field_that_is_needed_is_named_before_anything_is_played(tmp_path: Path) -> None:
+    rows = [*ROWS, {"question": "A?", "unit": "m"}, {"question": "B?", "answer": None}, {"question": "C?", "answer": 0}]
+    path = str(json_lines(tmp_path / "rows", rows))
+    built = files(0, 6, 2, 3, train_file=path, needs=("answer", "unit"))
+    faults = {row.row: row.fault for row in built["train"] if isinstance(row, BadRow)}
+    assert faults[11] == "it has no 'answer'"
+    assert faults[12] == "it has no 'answer', 'unit'"
+    assert faults[13] == "it has no 'unit'"
+    assert len(files(0, 6, 2, 3, train_file=path, needs=("answer",))["train"]) == 6 + 2
+
+
 def test_a_line_that_is_no_json_is_named_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"question": "A"}\n\n{"question": "B", "x": NaN}\n{"question": "line\u2028separator"}\n')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +19,36 @@ Rows = list[Problem | BadRow]
 
 
 def files(
-    seed: int, train: int, validation: int, test: int, train_file: str, validation_file: str = "", test_file: str = ""
+    seed: int,
+    train: int,
+    validation: int,
+    test: int,
+    train_file: str,
+    validation_file: str = "",
+    test_file: str = "",
+    needs: tuple[str, ...] = (),
 ) -> dict[str, Rows]:
     """So many problems a split, drawn from its file; a split without a file of its own is cut from the training file.
 
     A row's question is the first of prompt, question, instruction and problem; its `id` may be left out; all other
-    fields become facts. Rows that are no problems are returned as BadRow, numbered from 1, beside the problems. Raises
-    ValueError for files that cannot be read or hold fewer problems than asked for.
+    fields become facts, of which none that tools and rewards `needs` may be missing or null. Rows that are no problems
+    are returned as BadRow, numbered from 1, beside the problems. Raises ValueError for files that cannot be read or
+    hold fewer problems than asked for.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     sources = {"train": train_file, "validation": validation_file or train_file, "test": test_file or train_file}
     built: dict[str, Rows] = {}
     for source in dict.fromkeys(sources.values()):
         wanted = {split: sizes[split] for split in sizes if sources[split] == source}
-        built |= _dealt(random.Random(seed), list(read(Path(source))), wanted, source)
+        built |= _dealt(random.Random(seed), list(read(Path(source), needs)), wanted, source)
     return built
 
 
-def read(path: Path) -> Iterator[Problem | BadRow]:
+def read(path: Path, needs: Sequence[str] = ()) -> Iterator[Problem | BadRow]:
     """The rows of a file; an `id` or, where there are no ids, a question that comes again is a BadRow."""
     seen: dict[str, int] = {}
     for number, row in _rows(path):
-        problem = _problem(row)
+        problem = _problem(row, needs)
         if isinstance(problem, str):
             yield BadRow(path.name, number, problem)
         elif problem.id in seen:
@@ -83,7 +91,7 @@ def _value(text: str) -> Any:
         return error
 
 
-def _problem(row: Any) -> Problem | str:
+def _problem(row: Any, needs: Sequence[str]) -> Problem | str:
     """The problem of a row, or what is wrong with it."""
     if isinstance(row, ValueError):
         return f"it is no JSON: {row}"
@@ -95,6 +103,8 @@ def _problem(row: Any) -> Problem | str:
     question = row[field]
     if not isinstance(question, str) or not question.strip():
         return f"its field {field!r} is {question!r:.80}, expected text"
+    if missing := [name for name in needs if row.get(name) is None]:
+        return f"it has no {', '.join(map(repr, missing))}"
     return _with_facts(row.get("id"), question, {key: row[key] for key in row if key not in (field, "id")})
 
 
