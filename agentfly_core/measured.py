@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,16 @@ def timing(metrics: dict[str, float], name: str) -> Iterator[None]:
     start = time.monotonic()
     yield
     metrics[name] = time.monotonic() - start
+
+
+def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
+    """The highest that any of several stages measured, by name, of the metrics below `prefix`."""
+    found: dict[str, float] = {}
+    for stage in stages:
+        for name, value in stage.metrics.items():
+            if name.startswith(prefix):
+                found[name] = max(value, found.get(name, value))
+    return found
 
 
 def measured(store: Store, artifact: Artifact) -> Measured:

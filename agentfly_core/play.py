@@ -64,13 +64,14 @@ def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], f
 
 def play_shard(
     science: Science, tokenizer: Any, sampler: Sampler, assignments: Sequence[Assignment], folder: Path, watch: Watch
-) -> None:
-    """Play a shard and leave its trajectories and timings in `folder`; raises SamplerLost with the sampler.
+) -> dict[str, float]:
+    """Play a shard and leave its trajectories and timings in `folder`; returns the metrics of its environments.
 
-    Raises GateClosed when more episodes failed than the experiment allows.
+    Raises SamplerLost with the sampler, and GateClosed when more episodes failed than the experiment allows.
     """
-    played = _collect(assignments, Playbook.from_science(science, tokenizer), sampler, folder, watch)
+    played, resources = _collect(assignments, Playbook.from_science(science, tokenizer), sampler, folder, watch)
     stop_if_failing(played, science.gates.failed)
+    return resources
 
 
 def score_episodes(science: Science, rollouts: Sequence[Path], step: int, folder: Path) -> dict[str, float]:
@@ -107,11 +108,11 @@ def watching(stage: str, step: int, done: int, total: int) -> Watch:
 
 def _collect(
     assignments: Sequence[Assignment], playbook: Playbook, sampler: Sampler, folder: Path, watch: Watch
-) -> list[Trajectory]:
-    played, timings = asyncio.run(collect(assignments, playbook, sampler, watch))
+) -> tuple[list[Trajectory], dict[str, float]]:
+    played, timings, resources = asyncio.run(collect(assignments, playbook, sampler, watch))
     write_trajectories(folder / EPISODES, played)
     write_timings(folder, timings)
-    return played
+    return played, resources
 
 
 def _assignments(

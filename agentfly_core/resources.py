@@ -19,6 +19,7 @@ from agentfly_core.record import Problem
 
 E = TypeVar("E", bound=Environment)
 CLOSE_SECONDS = 30.0
+COUNTS = ("started", "closed", "resets_failed", "closes_failed", "most_in_use", "most_waiting")
 _log = logging.getLogger(__name__)
 
 
@@ -67,7 +68,10 @@ class ResourceManager:
             raise leak
 
     def metrics(self) -> dict[str, float]:
-        """Counts, and seconds of waiting, by kind: `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`."""
+        """Counts, and seconds of waiting, by kind: `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`.
+
+        `most_in_use` and `most_waiting` are the most there were at a time.
+        """
         pools = {kind.__name__: pool.metrics() for kind, pool in self._pools.items()}
         return {f"resources/{kind}/{name}": value for kind, found in pools.items() for name, value in found.items()}
 
@@ -115,13 +119,15 @@ class _Pool:
 
     def metrics(self) -> dict[str, float]:
         waits = sorted(self._waits) or [0.0]
-        counts = {name: self._count[name] for name in ("started", "closed", "resets_failed", "closes_failed")}
+        counts = {name: self._count[name] for name in COUNTS}
         middle, slow = waits[len(waits) // 2], waits[int(len(waits) * 0.95)]
         return {"in_use": len(self._lent), "waiting": self._waiting, **counts, "wait_p50": middle, "wait_p95": slow}
 
     async def _wait(self, seconds: float) -> None:
         start = time.monotonic()
         self._waiting += 1
+        if self._free.locked():
+            self._most("waiting", self._waiting)
         try:
             async with asyncio.timeout(seconds):
                 await self._free.acquire()
@@ -155,7 +161,11 @@ class _Pool:
 
     def _lend_out(self, environment: Environment, problem: Problem) -> Environment:
         self._lent[id(environment)] = problem
+        self._most("in_use", len(self._lent))
         return environment
+
+    def _most(self, what: str, now: int) -> None:
+        self._count[f"most_{what}"] = max(self._count[f"most_{what}"], now)
 
     async def _abandon(self, getting: asyncio.Task[Environment]) -> None:
         (environment,) = await asyncio.gather(getting, return_exceptions=True)

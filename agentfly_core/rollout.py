@@ -79,13 +79,13 @@ async def play(
 
 async def collect(
     assignments: Sequence[Assignment], playbook: Playbook, sampler: Sampler, watch: Callable[[Trajectory], None]
-) -> tuple[list[Trajectory], list[Timing]]:
+) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play a shard of episodes at the same time; `watch` is told each trajectory as it ends.
 
-    Both lists are sorted by (problem, chain, agent). There are as many seats as there are episodes, or environments if
-    those are fewer: an episode takes a seat when the one before it ends, so that whoever sits is never kept from
-    replying. Raises SamplerLost when the shard must be played again, and whatever the agent, the template or `watch`
-    raised, with a note of the episode.
+    Both lists are sorted by (problem, chain, agent); the last is what the ResourceManager measured. There are as many
+    seats as there are episodes, or environments if those are fewer: an episode takes a seat when the one before it
+    ends, so that whoever sits is never kept from replying. Raises SamplerLost when the shard must be played again, and
+    whatever the agent, the template or `watch` raised, with a note of the episode.
     """
     played: list[tuple[Trajectory, Timing]] = []
 
@@ -95,14 +95,14 @@ async def collect(
 
     failure: BaseException | None = None
     try:
-        await _play_all(assignments, playbook, sampler, note)
+        resources = await _play_all(assignments, playbook, sampler, note)
     except BaseExceptionGroup as failures:
         failure = _worst(failures)
     if failure is not None:
         raise failure
     assert len(played) == len(assignments), "an episode was cancelled from within"
     played.sort(key=lambda pair: (pair[0].problem.id, pair[0].chain, pair[0].agent))
-    return [trajectory for trajectory, _ in played], [timing for _, timing in played]
+    return [trajectory for trajectory, _ in played], [timing for _, timing in played], resources
 
 
 async def _play_all(
@@ -110,7 +110,7 @@ async def _play_all(
     playbook: Playbook,
     sampler: Sampler,
     note: Callable[[Trajectory, Timing], None],
-) -> None:
+) -> dict[str, float]:
     seats = min([len(assignments), *(playbook.limits[kind] for kind in playbook.kinds)])
     waiting = iter(assignments)
 
@@ -126,6 +126,7 @@ async def _play_all(
     async with ResourceManager(playbook.limits) as resources, sampler.shard(seats) as voice, TaskGroup() as group:
         for _ in range(seats):
             group.create_task(sit(voice, resources))
+    return resources.metrics()
 
 
 async def _lend(episode: Episode, playbook: Playbook, resources: ResourceManager, stack: AsyncExitStack) -> None:

@@ -68,7 +68,7 @@ def wall(tokenizer: Any, kind: Tool, latency: float, episodes: int, turns: int) 
     )
     one = Assignment(Problem("wait", "Wait."), 0, 1, "train", 1.0, 0)
     start = time.monotonic()
-    played, _ = asyncio.run(collect([replace(one, chain=i) for i in range(episodes)], book, sampler, lambda _: None))
+    played, *_ = asyncio.run(collect([replace(one, chain=i) for i in range(episodes)], book, sampler, lambda _: None))
     assert all(len(trajectory.observations) == turns for trajectory in played)
     return time.monotonic() - start
 

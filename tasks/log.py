@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentfly_core import slots
-from agentfly_core.measured import measured
+from agentfly_core.measured import measured, worst
 from agentfly_core.metrics import point
 from agentfly_core.run import Run
 from agentfly_core.store import Artifact
@@ -14,7 +14,10 @@ from tasks.stage import stage
 
 @stage("log step {step}")
 def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int) -> None:
-    """Write the step's metrics.json; its metrics carry the time at which the step's update ended."""
+    """Write the step's metrics.json; its metrics carry the time at which the step's update ended.
+
+    What environments measured is that of the worst shard.
+    """
     played = [measured(run.store, rollout) for rollout in rollouts]
     graded, updated = measured(run.store, scored), measured(run.store, policy)
     seconds = {
@@ -23,5 +26,5 @@ def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: A
         "time/score": graded.seconds,
         "time/update": updated.seconds,
     }
-    metrics = {**graded.metrics, **updated.metrics, **seconds}
+    metrics = {**graded.metrics, **updated.metrics, **worst(played, "resources/"), **seconds}
     run.store.write_json(f"{slots.of_step(run.name, step)}/metrics.json", point(step, metrics, updated.time_ms))

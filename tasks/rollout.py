@@ -29,7 +29,7 @@ def rollout(run: Run, policy: Artifact, data: Artifact, service: Service, step: 
     with run.store.publish(slot) as folder, measuring(folder) as metrics:
         with timing(metrics, "time/swap"):
             sampler = sampler_at(service, run.lab, policy, step - 1)
-        _play(run.lab, policy, sampler, of_step(run.science, chosen, step), shard, "rollout", step, folder)
+        metrics |= _play(run.lab, policy, sampler, of_step(run.science, chosen, step), shard, "rollout", step, folder)
     return run.store.artifact(slot.uri)
 
 
@@ -43,7 +43,7 @@ def held_out(lab: Lab, policy: Artifact, data: Artifact, service: Service, name:
     with lab.store.publish(slot) as folder, measuring(folder) as metrics:
         with timing(metrics, "time/swap"):
             sampler = sampler_at(service, lab, policy, step)
-        _play(lab, policy, sampler, of_test(lab.science, problems, name), shard, "evaluate", step, folder)
+        metrics |= _play(lab, policy, sampler, of_test(lab.science, problems, name), shard, "evaluate", step, folder)
     return lab.store.artifact(slot.uri)
 
 
@@ -56,8 +56,8 @@ def _play(
     stage: str,
     step: int,
     folder: Path,
-) -> None:
+) -> dict[str, float]:
     size = lab.science.rollout.shard
     watch = watching(stage, step, shard * size, len(everything))
     tokenizer = tokenizer_of(lab.store.open(policy))
-    play_shard(lab.science, tokenizer, sampler, of_shard(everything, size, shard), folder, watch)
+    return play_shard(lab.science, tokenizer, sampler, of_shard(everything, size, shard), folder, watch)

@@ -73,6 +73,8 @@ async def test_never_more_than_the_limit_are_lent_and_the_first_to_come_is_the_f
             await arrived[number].wait()
             assert resources.metrics()["resources/Room/in_use"] <= 2
             leave[number].set()
+    found = resources.metrics()
+    assert [found[f"resources/Room/{name}"] for name in ("in_use", "most_in_use", "most_waiting")] == [0, 2, 3]
     assert order == [0, 1, 2, 3, 4]
     assert len(Room.made) == 2
 

@@ -38,7 +38,7 @@ ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
 async def play(replies: list[str], *tools: Tool, **settings: Any) -> Trajectory:
     """One episode whose replies are given."""
     sampler = scripted(lambda problem, chain, turn: replies[turn])
-    (trajectory,), _ = await collect(assigned(ADD), playbook(*tools, **settings), sampler, silent)
+    (trajectory,), *_ = await collect(assigned(ADD), playbook(*tools, **settings), sampler, silent)
     return trajectory
 
 
@@ -65,7 +65,7 @@ async def test_the_sampler_is_asked_with_exactly_the_tokens_of_the_record() -> N
             return await super().sample(request)
 
     sampler = Listening(encode, STOP, lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
-    (trajectory,), _ = await collect(assigned(ADD), playbook(calculator), sampler, silent)
+    (trajectory,), *_ = await collect(assigned(ADD), playbook(calculator), sampler, silent)
     assert decode(asked[1].prompt) == tokens(trajectory)[: len(asked[1].prompt)]
     assert [request.order for request in asked] == [("add-41-58", 0, 0), ("add-41-58", 0, 1)]
     assert asked[0].seed != asked[1].seed
@@ -186,7 +186,7 @@ async def test_a_slow_tool_of_one_episode_keeps_no_other_from_going_on() -> None
             others_done.set()
 
     sampler = scripted(lambda problem, chain, turn: (f"<wait chain={chain}>", "ok")[turn])
-    trajectories, _ = await collect(assigned(ADD, chains=8), playbook(wait), sampler, watch)
+    trajectories, *_ = await collect(assigned(ADD, chains=8), playbook(wait), sampler, watch)
     assert ended[-1] == 0
     assert [o for t in trajectories for o in t.observations] == [Observation("wait", "ok")] * 8
 
@@ -239,7 +239,7 @@ async def test_two_kinds_of_environment_in_one_episode_are_each_the_right_one() 
 async def test_one_lost_environment_and_one_failing_reward_cost_one_episode_each() -> None:
     sampler = scripted(lambda problem, chain, turn: (f"<up lost={chain == 2}>", "<up>", "ok")[turn])
     rules = playbook(up, rewards=[counted], limits={Counter: 8})
-    trajectories, timings = await collect(assigned(ADD, chains=8), rules, sampler, silent)
+    trajectories, timings, _ = await collect(assigned(ADD, chains=8), rules, sampler, silent)
     assert [t.chain for t in trajectories] == list(range(8))
     assert [t.trajectory_id for t in timings] == [t.id for t in trajectories]
     lost = trajectories.pop(2)
@@ -271,7 +271,7 @@ async def test_a_lost_environment_is_closed_and_its_place_taken_by_a_fresh_one()
     lose.__annotations__ = {"traced": Traced, "chain": int, "return": int}
     sampler = scripted(lambda problem, chain, turn: (f"<lose chain={chain}>", "ok")[turn])
     rules = playbook(tool(lose), limits={Traced: 1})
-    trajectories, _ = await collect(assigned(ADD, chains=3), rules, sampler, silent)
+    trajectories, *_ = await collect(assigned(ADD, chains=3), rules, sampler, silent)
     assert made == ["start", "use 0 of 0", "close", "start", "use 1 of 0", "use 2 of 0", "close"]
     assert [t.ending for t in trajectories] == [Ending.FAILED, Ending.NO_TOOL_CALLS, Ending.NO_TOOL_CALLS]
 
@@ -287,7 +287,7 @@ async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again()
 
     sampler = scripted(lambda problem, chain, turn: ("<hang>", "ok")[turn])
     rules = playbook(hang, limits={Counter: 1})
-    trajectories, _ = await collect(assigned(ADD, chains=2), rules, sampler, silent)
+    trajectories, *_ = await collect(assigned(ADD, chains=2), rules, sampler, silent)
     opened.set()
     assert users[0] is not users[1]
     assert [t.observations for t in trajectories] == [(Observation("hang", "no result within 0.01 s", error=True),)] * 2
@@ -307,8 +307,9 @@ async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean
 
     sampler = Seated(encode, STOP, lambda problem, chain, turn: ("<up>", "ok")[turn])
     rules = playbook(up, rewards=[counted], limits={Counter: 2})
-    trajectories, _ = await collect(assigned(ADD, Problem("b", "?"), chains=3), rules, sampler, silent)
+    trajectories, _, measured = await collect(assigned(ADD, Problem("b", "?"), chains=3), rules, sampler, silent)
     assert (seats, len(left)) == ([2], 2)
+    assert (measured["resources/Counter/most_in_use"], measured["resources/Counter/closed"]) == (2, 2)
     assert [t.observed for t in trajectories] == [{"counted": Score(1.0)}] * 6
 
 
@@ -366,8 +367,8 @@ async def test_an_agent_of_ones_own_decides_what_is_read() -> None:
 async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> None:
     sampler = scripted(lambda problem, chain, turn: (f"<calculator expression={chain}+1>", f"{chain}")[turn])
     problems = assigned(Problem("b", "?"), ADD, chains=3)
-    first, _ = await collect(problems, playbook(calculator), sampler, silent)
-    again, _ = await collect(problems[::-1], playbook(calculator), sampler, silent)
+    first, *_ = await collect(problems, playbook(calculator), sampler, silent)
+    again, *_ = await collect(problems[::-1], playbook(calculator), sampler, silent)
     assert first == again
     assert [(t.problem.id, t.chain) for t in first] == [(p, c) for p in ("add-41-58", "b") for c in range(3)]
     assert len({t.id for t in first}) == 6
@@ -377,17 +378,17 @@ async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> 
 
 async def test_every_trajectory_is_told_to_the_watcher_as_it_ends() -> None:
     seen: list[Trajectory] = []
-    trajectories, _ = await collect(assigned(ADD, chains=3), playbook(), scripted(lambda *_: "ok"), seen.append)
+    trajectories, *_ = await collect(assigned(ADD, chains=3), playbook(), scripted(lambda *_: "ok"), seen.append)
     assert sorted(seen, key=lambda t: t.chain) == trajectories
 
 
 async def test_no_episode_is_no_work() -> None:
-    assert await collect([], playbook(), scripted(lambda *_: "ok"), silent) == ([], [])
+    assert await collect([], playbook(), scripted(lambda *_: "ok"), silent) == ([], [], {})
 
 
 async def test_times_say_what_an_episode_waited_for() -> None:
     sampler = scripted(lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
-    _, (timing,) = await collect(assigned(ADD), playbook(calculator), sampler, silent)
+    _, (timing,), _ = await collect(assigned(ADD), playbook(calculator), sampler, silent)
     assert [span.doing for span in timing.spans] == ["waiting", "generating", "tools", "generating", "rewards"]
     starts = [span.start for span in timing.spans]
     assert starts == sorted(starts)
