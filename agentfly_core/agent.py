@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -136,6 +136,11 @@ class Episode:
             raise EpisodeOver(Ending.TERMINAL)
 
     async def _answer(self, call: ToolCall | BadCall) -> Observation:
+        answer = await self._answer_of_tool(call)
+        fitting = self._playbook.template.fit(answer.content, self._playbook.max_observation_tokens)
+        return replace(answer, content=fitting)
+
+    async def _answer_of_tool(self, call: ToolCall | BadCall) -> Observation:
         if isinstance(call, BadCall):
             return Observation("unreadable", f"This tool call could not be read: {clip(call.fault, 500)}", error=True)
         if call.name in self._tools:

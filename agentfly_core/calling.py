@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentfly_core.environment import Environment
+from agentfly_core.plaintext import fault
 
 
 class Overdue(Exception):
@@ -39,8 +40,10 @@ async def call(function: Callable[..., Any], arguments: Mapping[str, Any], secon
         if _cancelled_by_us():
             raise
         raise RuntimeError("it was cancelled from within") from error
-    except SystemExit as error:
-        raise RuntimeError(f"it called exit({error.code!r})") from error
+    except (Exception, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise _harmless(error) from error
 
 
 async def _result(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
@@ -53,9 +56,9 @@ async def _result(function: Callable[..., Any], arguments: Mapping[str, Any]) ->
 async def _in_thread(function: Callable[[], Any]) -> Any:
     # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits for hung ones.
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    done: asyncio.Future[tuple[Any, Exception | None]] = loop.create_future()
 
-    def settle(outcome: tuple[Any, BaseException | None]) -> None:
+    def settle(outcome: tuple[Any, Exception | None]) -> None:
         if not done.done():
             done.set_result(outcome)
 
@@ -71,11 +74,18 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
     return result
 
 
-def _outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+def _outcome(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
     try:
         return function(), None
-    except BaseException as error:  # carried over to the caller's task, which decides
+    except Exception as error:
         return None, error
+    except BaseException as error:  # no Ctrl-C comes to this thread: whatever it is, the function raised it
+        return None, _harmless(error)
+
+
+def _harmless(error: BaseException) -> RuntimeError:
+    """What would end the program, as an Exception."""
+    return RuntimeError(f"it called exit({error.code!r})" if isinstance(error, SystemExit) else fault(error))
 
 
 def _cancelled_by_us() -> bool:

@@ -52,12 +52,13 @@ class Data(Part):
 
 
 class AgentPart(Section):
-    """How an episode is played; lengths in tokens."""
+    """How an episode is played; lengths in tokens, `max_tokens` those of a reply."""
 
     use: str = "agentfly_core.agents.tool_loop:tool_loop"
     system: str = ""
     max_turns: Positive = 4
     max_tokens: Positive = 256
+    max_observation_tokens: Annotated[int, Field(ge=64)] = 1024
     max_model_len: Positive = 2048
 
 
@@ -77,12 +78,15 @@ class WarmStart(Section):
 
 
 class Rollout(Section):
-    """What one step plays: `problems` x `group_size` episodes, in shards."""
+    """What one step plays: `problems` x `group_size` episodes, `shard` of them at the same time.
+
+    A shard is what is lost when a sampler dies, and bounds the requests in flight.
+    """
 
     problems: Positive = 16
     group_size: Positive = 8
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    shard: Annotated[int, Field(ge=1, le=32)] = 32
+    shard: Positive = 32
 
 
 class Update(Section):
@@ -111,8 +115,8 @@ class Evaluate(Section):
 class Gates(Section):
     """When a stage stops instead of going on with too little: shares of the stage's episodes."""
 
-    failed: Share = 0.10
-    unscored: Share = 0.05
+    failed: Share = Field(default=0.10, json_schema_extra=RESUMABLE)
+    unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)
 
 
 class Science(Section):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from agentfly_core.record import Ending, Scored, Trajectory, Unscored
 
+SKIPPED_IN_A_ROW = 3
+
 
 class GateClosed(RuntimeError):
     """Too much of a stage went wrong; the message says how much, of how much, and the first causes."""
@@ -27,6 +29,16 @@ def stop_if_unscored(trajectories: Sequence[Trajectory], scores: Sequence[Scored
     reasons = [score.reward.reason for score in played if isinstance(score.reward, Unscored)]
     if len(reasons) > max(2, share * len(scores)):
         raise GateClosed(_message(f"of {len(scores)} trajectories have no reward", reasons, "gates.unscored", share))
+
+
+def stop_if_diverging(skipped: int) -> None:
+    """Raise GateClosed when three optimizer steps in a row, the last ones, were skipped: a policy that has diverged."""
+    if skipped >= SKIPPED_IN_A_ROW:
+        raise GateClosed(
+            f"{skipped} optimizer steps in a row had a gradient that is not finite and were skipped. The newest policy "
+            "of the run is the last good one; lower update.learning_rate, and look at what was played with "
+            "`agentfly show`."
+        )
 
 
 def _message(what: str, causes: Sequence[str], setting: str, share: float) -> str:

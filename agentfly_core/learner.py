@@ -26,6 +26,7 @@ class UpdateJob:
             temperature=1.0, dtype="float32", seed=8123, reference=None,
         )
 
+    `skipped` counts the optimizer steps in a row that were skipped just before; the update stops after three of them.
     `learner` is None for a fresh optimizer on `policy`, and where the state at `start` was not kept on disk: then the
     learner must have it in memory.
     """
@@ -43,6 +44,7 @@ class UpdateJob:
     dtype: str
     seed: int
     reference: str | None
+    skipped: int = 0
 
 
 class LearnerLost(RuntimeError):

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentfly_core.record import BadCall, Ending, Scored, Trajectory, Unscored
 from agentfly_core.rollout import Timing
+from agentfly_core.timings import union
 
 
 def rollout_metrics(
@@ -22,7 +23,7 @@ def rollout_metrics(
     """What a stage played, by metric name; empty when it played nothing.
 
     Under `agent/rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored trajectories,
-    `tokens_per_second` is sampled tokens over the time from the first episode's start to the last one's end,
+    `tokens_per_second` is sampled tokens over the time in which any episode was played,
     `zero_spread_groups` the share of groups that teach nothing; all others are means or shares over all trajectories,
     times in seconds. Calls are counted by name for the given `tools` only, since a model may make up any name:
     `avg_bad_calls` counts calls of other tools and calls that could not be read.
@@ -118,8 +119,7 @@ def _times(timings: Sequence[Timing], sampled_tokens: int) -> dict[str, float]:
     if not timings:
         return {}
     seconds = [t.generating + t.tools + t.rewards + t.waiting for t in timings]
-    ends = [t.started + taken for t, taken in zip(timings, seconds, strict=True)]
-    whole = max(ends) - min(t.started for t in timings)
+    playing = union((span.start, span.end) for t in timings for span in t.spans)
     return {
         "time/min": min(seconds),
         "time/max": max(seconds),
@@ -128,7 +128,7 @@ def _times(timings: Sequence[Timing], sampled_tokens: int) -> dict[str, float]:
         "time/tools": fmean(t.tools for t in timings),
         "time/rewards": fmean(t.rewards for t in timings),
         "time/waiting": fmean(t.waiting for t in timings),
-        **({"tokens_per_second": sampled_tokens / whole} if whole > 0 else {}),
+        **({"tokens_per_second": sampled_tokens / playing} if playing > 0 else {}),
     }
 
 

@@ -49,7 +49,10 @@ def of_shard(assignments: Sequence[Assignment], size: int, shard: int) -> Sequen
 
 
 def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], folder: Path) -> None:
-    """Have the experiment's script play training problems, again and again until there are `warm_start.episodes`."""
+    """Have the experiment's script play training problems, again and again until there are `warm_start.episodes`.
+
+    Raises GateClosed when more episodes failed than the experiment allows.
+    """
     settings = science.warm_start
     assert settings is not None
     chains = -(-settings.episodes // len(problems))
@@ -59,7 +62,8 @@ def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], f
     playbook = Playbook.from_science(science, tokenizer)
     sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), playbook.template.stop_tokens[0], script)
     watch = watching("demonstrate", 0, 0, settings.episodes)
-    _collect(everything[: settings.episodes], playbook, sampler, folder, watch)
+    played, _ = _collect(everything[: settings.episodes], playbook, sampler, folder, watch)
+    stop_if_failing(played, science.gates.failed)
 
 
 def play_shard(

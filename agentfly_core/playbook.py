@@ -38,6 +38,7 @@ class Playbook:
     system: str
     max_turns: int
     max_tokens: int
+    max_observation_tokens: int
     max_model_len: int
     limits: Mapping[type[Environment], int]
 
@@ -57,6 +58,7 @@ class Playbook:
             system=agent.system,
             max_turns=agent.max_turns,
             max_tokens=agent.max_tokens,
+            max_observation_tokens=agent.max_observation_tokens,
             max_model_len=agent.max_model_len,
             limits=_limits(science),
         )

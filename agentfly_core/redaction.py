@@ -7,7 +7,7 @@ import os
 import re
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 SECRET = re.compile(r"(KEY|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS|AUTH_STRING)$", re.IGNORECASE)
@@ -29,12 +29,13 @@ def redact(text: str) -> str:
 
 @contextmanager
 def keeping_secrets() -> Iterator[None]:
-    """From this block no secret gets out: neither into a log, whoever writes it, nor in the message of an error."""
+    """From this block no secret gets out: neither into a log, whoever writes it, nor in the arguments of an error."""
     made = logging.getLogRecordFactory()
 
     def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = made(*args, **kwargs)
-        record.msg, record.args = redact(record.getMessage()), None
+        with suppress(TypeError, ValueError):  # a message that does not fit its arguments is logging's to tell
+            record.msg, record.args = redact(record.getMessage()), None
         if record.exc_info and record.exc_info[0]:
             record.exc_text = redact("".join(traceback.format_exception(*record.exc_info)).rstrip())
         return record

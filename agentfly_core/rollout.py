@@ -143,6 +143,9 @@ async def _ending(playbook: Playbook, episode: Episode) -> Ending:
         return over.ending
     if not isinstance(ending, Ending):
         raise TypeError(f"The agent {signature.name(playbook.agent)} returned {ending!r}, expected an Ending.")
+    answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns}
+    if not answered.get(ending, True):
+        raise ValueError(f"The agent {signature.name(playbook.agent)} returned {ending!r} before there was any answer.")
     return ending
 
 

@@ -35,8 +35,9 @@ def prepare(science: Science) -> Slot:
 
 
 def model(science: Science) -> Slot:
-    """The materialised base model."""
-    return _shared("model", science, ("model", "dtype"), {})
+    """The materialised base model; a local one counts by the content of its files."""
+    files = sorted(path for path in Path(science.model).rglob("*") if path.is_file())
+    return _shared("model", science, ("model", "dtype"), {str(path): sha256(path) for path in files})
 
 
 def demonstrations(science: Science, model: Artifact, data: Artifact) -> Slot:
@@ -61,14 +62,14 @@ def rollout(science: Science, run: str, policy: Artifact, data: Artifact, step: 
 def evaluation(science: Science, policy: Artifact, data: Artifact, split: str, shard: int) -> Slot:
     """One shard of the held-out episodes of a policy, shared by all who ask for it."""
     inputs = {"policy": policy.digest, "data": data.digest}
-    slot = _shared("evaluate", science, (*PLAY, "evaluate"), inputs)
+    slot = _shared("evaluate", science, (*PLAY, "evaluate"), inputs, science.rollout.shard)
     return Slot(f"{slot.uri}/{split}/rollout-{shard:03d}", "evaluate", digest([slot.key, split, shard]), inputs)
 
 
 def scored(science: Science, rollouts: Sequence[Artifact]) -> Slot:
     """The scores of a step's, or an evaluation's, episodes; they lie beside the rollouts."""
     inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
-    key = _key("score", science, ("rewards", "gates"), inputs)
+    key = _key("score", science, ("rewards",), inputs)
     return Slot(f"{rollouts[0].uri.rpartition('/')[0]}/scored", "score", key, inputs)
 
 
@@ -97,8 +98,10 @@ def of_step(run: str, step: int) -> str:
     return f"runs/{run}/steps/{step:06d}"
 
 
-def _shared(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str]) -> Slot:
-    key = _key(stage, science, reads, inputs)
+def _shared(
+    stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str
+) -> Slot:
+    key = _key(stage, science, reads, inputs, *place)
     return Slot(f"artifacts/{stage}/{key[:16]}", stage, key, inputs)
 
 

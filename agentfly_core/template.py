@@ -46,6 +46,10 @@ class ChatTemplate(Protocol):
         """
         ...
 
+    def fit(self, text: str, tokens: int) -> str:
+        """The text of an observation, without its middle where it would be more than `tokens` tokens."""
+        ...
+
     def parse(self, reply: Sequence[int]) -> Message:
         """What the assistant said: its text without the calls' markup, and its calls, unreadable ones as BadCall."""
         ...

@@ -1,4 +1,4 @@
-"""How long episodes took, on disk: one row a span of an episode, beside its shard and outside the digest."""
+"""How long episodes took: on disk one row a span of an episode, beside its shard and outside the digest."""
 
 from __future__ import annotations
 
@@ -26,3 +26,12 @@ def read_timings(folder: Path) -> list[Timing]:
     for row in pd.read_parquet(folder / FILE).to_dict("records"):
         spans.setdefault(row["trajectory_id"], []).append(Span(row["doing"], row["start"], row["end"]))
     return [Timing(name, tuple(found)) for name, found in spans.items()]
+
+
+def union(intervals: Iterable[tuple[float, float]]) -> float:
+    """The length of the union of intervals: `union([(0, 2), (1, 3), (5, 6)])` is 4."""
+    total, end = 0.0, float("-inf")
+    for start, stop in sorted(intervals):
+        total += max(0.0, stop - max(start, end))
+        end = max(end, stop)
+    return total

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from agentfly_core import identity, slots
 from agentfly_core.config import Update
+from agentfly_core.gates import stop_if_diverging
 from agentfly_core.learner import Learner, UpdateJob
-from agentfly_core.measured import measuring, timing
+from agentfly_core.measured import measured, measuring, timing
 from agentfly_core.progress import Progress, report
 from agentfly_core.run import Lab, Run
 from agentfly_core.store import Artifact, Slot, Store
@@ -44,6 +45,7 @@ def step_job(run: Run, step: int) -> UpdateJob:
         dtype=science.dtype,
         seed=identity.seed(science.seed, "update", step),
         reference=str(store.open(policy_of(run, 0))) if algorithm.make().needs_reference else None,
+        skipped=int(measured(store, before).metrics["train/skipped_in_a_row"]) if step > 1 else 0,
     )
 
 
@@ -73,10 +75,16 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
 
 
 def publish(store: Store, learner: Learner, job: UpdateJob, slot: Slot, keep: bool, watch: Watch) -> Artifact:
-    """Run an update and publish what it made; `keep` says whether its learner state is worth the space."""
+    """Run an update and publish what it made; `keep` says whether its learner state is worth the space.
+
+    Raises GateClosed, and publishes nothing, when the policy diverges.
+    """
     inputs = dict(slot.inputs)
+    for left in (slots.learner(slot), slot):  # a state and its policy belong together
+        store.remove(left.uri)
     with store.publish(replace(slot, inputs=inputs)) as folder, measuring(folder) as metrics:
         metrics |= learner.update(job, watch)
+        stop_if_diverging(int(metrics["train/skipped_in_a_row"]))
         with timing(metrics, "time/checkpoint"):
             if keep:
                 inputs["learner"] = _publish_state(store, learner, slots.learner(slot)).digest
@@ -113,13 +121,18 @@ def retain(run: Run, step: int) -> None:
         run.store.remove(f"{slots.of_step(run.name, old)}/learner")
 
 
-def require_space(store: Store, policy: Artifact) -> None:
-    """Raise OSError unless the disk can hold a learner state and a policy more."""
-    size = sum(path.stat().st_size for path in store.open(policy).iterdir())
-    free = shutil.disk_usage(store.root).free
-    if free < 5 * size:
+def require_space(lab: Lab, policy: Artifact) -> None:
+    """Raise OSError unless the disk can hold a learner state and a policy more.
+
+    The state is three float32 numbers a weight (master, and AdamW's two moments), the policy one of the model's dtype.
+    """
+    folder = lab.store.root
+    size = sum(path.stat().st_size for path in lab.store.open(policy).iterdir())
+    needed = size + size * 12 // (2 if lab.science.dtype == "bfloat16" else 4)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
         raise OSError(
-            f"{store.root} has {free / 2**30:.1f} GiB free; an update of this model needs {5 * size / 2**30:.1f} GiB. "
+            f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs {needed / 2**30:.1f} GiB. "
             "Free some space and run the same command again."
         )
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -20,7 +19,7 @@ from rich.table import Table
 from agentfly_core import slots
 from agentfly_core.measured import measured
 from agentfly_core.store import Store
-from agentfly_core.timings import read_timings
+from agentfly_core.timings import read_timings, union
 from flows.lab import store_at
 
 LEARNING = ("time/forward", "time/backward", "time/optimizer")
@@ -40,15 +39,6 @@ class Step:
     def orchestration(self) -> float:
         """What is left outside swap and checkpoint."""
         return self.wall - self.played - self.learnt - self.swap - self.checkpoint
-
-
-def union(intervals: Iterable[tuple[float, float]]) -> float:
-    """The length of the union of intervals: `union([(0, 2), (1, 3), (5, 6)])` is 4."""
-    total, end = 0.0, float("-inf")
-    for start, stop in sorted(intervals):
-        total += max(0.0, stop - max(start, end))
-        end = max(end, stop)
-    return total
 
 
 def step(store: Store, run: str, number: int) -> Step:

@@ -16,11 +16,10 @@ def update(run: Run, policy: Artifact, scored: Artifact, service: Service, step:
     slot = slots.policy(run.science, run.name, policy, scored, step)
     if found := run.store.find(slot):
         return reused(found)
-    updating.require_space(run.store, policy)
+    updating.require_space(run.lab, policy)
     worker = learner(service)
     for earlier in updating.missing_steps(run, worker.label(), step):
         worker.update(updating.step_job(run, earlier), updating.watching("replay", earlier))
-    run.store.remove(slots.learner(slot).uri)  # a state that was left without its policy: the two belong together
     keep = step % run.science.update.learner_every == 0 or step == run.science.steps
     job = updating.step_job(run, step)
     made = updating.publish(run.store, worker, job, slot, keep, updating.watching("update", step))

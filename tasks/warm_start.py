@@ -32,7 +32,7 @@ def warm_start(lab: Lab, model: Artifact, demonstrations: Artifact, service: Ser
     slot = slots.warm_start(lab.science, model, demonstrations, number)
     if (found := lab.store.find(slot)) and lab.store.find(slots.learner(slot)):
         return reused(found)
-    updating.require_space(lab.store, model)
+    updating.require_space(lab, model)
     job = updating.warm_start_job(lab, model, demonstrations, number)
     watch = updating.watching(f"warm start {number}", 0)
     return updating.publish(lab.store, learner(service), job, slot, keep=True, watch=watch)

@@ -15,6 +15,7 @@ from typing import Any
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.environment import Environment
 from agentfly_core.identity import seed
+from agentfly_core.plaintext import clip
 from agentfly_core.playbook import Agent, Assignment, Playbook
 from agentfly_core.record import BadCall, Message, Observation, Problem, ToolCall, Trajectory
 from agentfly_core.reward import Reward
@@ -44,6 +45,9 @@ class Letters:
         ended = reply[-1] == STOP
         return encode(("" if ended else "$") + "".join(map(_written, read)) + "^a")
 
+    def fit(self, text: str, tokens: int) -> str:
+        return clip(text, tokens)
+
     def parse(self, reply: Sequence[int]) -> Message:
         text = decode(reply).removesuffix("$")
         return Message("assistant", _CALL.sub("", text), tuple(_call(*found) for found in _CALL.findall(text)))
@@ -68,12 +72,22 @@ def playbook(
     system: str = "",
     max_turns: int = 4,
     max_tokens: int = 100,
+    max_observation_tokens: int = 200,
     max_model_len: int = 1000,
     limits: Mapping[type[Environment], int] | None = None,
     template: Any = None,
 ) -> Playbook:
     return Playbook(
-        template or Letters(), tools, tuple(rewards), agent, system, max_turns, max_tokens, max_model_len, limits or {}
+        template or Letters(),
+        tools,
+        tuple(rewards),
+        agent,
+        system,
+        max_turns,
+        max_tokens,
+        max_observation_tokens,
+        max_model_len,
+        limits or {},
     )
 
 

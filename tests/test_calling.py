@@ -29,6 +29,25 @@ async def test_a_hundred_synchronous_functions_wait_at_the_same_time() -> None:
     assert not everybody.broken
 
 
+class Panic(BaseException):
+    """What a Rust extension raises."""
+
+
+async def test_what_would_end_the_program_arrives_as_an_exception() -> None:
+    def panics() -> None:
+        raise Panic("index out of bounds")
+
+    async def panics_too() -> None:
+        raise Panic("index out of bounds")
+
+    def interrupts() -> None:
+        raise KeyboardInterrupt
+
+    for function, told in ((panics, "Panic: index"), (panics_too, "Panic: index"), (interrupts, "KeyboardInterrupt")):
+        with pytest.raises(RuntimeError, match=told):
+            await call(function, {}, 30)
+
+
 async def test_a_function_that_hangs_is_overdue_and_does_not_keep_the_loop_from_ending() -> None:
     opened = threading.Event()
     with pytest.raises(Overdue, match=r"no result within 0\.01 s"):

@@ -145,6 +145,16 @@ def test_special_tokens_in_what_is_read_are_plain_text(tokenizer: PreTrainedToke
         assert evil in tokenizer.decode(list(added))
 
 
+def test_an_observation_of_too_many_tokens_loses_its_middle(tokenizer: PreTrainedTokenizerBase) -> None:
+    template = Hermes(tokenizer)
+    fitting = template.fit("head " + "7 " * 3000 + "tail", 100)
+    assert fitting.startswith("head 7 ")
+    assert "bytes omitted" in fitting
+    assert fitting.endswith(" 7 tail")
+    assert 50 < len(tokenizer(fitting, add_special_tokens=False).input_ids) <= 100
+    assert template.fit("head tail", 100) == "head tail"
+
+
 def test_half_a_surrogate_pair_is_read_as_a_question_mark(tokenizer: PreTrainedTokenizerBase) -> None:
     assert "a?b" in tokenizer.decode(list(Hermes(tokenizer).open([Message("user", "a\ud800b")], [])))
 

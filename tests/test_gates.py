@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentfly_core.gates import GateClosed, stop_if_failing, stop_if_unscored
+from agentfly_core.gates import GateClosed, stop_if_diverging, stop_if_failing, stop_if_unscored
 from agentfly_core.record import Ending, Problem, Scored, Trajectory, Unscored
 
 
@@ -35,6 +35,12 @@ def test_two_may_be_unscored_however_few_there_are() -> None:
     stop_if_unscored(episodes(0, of=4), scores(2, of=4), 0.05)
     with pytest.raises(GateClosed, match="3 of 4"):
         stop_if_unscored(episodes(0, of=4), scores(3, of=4), 0.05)
+
+
+def test_three_skipped_optimizer_steps_in_a_row_stop_a_run() -> None:
+    stop_if_diverging(2)
+    with pytest.raises(GateClosed, match=r"3 optimizer steps in a row had a gradient that is not finite"):
+        stop_if_diverging(3)
 
 
 def test_failed_episodes_are_counted_by_their_own_gate_only() -> None:

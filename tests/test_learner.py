@@ -263,6 +263,16 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(service, nano, tmp_pat
     assert all(weight.isfinite().all() for weight in load_file(policy / "model.safetensors").values())
 
 
+def test_an_update_stops_after_three_skipped_steps_in_a_row_counting_those_before_it(service, nano, tmp_path):
+    learner = DeepSpeedLearner(service)
+    spoilt = [played(turn([1], {2: float("nan")}), name=f"t{i}", group="g0") for i in range(8)]
+    job = replace(stored(tmp_path, nano, [*crowd(2, 4), *spoilt]), update=settings(mini_batches=4, old_logprobs="sampler"))
+    found = learner.update(job)
+    assert (found["train/skipped_steps"], found["train/skipped_in_a_row"]) == (3, 3)
+    found = learner.update(replace(job, start="fresh:again", skipped=2))
+    assert (found["train/skipped_steps"], found["train/skipped_in_a_row"]) == (1, 3)
+
+
 def test_a_saved_policy_is_a_model_directory_whose_probe_transformers_confirms(learner, job, nano, tmp_path):
     learner.update(job)
     policy, _ = saved(learner, tmp_path / "saved")

@@ -10,7 +10,7 @@ from played import crowd
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.lesson import mini_batches, read_lesson
 from agentfly_core.parquet import write_scores, write_trajectories
-from agentfly_core.record import Scored, Unscored
+from agentfly_core.record import Ending, Scored, Unscored
 
 JOB = UpdateJob("fresh:0", "one", "", None, (), None, {}, {}, None, 1.0, "float32", 1, None)
 
@@ -49,6 +49,13 @@ def test_a_trajectory_without_any_score_is_an_error(tmp_path):
 def test_demonstrations_need_no_scores(tmp_path):
     lesson = read_lesson(replace(stored(tmp_path, {}), scores=None))
     assert (lesson.trajectories, lesson.unscored, lesson.groups) == (6, 0, ())
+
+
+def test_a_demonstration_that_failed_is_not_imitated(tmp_path):
+    job = stored(tmp_path, {})
+    failed = [replace(t, ending=Ending.FAILED) for t in crowd(3, 2)[:3]]
+    write_trajectories(tmp_path / "0.parquet", failed)
+    assert read_lesson(replace(job, scores=None)).trajectories == 3
 
 
 def test_every_epoch_deals_out_all_trajectories_in_an_order_of_its_own():

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from agentfly_core import config
 from agentfly_core.algorithm import Algorithm, Outputs, kl, mismatch
 from agentfly_core.batch import RolloutBatch, micro_batches
+from agentfly_core.gates import SKIPPED_IN_A_ROW
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed_engine import Engine
 from agentfly_core.learners.lesson import Lesson, mini_batches
@@ -40,6 +41,7 @@ class Update:
     algorithm: Algorithm
     ranks: Ranks
     token_budget: int
+    skipped: int
     steps: Counter[str] = field(default_factory=Counter)
     sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -56,6 +58,8 @@ class Update:
         for done, chosen in enumerate(steps, 1):
             self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
             progress(done, len(steps))
+            if self.skipped == SKIPPED_IN_A_ROW:
+                break
         return self._metrics(lesson)
 
     def _with_signals(self, batch: RolloutBatch, reference: nn.Module | None, steps: int) -> RolloutBatch:
@@ -89,7 +93,9 @@ class Update:
                 self._backward(loss, last=number == len(parts))
         if self.algorithm.needs_old and not self.mismatch:
             self._compare(self.ranks.sum(found), batch)
-        self.steps["empty" if not learns else self._optimizer_step()] += 1
+        outcome = "empty" if not learns else self._optimizer_step()
+        self.steps[outcome] += 1
+        self.skipped = {"empty": self.skipped, "taken": 0, "skipped": self.skipped + 1}[outcome]
 
     def _loss(self, micro: RolloutBatch) -> tuple[Tensor, Tensor]:
         logprobs, entropy = self.engine(micro.tokens, micro.sampled, self.job.temperature)
@@ -98,7 +104,7 @@ class Update:
         loss = self.algorithm.loss(Outputs(logprobs, entropy), micro)
         values = {"train/entropy": entropy, **loss.metrics}
         if self.algorithm.needs_old:
-            values["train/kl"] = kl(logprobs, micro.old_logprobs, "k3")
+            values["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
         for name, value in values.items():
             self.sums[name] += float((value.detach().double() * micro.sampled).sum())
         self.sums["tokens"] += float(micro.sampled.sum())
@@ -155,6 +161,7 @@ class Update:
             "train/unscored": float(lesson.unscored),
             "train/optimizer_steps": float(self.steps["taken"]),
             "train/skipped_steps": float(self.steps["skipped"]),
+            "train/skipped_in_a_row": float(self.skipped),
             "train/empty_steps": float(self.steps["empty"] or not len(lesson.batch.lengths)),
         }
 

@@ -75,7 +75,7 @@ class Worker:
         algorithm = construct(load(job.algorithm["use"]), {k: v for k, v in job.algorithm.items() if k != "use"})
         settings = config.Update.model_validate(job.update)
         engines.set_hyper_parameters(self.engine, settings)
-        update = Update(self.engine, job, settings, algorithm, self.ranks, self.token_budget)
+        update = Update(self.engine, job, settings, algorithm, self.ranks, self.token_budget, job.skipped)
         lesson = read_lesson(job)
         engines.require_known_tokens(self.engine, lesson.batch)
         metrics = update.run(lesson, self._reference(job, algorithm), progress)

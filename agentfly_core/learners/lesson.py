@@ -16,7 +16,7 @@ from agentfly_core.algorithm import Group
 from agentfly_core.batch import RolloutBatch, pack
 from agentfly_core.learner import UpdateJob
 from agentfly_core.parquet import read_scores, read_trajectories
-from agentfly_core.record import Trajectory, Unscored
+from agentfly_core.record import Ending, Trajectory, Unscored
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Lesson:
 
 
 def read_lesson(job: UpdateJob) -> Lesson:
-    """Read a job's files, leaving out trajectories without a score; the batch may be empty.
+    """Read a job's files, leaving out trajectories without a score and failed demonstrations; the batch may be empty.
 
     Raises ValueError when a trajectory has no row in the scores.
     """
     found = [t for path in job.rollouts for t in read_trajectories(Path(path))]
-    rewards = _rewards(found, Path(job.scores)) if job.scores else {t.id: 0.0 for t in found}
+    rewards = _rewards(found, Path(job.scores)) if job.scores else dict.fromkeys(_whole(found), 0.0)
     kept = [t for t in found if t.id in rewards]
     groups = group(kept, [rewards[t.id] for t in kept]) if job.scores else ()
     return Lesson(pack(kept), groups, len(kept), len(found) - len(kept))
@@ -66,6 +66,10 @@ def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) 
         order = torch.randperm(len(trajectories), generator=generator)
         found += trajectories[order].tensor_split(steps)
     return found
+
+
+def _whole(trajectories: Sequence[Trajectory]) -> list[str]:
+    return [t.id for t in trajectories if t.ending is not Ending.FAILED]
 
 
 def _rewards(trajectories: Sequence[Trajectory], scores: Path) -> dict[str, float]:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from agentfly_core import jsontext
+from agentfly_core.plaintext import clip
 from agentfly_core.record import BadCall, Message, Observation, ToolCall
 from agentfly_core.template import ToolSchema
 
@@ -67,6 +68,14 @@ class Hermes:
         """The tokens between the last of `reply` and the first of the next reply; see ChatTemplate."""
         ended = bool(reply) and reply[-1] == self._end
         return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
+
+    def fit(self, text: str, tokens: int) -> str:
+        """The text, its middle replaced by `[... N bytes omitted ...]` where it would be more than `tokens` tokens."""
+        fitting, kept = text, len(text.encode("utf-8", "replace"))
+        while kept and (size := len(self._encode(fitting))) > tokens:
+            kept = min(kept - 1, kept * tokens // size)
+            fitting = clip(text, kept)
+        return fitting
 
     def parse(self, reply: Sequence[int]) -> Message:
         """What the assistant said: its text without the calls' markup, and its calls, unreadable ones as BadCall."""
