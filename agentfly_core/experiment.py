@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agentfly_core import dataset, playbook, yamltext
+from agentfly_core import dataset, jsontext, playbook, yamltext
 from agentfly_core.config import Part, Science, Section, Site
 from agentfly_core.parts import defaults, did_you_mean, fitting, load
 from agentfly_core.service import OWNER, RUN
@@ -156,7 +156,7 @@ def _override(text: str) -> dict[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ValueError(f"Got the override {text!r}, expected key=value, for example update.learning_rate=3e-4.")
-    changed: Any = yamltext.parse(value, f"The override {text!r}")
+    changed = _value(value, f"The override {text!r}")
     for name in reversed(_keys(key)):
         changed = {name: changed}
     return dict(changed)
@@ -165,6 +165,14 @@ def _override(text: str) -> dict[str, Any]:
 def _keys(key: str) -> list[str]:
     """Where a dotted key leads; an import path, as in rewards.my_project.rewards:cites, is one key."""
     return key.split(".", 1 if ":" in key else -1)
+
+
+def _value(text: str, source: str) -> Any:
+    """JSON, as programs write it, or else YAML."""
+    try:
+        return jsontext.parse(text)
+    except ValueError:
+        return yamltext.parse(text, source)
 
 
 def _merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:

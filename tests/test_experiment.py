@@ -1,5 +1,7 @@
 """An experiment file: what is read, where it came from, what is refused."""
 
+import json
+
 import pytest
 
 from agentfly_core import experiment, yamltext
@@ -79,6 +81,11 @@ def test_an_override_that_cannot_be_read_is_refused(overrides, message, tiny):
 )
 def test_a_number_may_be_written_with_an_exponent(text, value):
     assert yamltext.parse(text, "here") == value
+
+
+def test_an_override_may_be_json_of_any_text(tiny):
+    system = "Be brief \U0001f600: yes"
+    assert experiment.read(tiny, [f"agent={json.dumps({'system': system})}"]).science.agent.system == system
 
 
 def test_another_value_is_another_experiment(tiny):
