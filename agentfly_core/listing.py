@@ -57,8 +57,13 @@ def continuing(store: Store, name: str, record: Mapping[str, Any]) -> str:
     words = ["agentfly", "train", record["experiment"] if known else str(path), *_overrides(path, record)]
     words += ["--run", name]
     words += [] if record["site"]["name"] == "local" else ["--site", record["site"]["name"]]
-    words += [] if store.root == Path.cwd() else ["--store", store.uri]
-    return shlex.join(words)
+    return in_store(store, *words)
+
+
+def in_store(store: Store, *words: str) -> str:
+    """A command as it is to be typed; it names the store unless that is the one taken when none is named."""
+    default = Store.at(experiment.site("local").store, store.root)
+    return shlex.join([*words, *([] if store.uri == default.uri else ["--store", store.uri])])
 
 
 def _overrides(path: Path | None, record: Mapping[str, Any]) -> list[str]:
@@ -97,7 +102,7 @@ def _listed(store: Store, name: str, record: Mapping[str, Any]) -> Listed:
         step=_last_step(store, name),
         steps=steps,
         success=success,
-        command=f"agentfly show {name}" if done else continuing(store, name, record),
+        command=in_store(store, "agentfly", "show", name) if done else continuing(store, name, record),
     )
 
 

@@ -17,10 +17,11 @@ from agentfly_core import doctor as doctors
 from agentfly_core import experiment as experiments
 from agentfly_core import reading, versioning
 from agentfly_core.gates import GateClosed
-from agentfly_core.listing import continuing
+from agentfly_core.listing import continuing, in_store
 from agentfly_core.lock import Locked, LockLost
 from agentfly_core.run import Lab, name_of, refuse_if_open
 from agentfly_core.service import ServiceLost
+from agentfly_core.store import Store
 from agentfly_core.tracking import Place
 from flows import results
 from flows.display import logging_to, summary_table
@@ -49,7 +50,7 @@ def train(arguments: Namespace) -> int:
     summary = tell_again(lab, name, summary) if summary else _trained(arguments, lab, name)
     if results.wanted():
         results.write_run(lab, name, summary)
-    show_summary(summary)
+    show_summary(lab.store, summary)
     return 0
 
 
@@ -134,15 +135,20 @@ def repro(arguments: Namespace) -> int:
 
 def open_ui(arguments: Namespace) -> int:
     """Open a run in the MLflow or the Prefect UI; serves it until interrupted where no server runs."""
-    links = store_at(arguments.store).read_json(f"runs/{arguments.run}/links.json")
-    if links is None:
-        raise ValueError(f"There is no run {arguments.run!r}; `agentfly list` shows all.")
+    store, name = store_at(arguments.store), arguments.run
+    record = store.read_json(f"runs/{name}/run.json")
+    if record is None:
+        raise ValueError(f"There is no run {name!r} in {store.uri}; `agentfly list` shows all.")
+    known = store.read_json(f"runs/{name}/links.json") or {}
+    ids = known.get({"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}[arguments.ui])
+    if not ids:
+        again = continuing(store, name, record)
+        raise ValueError(f"{arguments.ui} was not reached while {name} was at work. This tells it of the run: {again}")
     places = settle(Path.cwd())
     if arguments.ui == "prefect":
-        open_flow_run(places, links["prefect_flow_run_ids"][-1])
+        open_flow_run(places, ids[-1])
     else:
-        place = Place.choose(places.state, experiments.site("local").mlflow_tracking_uri)
-        open_run(place, links["mlflow_run_ids"][-1])
+        open_run(Place.choose(places.state, record["site"]["mlflow_tracking_uri"]), ids[-1])
     return 0
 
 
@@ -151,10 +157,10 @@ def prefect(arguments: Namespace) -> int:
     prefect_command(settle(Path.cwd()), arguments.words)
 
 
-def show_summary(summary: Words) -> None:
+def show_summary(store: Store, summary: Words) -> None:
     """The table at the end of a run, and the commands that open it elsewhere."""
-    opening = {"MLflow": f"agentfly open mlflow {summary['run']}", "Prefect": f"agentfly open prefect {summary['run']}"}
-    Console().print(summary_table(summary, opening))
+    opening = {ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"]) for ui in ("MLflow", "Prefect")}
+    Console().print(summary_table(summary, opening), soft_wrap=True)
 
 
 def _trained(arguments: Namespace, lab: Lab, name: str) -> dict[str, Any]:

@@ -15,14 +15,24 @@ PORTS = range(5000, 5020)
 
 
 def open_run(place: Place, run_id: str) -> None:
-    """Print a run's address in the MLflow UI, and become the server of that UI where none is running."""
+    """Print a run's address in the MLflow UI, and become the server of that UI where none is running.
+
+    Raises ValueError where MLflow does not know the run, or cannot be reached.
+    """
     if place.served:
-        print(page(place, run_id, place.uri))
+        print(_page(place, run_id, place.uri))
         return
     port = next(port for port in PORTS if _free(port) or _shows(port, run_id))
-    print(page(place, run_id, f"http://127.0.0.1:{port}"), flush=True)
+    print(_page(place, run_id, f"http://127.0.0.1:{port}"), flush=True)
     if _free(port):
         _serve(place, port)
+
+
+def _page(place: Place, run_id: str, server: str) -> str:
+    try:
+        return page(place, run_id, server)
+    except Exception as error:  # MLflow has errors of many kinds
+        raise ValueError(f"MLflow at {place.uri} ({place.why}) does not show the run {run_id}: {error}") from error
 
 
 def _free(port: int) -> bool:

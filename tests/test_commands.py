@@ -5,8 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from test_display import SUMMARY
 
+from agentfly_core import experiment
+from agentfly_core.config import Site
+from agentfly_core.run import Lab, opened
+from agentfly_core.store import Store
 from flows.__main__ import main
+from flows.commands import show_summary
 
 TINY = """
 model: nano:calculator
@@ -44,3 +50,39 @@ def test_config_shows_science_and_site_with_where_each_value_came_from(
         ["site.zero_stage", "1", "default"],
     ):
         assert row in rows
+
+
+def test_the_end_of_a_run_names_its_store_where_it_is_not_the_usual_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for store, more in ((".", ""), ("elsewhere", f" --store {project}/elsewhere")):
+        show_summary(Store.at(store, project), SUMMARY)
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[-2:] == [
+            f"MLflow   agentfly open mlflow quickstart-1f2e3d4c{more}",
+            f"Prefect  agentfly open prefect quickstart-1f2e3d4c{more}",
+        ]
+
+
+def test_a_run_is_looked_for_where_its_own_site_sent_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store.at("elsewhere", project)
+    store.write_json("runs/mine/run.json", {"site": {"mlflow_tracking_uri": "http://127.0.0.1:9"}})
+    store.write_json("runs/mine/links.json", {"mlflow_run_ids": ["5f0e"]})
+    assert main(["open", "mlflow", "mine", "--store", "elsewhere"]) == 2
+    told = "agentfly: MLflow at http://127.0.0.1:9 (mlflow_tracking_uri of the site) does not show the run 5f0e: "
+    assert capsys.readouterr().err.startswith(told)
+
+
+def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = experiment.read("tiny")
+    with opened(Lab("tiny", read.science, read.origin, Site(), Store.at(".", project)), "mine"):
+        pass
+    assert main(["open", "mlflow", "mine"]) == 2
+    assert capsys.readouterr().err == (
+        "agentfly: mlflow was not reached while mine was at work. This tells it of the run: "
+        "agentfly train tiny --run mine\n"
+    )
+    assert main(["open", "prefect", "mien"]) == 2
+    assert f"There is no run 'mien' in {project}; `agentfly list` shows all." in capsys.readouterr().err

@@ -135,6 +135,16 @@ def test_a_finished_run_shows_its_success_until_it_is_given_more_steps(project: 
     assert only(project).state == "stopped"
 
 
+def test_a_finished_run_of_another_store_is_read_there(project: Store) -> None:
+    elsewhere = Store.at("elsewhere", project.root / ".agentfly")
+    start(elsewhere, "tiny-1")
+    elsewhere.write_json("runs/tiny-1/summary.json", {"steps": 2, "success_after": 0.912})
+    assert only(elsewhere).command == f"agentfly show tiny-1 --store {project.root}/elsewhere"
+    Path("conf/site").mkdir()
+    Path("conf/site/local.yaml").write_text("store: elsewhere\n")
+    assert only(elsewhere).command == "agentfly show tiny-1"
+
+
 def test_the_list_is_whole_in_a_narrow_terminal(project: Store) -> None:
     start(project, "tiny-1", "agent.system=" + "x" * 90, published=1)
     release(project, "tiny-1")
