@@ -51,14 +51,18 @@ def names(folder: Path = CONF) -> list[str]:
 
 
 def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
-    """Read an experiment by its name in `./conf` or its path; raises ValueError that names every mistake."""
+    """Read an experiment by its name in `./conf` or its path; raises ValueError that names every mistake.
+
+    An override replaces all that stands at its key: after `rewards={"a:b": 1}` there is one reward.
+    """
     path = _path(experiment)
     written = yamltext.settings(path)
-    changed: dict[str, Any] = {}
-    for text in overrides:
-        changed = _merge(changed, _override(text))
-    science = _completed(_validate(Science, _merge(_merge(PARTS, written), changed), str(path)))
-    sources = {**dict.fromkeys(flat(written), str(path)), **dict.fromkeys(flat(changed), "override")}
+    changes = [_override(text) for text in overrides]
+    settings = _merge(PARTS, written)
+    for key, value in changes:
+        settings = _replaced(settings, _keys(key), value)
+    science = _completed(_validate(Science, settings, str(path)))
+    sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
     values = flat(science.model_dump(mode="json"))
     return Experiment(path.stem, science, {key: _origin(key, sources) for key in values})
 
@@ -151,15 +155,12 @@ def _path(experiment: str) -> Path:
     return path
 
 
-def _override(text: str) -> dict[str, Any]:
-    """What `rollout.problems=8` changes: `{"rollout": {"problems": 8}}`."""
+def _override(text: str) -> tuple[str, Any]:
+    """What `rollout.problems=8` changes: `("rollout.problems", 8)`."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ValueError(f"Got the override {text!r}, expected key=value, for example update.learning_rate=3e-4.")
-    changed = _value(value, f"The override {text!r}")
-    for name in reversed(_keys(key)):
-        changed = {name: changed}
-    return dict(changed)
+    return key, _value(value, f"The override {text!r}")
 
 
 def _keys(key: str) -> list[str]:
@@ -183,9 +184,16 @@ def _merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-def _origin(key: str, sources: Mapping[str, str]) -> str:
-    candidates = [source for source in sources if key == source or key.startswith(f"{source}.")]
-    return sources[max(candidates, key=len)] if candidates else "default"
+def _replaced(tree: Any, path: Sequence[str], value: Any) -> Any:
+    if not path:
+        return value
+    here = tree if isinstance(tree, Mapping) else {}
+    return {**here, path[0]: _replaced(here.get(path[0]), path[1:], value)}
+
+
+def _origin(key: str, sources: Mapping[str, Sequence[str]]) -> str:
+    """The first source that says something about a key, or about a section that holds it."""
+    return next((name for name, said in sources.items() if any(f"{key}.".startswith(f"{s}.") for s in said)), "default")
 
 
 def _validate(kind: type[S], values: Mapping[str, Any], source: str) -> S:

@@ -28,6 +28,14 @@ def test_a_value_comes_from_the_defaults_the_file_or_an_override(tiny):
     assert (read.science.rollout.problems, read.origin["rollout.problems"]) == (16, "default")
 
 
+def test_an_override_replaces_all_that_stands_at_its_key(tiny):
+    read = experiment.read(
+        tiny, ['rewards={"my.rewards:cites": 1}', "rewards.my.rewards:short=0.5", "evaluate.goal=my.rewards:cites"]
+    )
+    assert read.science.rewards == {"my.rewards:cites": 1.0, "my.rewards:short": 0.5}
+    assert {source for key, source in read.origin.items() if key.startswith("rewards")} == {"override"}
+
+
 def test_an_import_path_is_one_key_of_an_override(tiny):
     read = experiment.read(tiny, ["rewards.agentfly_core.rewards.exact:exact=0.5"])
     assert read.science.rewards == {"agentfly_core.rewards.exact:exact": 0.5}
