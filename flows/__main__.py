@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -41,13 +42,14 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments; settings may stand anywhere behind the experiment, options between them."""
+    """The arguments, and as `typed` the command; settings may stand anywhere behind the experiment, among options."""
     parser = _parser()
     arguments, more = parser.parse_known_args(words)
     if strange := [word for word in more if word.startswith("-") or "overrides" not in arguments]:
         parser.error(f"unrecognized arguments: {' '.join(strange)}")
     if more:
         arguments.overrides = [*arguments.overrides, *more]
+    arguments.typed = shlex.join(["agentfly", *(sys.argv[1:] if words is None else words)])
     return arguments
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stopped(RuntimeError):
-    """A run came to an end before its last step; the message says why, and how it goes on."""
+    """A command came to an end before its work was done; the message says why, and how it goes on."""
 
 
 MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError, Stopped)
@@ -57,7 +57,7 @@ def train(arguments: Namespace) -> int:
 def evaluate(arguments: Namespace) -> int:
     """Play a policy on held-out problems."""
     _lab(arguments)
-    with orchestrated("evaluate"):
+    with orchestrated("evaluate", lambda: arguments.typed):
         from flows.evaluate import evaluate as flow
 
         found = flow(**_flow_arguments(arguments), policy=arguments.policy)
@@ -69,7 +69,7 @@ def evaluate(arguments: Namespace) -> int:
 def prepare(arguments: Namespace) -> int:
     """Build, check and version the dataset."""
     _lab(arguments)
-    with orchestrated("prepare"):
+    with orchestrated("prepare", lambda: arguments.typed):
         from flows.prepare import prepare as flow
 
         data = flow(**_flow_arguments(arguments))
@@ -80,7 +80,7 @@ def prepare(arguments: Namespace) -> int:
 def warm_start(arguments: Namespace) -> int:
     """Make the policy that training starts from."""
     _lab(arguments)
-    with orchestrated("warm-start"):
+    with orchestrated("warm-start", lambda: arguments.typed):
         from flows.warm_start import warm_start_only as flow
 
         policy = flow(**_flow_arguments(arguments))
@@ -165,16 +165,14 @@ def show_summary(store: Store, summary: Words) -> None:
 
 def _trained(arguments: Namespace, lab: Lab, name: str) -> dict[str, Any]:
     refuse_if_open(lab.store, name)
-    with orchestrated(name) as log:
+    with orchestrated(name, lambda: _continuing(arguments, lab, name)):
         from flows.train import train as flow
 
         try:
             summary: dict[str, Any] = flow(**_flow_arguments(arguments), run=name)
-        except Locked:
-            raise
-        except Exception as error:  # whatever ends a run, whoever started it is told how it goes on
+        except Exception as error:  # Prefect's own, after the end of the run
             if (finished := _finished(lab, name)) is None:
-                raise Stopped(_ending(lab, name, error, log)) from error
+                raise
             logger.warning("The run is done, but Prefect could not be told: %s: %s", type(error).__name__, error)
             return finished
     return summary
@@ -185,18 +183,17 @@ def _finished(lab: Lab, name: str) -> dict[str, Any] | None:
     return summary if summary and summary["steps"] == lab.science.steps else None
 
 
-def _ending(lab: Lab, name: str, error: Exception, log: Path) -> str:
-    cause = str(error) if isinstance(error, MISTAKES) else f"{type(error).__name__}: {error}"
+def _continuing(arguments: Namespace, lab: Lab, name: str) -> str:
     record = lab.store.read_json(f"runs/{name}/run.json")
-    going_on = f" To go on: {continuing(lab.store, name, record)}" if record else ""
-    return f"{cause.rstrip()}\nThe log is {log}.{going_on}"
+    return continuing(lab.store, name, record) if record else str(arguments.typed)
 
 
 @contextmanager
-def orchestrated(what: str) -> Iterator[Path]:
+def orchestrated(what: str, again: Callable[[], str]) -> Iterator[None]:
     """Prefect for this process: its server starts while the rest is imported, and ends with the block.
 
-    Yields the file to which goes what would be logged on the terminal.
+    What would be logged on the terminal goes to a file. Raises Stopped, which names it, the cause and the command that
+    goes on, `again`, for whatever the block raises, but Locked.
     """
     places = settle(Path.cwd())
     log = places.state / "logs" / what / "flow.log"
@@ -204,8 +201,14 @@ def orchestrated(what: str) -> Iterator[Path]:
         import flows.train  # noqa: F401
 
         with logging_to(log):
-            api.wait()
-            yield log
+            try:
+                api.wait()
+                yield
+            except Locked:
+                raise
+            except Exception as error:  # whatever ends it, whoever started it is told how it goes on
+                cause = str(error) if isinstance(error, MISTAKES) else f"{type(error).__name__}: {error}"
+                raise Stopped(f"{cause.rstrip()}\nThe log is {log}. To go on: {again()}") from error
 
 
 def _lab(arguments: Namespace) -> Lab:
