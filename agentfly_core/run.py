@@ -173,6 +173,17 @@ def final_policy(store: Store, name: str) -> Artifact:
     raise ValueError(f"The run {name!r} has published no policy in {store.uri}. Runs there: {known}.")
 
 
+def policy_of(store: Store, name: str, step: int) -> Artifact:
+    """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when there is none."""
+    start, uri = store.read_json(f"runs/{name}/start.json"), f"{slots.of_step(name, step)}/policy"
+    if step == 0 and start:
+        return Artifact(start["uri"], start["digest"])
+    if store.manifest(uri) is not None:
+        return store.artifact(uri)
+    last = final_policy(store, name)
+    raise ValueError(f"The run {name!r} has no policy of step {step} in {store.uri}; its last one is {last.uri}.")
+
+
 def _record(lab: Lab, name: str) -> dict[str, Any]:
     parent = lab.parent
     came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest} if parent else None

@@ -17,6 +17,7 @@ OVERRIDES = "settings that differ from the file, for example update.learning_rat
 RUN = "the run's name (default: EXPERIMENT-<digest of its settings>, so that the same command continues it)"
 SITE = "where it runs: a file in ./conf/site (default: local); AGENTFLY_<KEY> variables change single settings"
 STORE = "where runs and artifacts go: a folder (default: .) or s3://bucket/prefix"
+POLICY = "run:NAME, run:NAME@STEP (0: the start), a model's folder or hub id, a policy.json (default: the run's last)"
 EXAMPLES = """
 examples:
   agentfly train quickstart                     train; run it again after any interruption and it goes on
@@ -65,9 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--run", default="", help=RUN)
     train.add_argument("--new", action="store_true", help="start another run even if there is one: NAME-2, NAME-3, ...")
     evaluate = _experiment(add("evaluate", help="held-out success of any policy, with an interval"), commands.evaluate)
-    evaluate.add_argument(
-        "--policy", default="", help="run:NAME, run:NAME@STEP, or a policy.json (default: last policy)"
-    )
+    evaluate.add_argument("--policy", default="", metavar="REF", help=POLICY)
     _experiment(add("prepare", help="build, check and version the dataset only"), commands.prepare)
     _experiment(add("warm-start", help="make the policy that training starts from"), commands.warm_start)
     _experiment(add("config", help="the resolved settings, each with where it came from"), commands.config)

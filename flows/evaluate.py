@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from prefect import flow
 
 from agentfly_core.dataset import shards_of_split
-from agentfly_core.run import Lab, final_policy, name_of
+from agentfly_core.run import Lab, final_policy, name_of, policy_of
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, evaluation
@@ -18,6 +19,7 @@ from flows import results
 from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.places import settle
+from tasks.model import base_model
 from tasks.prepare import prepare
 from tasks.rollout import held_out
 from tasks.score import score
@@ -51,18 +53,18 @@ def evaluated(lab: Lab, policy: Artifact, data: Artifact, sampler: Service, spli
 
 
 def policy_named(lab: Lab, reference: str) -> Artifact:
-    """The policy that `run:NAME`, `run:NAME@STEP` or the path of a policy.json names; by default the run's own last.
+    """The policy that `run:NAME`, `run:NAME@STEP`, a policy.json or a model reference names; by default the run's last.
 
-    Raises ValueError for anything else.
+    Step 0 is the policy that step 1 starts from. Raises ValueError for a policy that is not there.
     """
     if reference.endswith(".json"):
         found = json.loads(Path(reference).read_text())
         return Artifact(found["uri"], found["digest"])
     if reference and not reference.startswith("run:"):
-        raise ValueError(
-            f"Got the policy {reference!r}, expected run:NAME, run:NAME@STEP or the path of a policy.json."
-        )
-    name, _, step = (reference.removeprefix("run:") or name_of(lab, "", False)).partition("@")
-    if not step:
+        return base_model(replace(lab, science=lab.science.model_copy(update={"model": reference})), None)
+    name, at, step = (reference.removeprefix("run:") or name_of(lab, "", False)).partition("@")
+    if not at:
         return final_policy(lab.store, name)
-    return lab.store.artifact(f"runs/{name}/steps/{int(step):06d}/policy")
+    if not step.isdecimal():
+        raise ValueError(f"Got the policy {reference!r}, expected run:NAME@STEP with a step's number, 0 is the start.")
+    return policy_of(lab.store, name, int(step))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -31,10 +32,27 @@ def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(tmp_path: Pat
     data = "data={use: 'agentfly_core.datasets.files:files', train_file: rows.jsonl, train: 6, validation: 1, test: 2}"
     end = lives.run(tmp_path, "prepare", TINY, data)
     assert end.code == 2
-    (message,) = end.printed.splitlines()
+    message, ending = end.printed.splitlines()
+    assert ending.endswith(f"flow.log. To go on: agentfly prepare {TINY} {shlex.quote(data)}")
     assert message.startswith("agentfly: 1 rows of the data are no problems (tolerated: 0), first rows.jsonl, row 13:")
     assert json.loads((tmp_path / "quarantine/tiny.json").read_text())[0].startswith("rows.jsonl, row 13:")
     assert not list(tmp_path.glob("artifacts/prepare/*"))
+
+
+def test_what_fails_in_any_command_ends_with_the_cause_and_the_command_that_goes_on(
+    tmp_path: Path, lives: Lives
+) -> None:
+    (tmp_path / "mine.py").write_text("def rows(seed, train, validation, test):\n    return seed / 0\n")
+    for command in ("prepare", "warm-start", "evaluate"):
+        words = (command, TINY, "data={use: 'mine:rows', train: 6, test: 2}", "--policy", "nano:calculator")
+        words = words if command == "evaluate" else words[:3]
+        end = lives.run(tmp_path, *words)
+        assert end.code == 2
+        cause, ending = end.printed.splitlines()
+        assert cause == "agentfly: ZeroDivisionError: division by zero"
+        assert (
+            ending == f"The log is {tmp_path}/.agentfly/logs/{command}/flow.log. To go on: agentfly {shlex.join(words)}"
+        )
 
 
 def test_a_second_process_is_refused_at_once_and_leaves_the_first_alone(

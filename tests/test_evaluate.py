@@ -1,0 +1,54 @@
+"""Which policy is evaluated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.config import Science, Site
+from agentfly_core.run import Lab, name_of
+from agentfly_core.store import Artifact, Slot, Store
+from flows.evaluate import policy_named
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """An experiment whose run demo, and the run of its own name, have the policies of a start and of two steps."""
+    data = {"use": "test_dataset:clean", "train": 8, "test": 4}
+    science = Science(model="nano:calculator", data=data, rewards={"a:b": 1.0}, steps=2)
+    made = Lab("tiny", science, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
+    for name in ("demo", name_of(made, "", False)):
+        made.store.write_json(f"runs/{name}/start.json", {"uri": "artifacts/warm_start", "digest": "9f2c"})
+        for step in (1, 2):
+            with made.store.publish(Slot(f"runs/{name}/steps/{step:06d}/policy", "update", f"{name} {step}", {})):
+                pass
+    return made
+
+
+def test_a_policy_is_named_by_its_run_and_step(lab: Lab) -> None:
+    assert policy_named(lab, "run:demo").uri == "runs/demo/steps/000002/policy"
+    assert policy_named(lab, "run:demo@1").uri == "runs/demo/steps/000001/policy"
+    assert policy_named(lab, "run:demo@0") == Artifact("artifacts/warm_start", "9f2c")
+    assert policy_named(lab, "").uri == f"runs/{name_of(lab, '', False)}/steps/000002/policy"
+
+
+def test_a_pointer_that_dvc_keeps_names_a_policy(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text(json.dumps({"uri": "runs/demo/steps/000001/policy", "digest": "77b0"}))
+    assert policy_named(lab, f"{tmp_path}/policy.json") == Artifact("runs/demo/steps/000001/policy", "77b0")
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("run:demo@last", "expected run:NAME@STEP with a step's number, 0 is the start"),
+        ("run:demo@", "expected run:NAME@STEP with a step's number"),
+        ("run:demo@7", r"'demo' has no policy of step 7 in .*; its last one is runs/demo/steps/000002/policy"),
+        ("run:dmo@1", "The run 'dmo' has published no policy in .* Runs there: demo, tiny-"),
+        ("run:dmo", "The run 'dmo' has published no policy in "),
+    ],
+)
+def test_a_policy_that_is_not_there_is_refused(reference: str, message: str, lab: Lab) -> None:
+    with pytest.raises(ValueError, match=message):
+        policy_named(lab, reference)
