@@ -6,6 +6,7 @@ manifest is uploaded last. Readers accept only directories whose manifest verifi
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -83,15 +84,10 @@ class Store:
         A directory that somebody else published meanwhile under the same key stays.
         """
         target = self.root / slot.uri
-        folder = target.with_name(f".tmp-{target.name}-{Owner.current().mark}")
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        try:
+        with _unfinished(target) as folder:
             yield folder
             _seal(folder, slot)
             _move(folder, target, slot.key)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
         if self.remote:
             self.remote.upload(target, slot.uri, last=MANIFEST)
 
@@ -129,14 +125,20 @@ class Store:
         folder = self.root / artifact.uri
         if (folder, artifact.digest) in _opened:
             return folder
-        if self.remote and _folder_digest(folder) != artifact.digest:
-            shutil.rmtree(folder, ignore_errors=True)
-            self.remote.download(artifact.uri, folder, last=MANIFEST)
+        if self.remote and not (_folder_digest(folder) == artifact.digest and _whole(folder)):
+            self._fetch(self.remote, artifact.uri)
         verify(folder)
         if (found := _folder_digest(folder)) != artifact.digest:
             raise Damaged(f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}.")
         _opened.add((folder, artifact.digest))
         return folder
+
+    def _fetch(self, remote: Remote, uri: str) -> None:
+        target = self.root / uri
+        with _unfinished(target) as folder:
+            remote.download(uri, folder, last=MANIFEST)
+            shutil.rmtree(target, ignore_errors=True)
+            _move(folder, target, json.loads((folder / MANIFEST).read_text())["key"])
 
     def write_json(self, uri: str, value: Any) -> None:
         """Write one JSON file beside the artifacts, atomically."""
@@ -184,6 +186,18 @@ def verify(folder: Path) -> None:
             raise Damaged(f"{path} is not the file that {MANIFEST} names: it is missing or was changed.")
 
 
+@contextmanager
+def _unfinished(target: Path) -> Iterator[Path]:
+    """An empty folder beside `target`, gone when the block ends unless it was moved."""
+    folder = target.with_name(f".tmp-{target.name}-{Owner.current().mark}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _seal(folder: Path, slot: Slot) -> None:
     entries = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
@@ -199,8 +213,14 @@ def _move(folder: Path, target: Path, key: str) -> None:
         if found is not None and found["key"] == key and _whole(target):
             return
         shutil.rmtree(target)
-    folder.rename(target)
+    try:
+        folder.rename(target)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        return _move(folder, target, key)  # somebody else published just now
     files.sync(target.parent)
+    return None
 
 
 def _digest(manifest: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -111,6 +112,18 @@ def test_a_file_changed_on_object_storage_is_noticed_on_the_way_down(tmp_path: P
     assert one.remote
     one.remote.write(f"{SLOT.uri}/scores.parquet", "sc0res")
     assert two.find(SLOT) is None
+
+
+def test_a_working_copy_that_was_damaged_is_fetched_again(tmp_path: Path, reached: None) -> None:
+    one, two = (Store.at(f"{BUCKET}/copied", tmp_path / name) for name in ("one", "two"))
+    with one.publish(SLOT) as folder:
+        (folder / "scores.parquet").write_text("scores")
+    shutil.copytree(one.root, two.root)
+    (two.root / SLOT.uri / "scores.parquet").write_text("sc0res")
+    found = two.find(SLOT)
+    assert found == one.find(SLOT)
+    assert found
+    assert (two.open(found) / "scores.parquet").read_text() == "scores"
 
 
 def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -> None:
