@@ -6,7 +6,7 @@ import datetime
 import json
 from typing import Any
 
-from prefect import flow, runtime
+from prefect import flow, get_run_logger, runtime
 
 from agentfly_core.run import Lab
 from flows.lab import lab_of
@@ -28,13 +28,29 @@ def nightly(
     site: SiteName = "local",
     store: StoreUri = "",
 ) -> dict[str, Any]:
-    """Train the run nightly-<date>, after finishing a night that was interrupted."""
+    """Train the run nightly-<date>, after finishing nights that were interrupted; one that cannot be is told of."""
     lab = lab_of(experiment, overrides, site, store)
-    tonight = f"{PREFIX}{date or _scheduled()}"
-    for night in [*unfinished(lab, before=tonight), tonight]:
+    tonight = name_of_night(lab, date or _scheduled())
+
+    def trained(night: str) -> dict[str, Any]:
         changes = recorded_changes(lab, night) or first_changes(lab, night)
-        summary = train(experiment, night, [*overrides, *changes], False, site, store)
-    return summary
+        return train(experiment, night, [*overrides, *changes], False, site, store)
+
+    for night in unfinished(lab, before=tonight):
+        try:
+            trained(night)
+        except Exception:  # whatever it is that a past night cannot go on for, tonight can
+            get_run_logger().exception(
+                "The run %s could not be finished; `agentfly list` shows how to go on with it.", night
+            )
+    return trained(tonight)
+
+
+def name_of_night(lab: Lab, date: datetime.date) -> str:
+    """nightly-<date>, with the experiment's name behind it when another experiment has that night's name already."""
+    record = lab.store.read_json(f"runs/{PREFIX}{date}/run.json")
+    ours = record is None or record["experiment"] == lab.experiment
+    return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{lab.experiment}"
 
 
 def unfinished(lab: Lab, before: str) -> list[str]:
@@ -54,7 +70,7 @@ def recorded_changes(lab: Lab, night: str) -> list[str]:
     if record is None:
         return []
     today = lab.science.model_dump(mode="json")
-    return [f"{key}={json.dumps(value)}" for key, value in record["science"].items() if value != today[key]]
+    return [f"{key}={json.dumps(value)}" for key, value in record["science"].items() if value != today.get(key)]
 
 
 def _nights(lab: Lab, before: str) -> list[str]:

@@ -1,7 +1,9 @@
 """Runs are triggered, cancelled, retried and scheduled through a real Prefect server and worker."""
 
+import datetime
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -12,7 +14,7 @@ from project import ROOT, Project, until
 
 from agentfly_core.run import opened
 from flows.lab import lab_of
-from flows.nightly import first_changes, recorded_changes, unfinished
+from flows.nightly import first_changes, name_of_night, recorded_changes, unfinished
 from flows.places import Place, Places
 from flows.server import answers, crash_abandoned, use
 from flows.server import prefect_api as prefect_api_of
@@ -109,12 +111,15 @@ def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(o
     assert f"update step {done + 1}" not in reused
 
 
-def test_a_night_finishes_the_one_before_and_goes_on_from_its_policy(orchestrator, monkeypatch):
+def test_a_night_finishes_those_before_that_can_be_and_goes_on_from_their_policy(orchestrator, monkeypatch):
     monkeypatch.chdir(orchestrator.project.root)
     lab = lab_of("tiny", ["steps=1"], "local", "")
-    with opened(lab, "nightly-2026-11-20"):
-        pass
-    assert unfinished(lab, "nightly-2026-11-21") == ["nightly-2026-11-20"]
+    for night in ("nightly-2026-11-19", "nightly-2026-11-20"):
+        with opened(lab, night):
+            pass
+    gone = lab.store.read_json("runs/nightly-2026-11-19/run.json") | {"stages": {"rollout": 0}}
+    lab.store.write_json("runs/nightly-2026-11-19/run.json", gone)
+    assert unfinished(lab, "nightly-2026-11-21") == ["nightly-2026-11-19", "nightly-2026-11-20"]
 
     triggered = orchestrator.trigger("nightly", experiment="tiny", overrides=["steps=1"], date="2026-11-21").json()
     orchestrator.wait(triggered["id"], "Completed")
@@ -123,7 +128,19 @@ def test_a_night_finishes_the_one_before_and_goes_on_from_its_policy(orchestrato
     assert record["parent"]["run"] == "nightly-2026-11-20"
     assert record["parent"]["digest"] == before["policy_digest"] != tonight["policy_digest"]
     assert first_changes(lab, "nightly-2026-11-22") == ["model=run:nightly-2026-11-21", "warm_start=null"]
-    assert unfinished(lab, "nightly-2026-11-22") == []
+    assert unfinished(lab, "nightly-2026-11-22") == ["nightly-2026-11-19"]
+    assert "nightly-2026-11-19 could not be finished" in orchestrator.log(triggered["id"])
+
+
+def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
+    monkeypatch.chdir(Project.clone(tmp_path / "project").root)
+    shutil.copy("conf/tiny.yaml", "conf/small.yaml")
+    tiny, small = (lab_of(name, [], "local", "") for name in ("tiny", "small"))
+    date = datetime.date(2026, 11, 20)
+    with opened(tiny, name_of_night(tiny, date)):
+        pass
+    assert name_of_night(tiny, date) == "nightly-2026-11-20"
+    assert name_of_night(small, date) == "nightly-2026-11-20-small"
 
 
 def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path, monkeypatch):
