@@ -19,6 +19,7 @@ from agentfly_core import reading, versioning
 from agentfly_core.gates import GateClosed
 from agentfly_core.listing import continuing, in_store
 from agentfly_core.lock import Locked, LockLost
+from agentfly_core.redaction import redact
 from agentfly_core.run import Lab, name_of, refuse_if_open
 from agentfly_core.service import ServiceLost
 from agentfly_core.store import Store
@@ -27,7 +28,7 @@ from flows import results
 from flows.display import logging_to, summary_table
 from flows.lab import lab_of, store_at
 from flows.mlflow_ui import open_run
-from flows.places import settle
+from flows.places import Places, settle
 from flows.server import open_flow_run, prefect_api, prefect_command
 from flows.tell import tell_again
 
@@ -157,6 +158,13 @@ def prefect(arguments: Namespace) -> int:
     prefect_command(settle(Path.cwd()), arguments.words)
 
 
+def show_places(places: Places, lab: Lab) -> None:
+    """Where Prefect and MLflow keep what they hear of a run, and why there."""
+    mlflow = Place.choose(places.state, lab.site.mlflow_tracking_uri)
+    for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
+        print(redact(str(place)), flush=True)
+
+
 def show_summary(store: Store, summary: Words) -> None:
     """The table at the end of a run, and the commands that open it elsewhere."""
     opening = {ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"]) for ui in ("MLflow", "Prefect")}
@@ -165,9 +173,10 @@ def show_summary(store: Store, summary: Words) -> None:
 
 def _trained(arguments: Namespace, lab: Lab, name: str) -> dict[str, Any]:
     refuse_if_open(lab.store, name)
-    with orchestrated(name, lambda: _continuing(arguments, lab, name)):
+    with orchestrated(name, lambda: _continuing(arguments, lab, name)) as settled:
         from flows.train import train as flow
 
+        show_places(settled, lab)
         try:
             summary: dict[str, Any] = flow(**_flow_arguments(arguments), run=name)
         except Exception as error:  # Prefect's own, after the end of the run
@@ -189,11 +198,11 @@ def _continuing(arguments: Namespace, lab: Lab, name: str) -> str:
 
 
 @contextmanager
-def orchestrated(what: str, again: Callable[[], str]) -> Iterator[None]:
+def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
     """Prefect for this process: its server starts while the rest is imported, and ends with the block.
 
-    What would be logged on the terminal goes to a file. Raises Stopped, which names it, the cause and the command that
-    goes on, `again`, for whatever the block raises, but Locked.
+    Yields the places of its state. What would be logged on the terminal goes to a file. Raises Stopped, which names
+    it, the cause and the command that goes on, `again`, for whatever the block raises, but Locked.
     """
     places = settle(Path.cwd())
     log = places.state / "logs" / what / "flow.log"
@@ -203,7 +212,7 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[None]:
         with logging_to(log):
             try:
                 api.wait()
-                yield
+                yield places
             except Locked:
                 raise
             except Exception as error:  # whatever ends it, whoever started it is told how it goes on

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentfly_core.progress import Progress as Told
+from agentfly_core.slots import VERSIONS
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 OURS = ("agentfly_core", "flows", "tasks")
@@ -151,8 +152,8 @@ def _seconds(seconds: Mapping[str, float]) -> Table:
     table = Table(show_edge=False)
     table.add_column("stage")
     table.add_column("time", justify="right")
-    for stage, taken in seconds.items():
-        table.add_row(stage, duration(taken))
+    for stage in (stage for stage in VERSIONS if stage in seconds):  # in a file they stand by name
+        table.add_row(stage.replace("_", " "), duration(seconds[stage]))
     table.add_row("together", duration(sum(seconds.values())), style="bold")
     return table
 

@@ -12,7 +12,8 @@ from agentfly_core.config import Site
 from agentfly_core.run import Lab, opened
 from agentfly_core.store import Store
 from flows.__main__ import main
-from flows.commands import show_summary
+from flows.commands import show_places, show_summary
+from flows.places import Place, Places
 
 TINY = """
 model: nano:calculator
@@ -50,6 +51,20 @@ def test_config_shows_science_and_site_with_where_each_value_came_from(
         ["site.zero_stage", "1", "default"],
     ):
         assert row in rows
+
+
+def test_a_run_names_the_places_that_hear_of_it_and_why(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://ada:analytical@mlflow.example")
+    read = experiment.read("tiny")
+    lab = Lab("tiny", read.science, read.origin, Site(), Store.at(".", project))
+    places = Places(project / ".agentfly", "", Place("Prefect", "/home/ada/.prefect", "PREFECT_HOME is set"))
+    show_places(places, lab)
+    assert capsys.readouterr().out == (
+        "Prefect: /home/ada/.prefect (PREFECT_HOME is set)\n"
+        "MLflow: https://ada:[password]@mlflow.example (MLFLOW_TRACKING_URI)\n"
+    )
 
 
 def test_the_end_of_a_run_names_its_store_where_it_is_not_the_usual_one(

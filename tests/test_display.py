@@ -20,7 +20,7 @@ SUMMARY = {
     "success_after": 0.912,
     "interval_before": [0.519, 0.581],
     "interval_after": [0.893, 0.928],
-    "seconds": {"prepare": 1.24, "warm_start": 105.0, "rollout": 60.0},
+    "seconds": {"evaluate": 30.0, "prepare": 1.24, "rollout": 60.0, "warm_start": 105.0},
 }
 REPORTS = [
     Progress("warm start", 0, 4, 4),
@@ -69,14 +69,14 @@ def test_a_stage_that_fails_still_tells_how_far_it_came() -> None:
     assert "40/128" in console.file.getvalue()
 
 
-def test_the_end_of_a_run_shows_success_with_intervals_and_where_the_time_went() -> None:
+def test_the_end_of_a_run_shows_success_with_intervals_and_where_the_time_went_stage_by_stage() -> None:
     console = Console(file=io.StringIO(), width=80)
     command = "agentfly open mlflow quickstart-1f2e3d4c"
     console.print(summary_table(SUMMARY, {"MLflow": command}))
     assert isinstance(console.file, io.StringIO)
     text = " ".join(re.sub("[│┃━╇]", " ", console.file.getvalue()).split())
     assert "before 55.0% 51.9% to 58.1% after 91.2% 89.3% to 92.8%" in text
-    assert "prepare 1.2 s warm_start 1 min 45 s rollout 1 min 00 s together 2 min 46 s" in text
+    assert "prepare 1.2 s warm start 1 min 45 s rollout 1 min 00 s evaluate 30.0 s together 3 min 16 s" in text
     assert text.endswith(f"MLflow {command}")
 
 
