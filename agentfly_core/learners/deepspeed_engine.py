@@ -25,7 +25,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from agentfly_core import identity
+from agentfly_core import probe
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.config import Update
 from agentfly_core.learners.policy import load_policy
@@ -34,7 +34,6 @@ Engine = Any
 MOMENTS = ("exp_avg", "exp_avg_sq")
 TENSORS, STATE = "learner.safetensors", "learner.json"
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template*")
-PROBE_TOKENS = 32
 
 
 def fresh(policy: str, dtype: str, zero_stage: int) -> Engine:
@@ -105,7 +104,7 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     """Write a Hugging Face directory with the tokenizer of `source`, and the probe; every rank must call it."""
     weights = {name: safe_get_full_fp32_param(p).to(p.dtype).cpu() for name, p in _parameters(engine)}
-    probe = _probe(engine)
+    logprobs = _probe(engine)
     if torch.distributed.get_rank() != 0:
         return
     model = engine.module.model
@@ -114,16 +113,14 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     for path in source.iterdir():
         if any(path.match(pattern) for pattern in TOKENIZER):
             shutil.copy(path, folder / path.name)
-    (folder / "probe.json").write_text(json.dumps(probe))
+    probe.write(folder, model.config.vocab_size, logprobs)
 
 
-def _probe(engine: Engine) -> dict[str, list[Any]]:
-    vocabulary = engine.module.model.config.vocab_size
-    tokens = [identity.seed("probe", position) % vocabulary for position in range(PROBE_TOKENS)]
-    row = torch.tensor([tokens], device=engine.device)
+def _probe(engine: Engine) -> list[float]:
+    row = torch.tensor([probe.tokens(engine.module.model.config.vocab_size)], device=engine.device)
     with torch.no_grad():
-        logprobs, _ = engine(row, torch.arange(PROBE_TOKENS, device=engine.device).unsqueeze(0) > 0, 1.0)
-    return {"tokens": tokens, "logprobs": logprobs[0, 1:].tolist()}
+        logprobs, _ = engine(row, torch.arange(probe.TOKENS, device=engine.device).unsqueeze(0) > 0, 1.0)
+    return [float(value) for value in logprobs[0, 1:]]
 
 
 def _settings(dtype: str, zero_stage: int) -> dict[str, Any]:
