@@ -17,7 +17,8 @@ from flows.evaluate import policy_named
 def lab(tmp_path: Path) -> Lab:
     """An experiment whose run demo, and the run of its own name, have the policies of a start and of two steps."""
     data = {"use": "test_dataset:clean", "train": 8, "test": 4}
-    science = Science(model="nano:calculator", data=data, rewards={"a:b": 1.0}, steps=2)
+    settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 2}
+    science = Science.model_validate(settings)
     made = Lab("tiny", science, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
     for name in ("demo", name_of(made, "", False)):
         made.store.write_json(f"runs/{name}/start.json", {"uri": "artifacts/warm_start", "digest": "9f2c"})

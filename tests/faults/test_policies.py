@@ -1,0 +1,28 @@
+"""Any policy can be evaluated: the start of a run, one of its steps, a model's folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from conftest import Whole
+from lives import RUN, TINY, Lives
+
+
+def test_a_policy_does_as_well_by_whatever_name_it_is_evaluated(tmp_path: Path, lives: Lives, whole: Whole) -> None:
+    for folder in ("artifacts", "runs"):
+        shutil.copytree(whole.folder / folder, tmp_path / folder)
+    shutil.copytree(whole.folder / RUN / "steps/000003/policy", tmp_path / "exported")
+    summary = json.loads((tmp_path / RUN / "summary.json").read_text())
+    for policy, when, known in (
+        ("run:demo@0", "before", True),
+        ("run:demo@3", "after", True),
+        ("exported", "after", False),
+    ):
+        end = lives.run(tmp_path, "evaluate", TINY, "--policy", policy)
+        assert end.code == 0, end.printed
+        low, high = summary[f"interval_{when}"]
+        share = f"{summary[f'success_{when}']:.1%} of 8 held-out problems solved"
+        assert end.printed.splitlines()[-1] == f"{share}, 95 % interval {low:.1%} to {high:.1%}."
+        assert (end.moments == ()) == known  # what the run had evaluated is not played again

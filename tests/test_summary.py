@@ -1,0 +1,48 @@
+"""What summary.json holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentfly_core import slots
+from agentfly_core.config import Science, Site
+from agentfly_core.measured import measuring
+from agentfly_core.run import Lab, opened
+from agentfly_core.store import Artifact, Slot, Store
+from agentfly_core.summary import Evaluation, summarise
+
+KEYS = "run experiment steps success_before success_after interval_before interval_after seconds policy_digest"
+LINKS = "mlflow_run_id prefect_flow_run_ids"
+
+
+def published(store: Store, slot: Slot) -> Artifact:
+    with store.publish(slot) as folder, measuring(folder):
+        (folder / "content").write_text(slot.uri)
+    return store.artifact(slot.uri)
+
+
+def evaluation(success: float, seconds: float) -> Evaluation:
+    return Evaluation(f"{success}", "test", success, (success - 0.1, success + 0.1), {}, seconds, 1763740000000)
+
+
+def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_order(tmp_path: Path) -> None:
+    data = {"use": "test_dataset:clean", "train": 8, "test": 4}
+    warm = {"demonstrations": "a:b", "rounds": 2}
+    settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 2, "warm_start": warm}
+    science = Science.model_validate(settings)
+    lab = Lab("tiny", science, {}, Site(), Store.at(str(tmp_path), tmp_path))
+    problems, model = published(lab.store, slots.prepare(science)), published(lab.store, slots.model(science))
+    episodes = published(lab.store, slots.demonstrations(science, model, problems))
+    for number in (1, 2):
+        published(lab.store, slots.warm_start(science, model, episodes, number))
+    for step in (1, 2):
+        metrics = {"time/rollout": 2.0, "time/score": 0.25, "time/update": 1.0}
+        lab.store.write_json(f"{slots.of_step('demo', step)}/metrics.json", {"step": step, "metrics": metrics})
+    with opened(lab, "demo") as run:
+        run.link("prefect_flow_run_ids", "5f0e")
+        found = summarise(run, evaluation(0.5, 3.0), evaluation(0.75, 4.0), None)
+    assert list(found) == [*KEYS.split(), *LINKS.split()]
+    assert list(found["seconds"]) == ["prepare", "model", "warm_start", "rollout", "score", "update", "evaluate"]
+    assert [found["seconds"][name] for name in ("rollout", "score", "update", "evaluate")] == [4.0, 0.5, 2.0, 7.0]
+    assert (found["success_before"], found["success_after"], found["policy_digest"]) == (0.5, 0.75, "0.75")
+    assert (found["mlflow_run_id"], found["prefect_flow_run_ids"]) == (None, ["5f0e"])
