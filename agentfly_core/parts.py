@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
 Parameters = Mapping[str, inspect.Parameter]
 OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -100,6 +101,10 @@ def _typed(where: str, value: Any, kind: Any) -> Any:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
         raise ValueError(f"{where}: {error.errors()[0]['msg']} (got {value!r})") from None
+    except PydanticUserError:
+        raise ValueError(
+            f"{where} is annotated with {kind!r}, which nothing in a file can be (got {value!r})"
+        ) from None
 
 
 def _called(maker: Any) -> str:
