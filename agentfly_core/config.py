@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -90,7 +91,11 @@ class Rollout(Section):
 
 
 class Update(Section):
-    """The optimizer steps of one update: `epochs` x `mini_batches` of them, AdamW."""
+    """The optimizer steps of one update: `epochs` x `mini_batches` of them, AdamW; and what is kept of them on disk.
+
+    A learner state each `learner_every` steps, the newest `keep_learner` of these, and the weights of the newest
+    `keep_policies` policies (0: of all).
+    """
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     epochs: Positive = 1
@@ -101,6 +106,7 @@ class Update(Section):
     old_logprobs: Literal["learner", "sampler"] = "learner"
     learner_every: Positive = Field(default=1, json_schema_extra=RESUMABLE)
     keep_learner: Positive = Field(default=2, json_schema_extra=RESUMABLE)
+    keep_policies: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
 
 
 class Evaluate(Section):
@@ -173,3 +179,12 @@ class Site(Section):
     vllm_memory_gib: Annotated[float, Field(gt=0)] = 0.5
     concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
     mlflow_tracking_uri: str = ""
+
+
+def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The dotted keys that may change when a run is continued: `"steps"`, `"update.learner_every"`, ..."""
+    for key, field in kind.model_fields.items():
+        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("resumable"):
+            yield f"{prefix}{key}"
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from resumable(field.annotation, f"{prefix}{key}.")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from agentfly_core import dataset, jsontext, playbook, yamltext
-from agentfly_core.config import Part, Science, Section, Site
+from agentfly_core.config import Part, Science, Section, Site, resumable
 from agentfly_core.parts import defaults, did_you_mean, fitting, load
 from agentfly_core.service import OWNER, RUN
 
@@ -98,7 +98,7 @@ def check(science: Science) -> None:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
     """Where two dumped science configurations differ, key by key."""
     before, after = flat(old), flat(new)
-    free = set(_resumable(Science))
+    free = set(resumable(Science))
     keys = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
     return [Difference(key, before.get(key), after.get(key), key in free) for key in keys]
 
@@ -223,11 +223,3 @@ def _known(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
 def _section(annotation: Any) -> type[BaseModel]:
     options = [annotation, *getattr(annotation, "__args__", ())]
     return next(option for option in options if isinstance(option, type) and issubclass(option, BaseModel))
-
-
-def _resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    for key, field in kind.model_fields.items():
-        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("resumable"):
-            yield f"{prefix}{key}"
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _resumable(field.annotation, f"{prefix}{key}.")

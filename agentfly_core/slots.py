@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from agentfly_core.config import Science
+from agentfly_core.config import Science, resumable
 from agentfly_core.files import sha256
 from agentfly_core.identity import digest
 from agentfly_core.store import Artifact, Slot
@@ -98,16 +98,13 @@ def of_step(run: str, step: int) -> str:
     return f"runs/{run}/steps/{step:06d}"
 
 
-def _shared(
-    stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str
-) -> Slot:
+def _shared(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> Slot:
     key = _key(stage, science, reads, inputs, *place)
     return Slot(f"artifacts/{stage}/{key[:16]}", stage, key, inputs)
 
 
 def _key(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> str:
-    settings: dict[str, Any] = science.model_dump(mode="json", include=set(reads), exclude=RESUMABLE_SETTINGS)
+    settings: dict[str, Any] = science.model_dump(mode="json", include=set(reads))
+    for section, _, key in (name.partition(".") for name in resumable(Science)):
+        settings.get(section, {}).pop(key, None)
     return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])
-
-
-RESUMABLE_SETTINGS: dict[str, Any] = {"update": {"learner_every", "keep_learner"}, "evaluate": {"every"}}

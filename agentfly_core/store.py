@@ -12,8 +12,9 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,9 @@ class Store:
         return artifact if self.whole(artifact) else None
 
     def whole(self, artifact: Artifact) -> bool:
-        """Whether the artifact verifies; warns when it does not."""
+        """Whether the artifact, or what was left of it on purpose, verifies; warns when it does not."""
         try:
-            self.open(artifact)
+            self._checked(artifact)
         except Damaged as damage:
             logger.warning("%s It is made again.", damage)
             return False
@@ -121,7 +122,29 @@ class Store:
         return Artifact(uri, _digest(manifest))
 
     def open(self, artifact: Artifact) -> Path:
-        """A local folder with the artifact's files, checked once a process; raises Damaged or FileNotFoundError."""
+        """A local folder with the artifact's files, checked once a process.
+
+        Raises Damaged, FileNotFoundError, and ValueError for one that lacks files on purpose.
+        """
+        folder = self._checked(artifact)
+        if stripped := (_manifest(folder) or {}).get("stripped"):
+            raise ValueError(f"{artifact.uri} in {self.uri} was kept without {', '.join(stripped)}.")
+        return folder
+
+    def strip(self, uri: str, pattern: str) -> bool:
+        """Remove an artifact's files of this pattern for good; its digest stays, and it still counts as made.
+
+        Returns whether it had them.
+        """
+        manifest = self.manifest(uri)
+        assert manifest is not None, f"nothing is published under {uri}"
+        stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
+        self.write_json(f"{uri}/{MANIFEST}", manifest | {"stripped": stripped})
+        for name in stripped:
+            self.remove(f"{uri}/{name}")
+        return bool(stripped) and "stripped" not in manifest
+
+    def _checked(self, artifact: Artifact) -> Path:
         folder = self.root / artifact.uri
         if (folder, artifact.digest) in _opened:
             return folder
@@ -157,30 +180,30 @@ class Store:
         return sorted(name for name in found if not name.startswith(".tmp-"))
 
     def remove(self, uri: str) -> None:
-        """Remove an artifact, its manifest first, so that what is left is never taken for whole."""
+        """Remove an artifact, its manifest first, so that what is left is never taken for whole; or a file."""
         if self.remote:
             self.remote.remove(uri, first=MANIFEST)
-        (self.root / uri / MANIFEST).unlink(missing_ok=True)
-        shutil.rmtree(self.root / uri, ignore_errors=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            (self.root / uri / MANIFEST).unlink()
+        _remove(self.root / uri)
 
     def sweep(self, uri: str) -> int:
         """Remove the unfinished work of dead processes below `uri`; returns how many folders went."""
         left = list((self.root / uri).rglob(".tmp-*"))
         dead = [path for path in left if not mark_alive(path.name)]
         for path in dead:
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            _remove(path)
         return len(dead)
 
 
 def verify(folder: Path) -> None:
-    """Check every file of a published folder against its manifest; raises Damaged with the first difference."""
+    """Check the files of a published folder against its manifest; raises Damaged with the first difference."""
     manifest = _manifest(folder)
     if manifest is None:
         raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
     for name, entry in manifest["files"].items():
+        if name in manifest.get("stripped", []):
+            continue
         path = folder / name
         if not path.is_file() or path.stat().st_size != entry["size"] or files.sha256(path) != entry["sha256"]:
             raise Damaged(f"{path} is not the file that {MANIFEST} names: it is missing or was changed.")
@@ -252,6 +275,13 @@ def _whole(folder: Path) -> bool:
     except Damaged:
         return False
     return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> str | None:

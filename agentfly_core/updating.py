@@ -16,7 +16,7 @@ from agentfly_core.run import Lab, Run
 from agentfly_core.store import Artifact, Slot, Store
 
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
-EPISODES = "trajectories.parquet"
+EPISODES, WEIGHTS = "trajectories.parquet", "*.safetensors"
 Watch = Callable[[int, int], None]
 
 
@@ -113,12 +113,20 @@ def missing_steps(run: Run, label: str | None, step: int) -> Sequence[int]:
 
 
 def retain(run: Run, step: int) -> None:
-    """Remove learner states beyond the newest `keep_learner`, if the newest verifies."""
-    kept = [k for k in range(1, step + 1) if run.store.manifest(f"{slots.of_step(run.name, k)}/learner")]
-    if not kept or not run.store.whole(run.store.artifact(f"{slots.of_step(run.name, kept[-1])}/learner")):
+    """Remove what the settings of the update do not keep, if the newest learner state verifies.
+
+    The weights of a policy stay, too, when it was evaluated, or when updates may be run again from it.
+    """
+    keep, store = run.science.update, run.store
+    states = [k for k in range(1, step + 1) if store.manifest(f"{slots.of_step(run.name, k)}/learner")]
+    if not states or not store.whole(store.artifact(f"{slots.of_step(run.name, states[-1])}/learner")):
         return
-    for old in kept[: -run.science.update.keep_learner]:
-        run.store.remove(f"{slots.of_step(run.name, old)}/learner")
+    for old in states[: -keep.keep_learner]:
+        store.remove(f"{slots.of_step(run.name, old)}/learner")
+    first = min(states[-keep.keep_learner :][0], step + 1 - keep.keep_policies) if keep.keep_policies else 1
+    for old in reversed(range(1, first)):
+        if not run.evaluates(old) and not store.strip(f"{slots.of_step(run.name, old)}/policy", WEIGHTS):
+            break
 
 
 def require_space(lab: Lab, policy: Artifact) -> None:

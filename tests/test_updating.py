@@ -10,24 +10,48 @@ from agentfly_core.updating import retain
 
 @pytest.fixture
 def run(tmp_path):
-    """A run whose first three steps kept their learner states."""
-    with opened(lab(tmp_path, update={"keep_learner": 1}), "demo") as run:
-        for step in (1, 2, 3):
-            with run.store.publish(Slot(f"runs/demo/steps/{step:06d}/learner", "update", str(step), {})) as folder:
-                (folder / "learner.safetensors").write_text(f"weights of step {step}")
+    """A run whose first four steps kept their learner states, and of which every second policy was evaluated."""
+    settings = {"update": {"keep_learner": 1, "keep_policies": 1}, "evaluate": {"every": 2}}
+    with opened(lab(tmp_path, **settings), "demo") as run:
+        for step in (1, 2, 3, 4):
+            for name, file in (("learner", "learner.safetensors"), ("policy", "model.safetensors")):
+                slot = Slot(f"runs/demo/steps/{step:06d}/{name}", "update", str(step), {})
+                with run.store.publish(slot) as folder:
+                    (folder / file).write_text(f"weights of step {step}")
+                    (folder / "config.json").write_text("{}")
         yield run
 
 
-def states(run):
-    return sorted(path.parent.name for path in (run.store.root / "runs/demo/steps").glob("*/learner"))
+def steps(run, file):
+    return [int(path.parent.parent.name) for path in sorted(run.store.root.glob(f"runs/demo/steps/*/{file}"))]
 
 
 def test_old_learner_states_are_removed(run):
-    retain(run, 3)
-    assert states(run) == ["000003"]
+    retain(run, 4)
+    assert steps(run, "learner/learner.safetensors") == [4]
 
 
-def test_old_learner_states_stay_while_the_newest_is_damaged(run):
-    (run.store.root / "runs/demo/steps/000003/learner/learner.safetensors").write_text("weights of")
-    retain(run, 3)
-    assert states(run) == ["000001", "000002", "000003"]
+def test_old_weights_are_removed_unless_they_were_evaluated_and_their_policies_still_count_as_made(run):
+    slot = Slot("runs/demo/steps/000001/policy", "update", "1", {})
+    digest = run.store.find(slot).digest
+    retain(run, 4)
+    assert steps(run, "policy/model.safetensors") == [2, 4]
+    assert steps(run, "policy/config.json") == [1, 2, 3, 4]
+    found = run.store.find(slot)
+    assert found.digest == digest
+    with pytest.raises(ValueError, match=r"steps/000001/policy .* was kept without model\.safetensors"):
+        run.store.open(found)
+
+
+def test_weights_stay_while_updates_may_be_run_again_from_them(run):
+    run.store.remove("runs/demo/steps/000004/learner")
+    run.store.remove("runs/demo/steps/000003/learner")
+    retain(run, 4)
+    assert steps(run, "learner/learner.safetensors") == [2]
+    assert steps(run, "policy/model.safetensors") == [2, 3, 4]
+
+
+def test_everything_stays_while_the_newest_learner_state_is_damaged(run):
+    (run.store.root / "runs/demo/steps/000004/learner/learner.safetensors").write_text("weights of")
+    retain(run, 4)
+    assert steps(run, "learner/learner.safetensors") == steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
