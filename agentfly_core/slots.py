@@ -19,10 +19,10 @@ VERSIONS: Mapping[Stage, int] = {
     "prepare": 1,
     "model": 1,
     "demonstrate": 1,
-    "warm_start": 1,
+    "warm_start": 2,
     "rollout": 1,
     "score": 1,
-    "update": 1,
+    "update": 2,
     "evaluate": 1,
 }
 PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")

@@ -62,7 +62,7 @@ def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) 
     steps = math.ceil(len(trajectories) / job.batch) if job.batch else min(count, len(trajectories))
     found: list[Tensor] = []
     for epoch in range(epochs):
-        generator = torch.Generator().manual_seed(identity.seed(job.seed, job.end, epoch))
+        generator = torch.Generator().manual_seed(identity.seed(job.seed, epoch))
         order = torch.randperm(len(trajectories), generator=generator)
         found += trajectories[order].tensor_split(steps)
     return found
