@@ -266,7 +266,8 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(service, nano, tmp_pat
 def test_an_update_stops_after_three_skipped_steps_in_a_row_counting_those_before_it(service, nano, tmp_path):
     learner = DeepSpeedLearner(service)
     spoilt = [played(turn([1], {2: float("nan")}), name=f"t{i}", group="g0") for i in range(8)]
-    job = replace(stored(tmp_path, nano, [*crowd(2, 4), *spoilt]), update=settings(mini_batches=4, old_logprobs="sampler"))
+    four_steps = settings(mini_batches=4, old_logprobs="sampler")
+    job = replace(stored(tmp_path, nano, [*crowd(2, 4), *spoilt]), update=four_steps)
     found = learner.update(job)
     assert (found["train/skipped_steps"], found["train/skipped_in_a_row"]) == (3, 3)
     found = learner.update(replace(job, start="fresh:again", skipped=2))
