@@ -105,10 +105,16 @@ class Run:
         """Write down the policy that step 1 starts from."""
         self.store.write_json(f"{self.uri}/start.json", {"uri": policy.uri, "digest": policy.digest})
 
-    def remember_data(self, data: Artifact) -> None:
-        """Write down, in run.json, the digest of the dataset that the run reads."""
-        record = self.store.read_json(f"{self.uri}/run.json")
-        self.store.write_json(f"{self.uri}/run.json", record | {"dataset_digest": data.digest})
+    @property
+    def record(self) -> dict[str, Any]:
+        """Its run.json."""
+        record: dict[str, Any] = self.store.read_json(f"{self.uri}/run.json")
+        return record
+
+    def remember_data(self, data: Artifact, version: str) -> None:
+        """Write down, in run.json, the digest of the dataset that the run reads and DVC's version of it."""
+        told = {"dataset_digest": data.digest, "dataset_version": version}
+        self.store.write_json(f"{self.uri}/run.json", self.record | told)
 
     def link(self, kind: str, value: str) -> None:
         """Remember the id of this run in another system, once: `run.link("prefect_flow_run_ids", "5f0e...")`."""

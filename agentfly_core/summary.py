@@ -14,7 +14,7 @@ from agentfly_core.measured import measured
 from agentfly_core.metrics import solved_by_problem
 from agentfly_core.parquet import read_scores, read_trajectories
 from agentfly_core.parts import load
-from agentfly_core.run import Lab, Run
+from agentfly_core.run import Lab, Parent, Run
 from agentfly_core.store import Artifact
 
 EPISODES = "trajectories.parquet"
@@ -75,6 +75,23 @@ def summarise(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: st
     }
 
 
+def stages_before(lab: Lab, parent: Parent | None) -> dict[str, list[Artifact]]:
+    """What was made before the first step, by stage and in order: `{"prepare": [...], "model": [...], ...}`.
+
+    The warm start's are its demonstrations and then the policy of each round.
+    """
+    store, science = lab.store, lab.science
+    data = store.artifact(slots.prepare(science).uri)
+    model = parent.policy if parent else store.artifact(slots.model(science).uri)
+    found = {"prepare": [data]} if parent else {"prepare": [data], "model": [model]}
+    if science.warm_start:
+        episodes = store.artifact(slots.demonstrations(science, model, data).uri)
+        rounds = range(1, science.warm_start.rounds + 1)
+        policies = [store.artifact(slots.warm_start(science, model, episodes, number).uri) for number in rounds]
+        found["warm_start"] = [episodes, *policies]
+    return found
+
+
 def steps_frame(lab: Lab, run: str) -> pd.DataFrame:
     """One row a step of a run with all its metrics, for plots."""
     folders = [slots.of_step(run, step) for step in range(1, lab.science.steps + 1)]
@@ -91,20 +108,6 @@ def run_ledger(run: Run) -> pd.DataFrame:
 def _seconds(run: Run, before: Evaluation, after: Evaluation) -> dict[str, float]:
     steps = steps_frame(run.lab, run.name)
     played = {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
-    return {**_shared_seconds(run), **played, "evaluate": before.seconds + after.seconds}
-
-
-def _shared_seconds(run: Run) -> dict[str, float]:
-    store, science = run.store, run.science
-    data = store.artifact(slots.prepare(science).uri)
-    found = {"prepare": measured(store, data).seconds}
-    if run.parent:
-        return found
-    model = store.artifact(slots.model(science).uri)
-    found["model"] = measured(store, model).seconds
-    if science.warm_start is None:
-        return found
-    episodes = store.artifact(slots.demonstrations(science, model, data).uri)
-    rounds = range(1, science.warm_start.rounds + 1)
-    policies = [store.artifact(slots.warm_start(science, model, episodes, number).uri) for number in rounds]
-    return {**found, "warm start": sum(measured(store, artifact).seconds for artifact in (episodes, *policies))}
+    before_them = stages_before(run.lab, run.parent).items()
+    made = {stage: sum(measured(run.store, artifact).seconds for artifact in found) for stage, found in before_them}
+    return {**made, **played, "evaluate": before.seconds + after.seconds}

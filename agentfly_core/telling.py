@@ -1,39 +1,71 @@
-"""What a run tells MLflow, and when; all of it is read from the run's files, so that a continue can tell it again."""
+"""What stages and runs tell MLflow, and when; all of it is read from files, so that a continue can tell it again."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from agentfly_core import reading, slots
 from agentfly_core.experiment import flat
-from agentfly_core.run import Run, final_policy
+from agentfly_core.measured import measured
+from agentfly_core.run import Lab, Run, final_policy
 from agentfly_core.store import Artifact
-from agentfly_core.summary import Evaluation, stored_evaluation
+from agentfly_core.summary import Evaluation, stages_before, stored_evaluation
 from agentfly_core.tracking import Tracker
-from agentfly_core.versioning import Unversioned, Version
 
 
 class Teller:
-    """Tells a tracker what a run did; every method returns at once, and may be called again for the same thing."""
+    """Tells a tracker what stages did; every method returns at once, and may be called again for the same thing."""
 
-    def __init__(self, run: Run, tracker: Tracker) -> None:
-        self.run, self.tracker = run, tracker
-        self._best = -1.0
-        science, site = run.science.model_dump(mode="json"), run.lab.site.model_dump(mode="json")
+    def __init__(self, lab: Lab, tracker: Tracker) -> None:
+        self.lab, self.tracker = lab, tracker
+        science, site = lab.science.model_dump(mode="json"), lab.site.model_dump(mode="json")
         tracker.params({**flat(science), **flat(site, "site.")})
-        tracker.tags({"agentfly.science_digest": run.science.digest, "agentfly.run_folder": self._where(run.uri)})
-        if run.parent:
-            tracker.tags({"agentfly.parent": run.parent.run, "agentfly.parent_policy": run.parent.policy.digest})
+        tracker.tags({"agentfly.science_digest": lab.science.digest})
 
     def data(self, data: Artifact) -> None:
-        """The dataset that the run reads."""
-        self.tracker.dataset(self.run.lab.experiment, self._where(data.uri), data.digest, "training")
+        """The dataset that is read."""
+        self.tracker.dataset(self.lab.experiment, self._where(data.uri), data.digest, "training")
 
-    def data_version(self, version: Version | Unversioned) -> None:
+    def data_version(self, version: str) -> None:
         """What DVC keeps of the dataset, or why it keeps none."""
-        told = version.md5 if isinstance(version, Version) else f"none: {version.reason}"
-        self.tracker.tags({"agentfly.dvc_dataset": told})
+        self.tracker.tags({"agentfly.dvc_dataset": version})
+
+    def made(self, stages: Mapping[str, Sequence[Artifact]]) -> None:
+        """The seconds of stages before the first step, and what their rounds measured: `warm_start/train/loss`."""
+        for stage, artifacts in stages.items():
+            found = [measured(self.lab.store, artifact) for artifact in artifacts]
+            seconds = sum(each.seconds for each in found)
+            self.tracker.points({f"time/{stage}": seconds}, 0, found[-1].time_ms)
+            for number, each in enumerate(found):
+                metrics = {f"{stage}/{name}": value for name, value in each.metrics.items()}
+                self.tracker.points(metrics, number, each.time_ms)
+
+    def evaluation(self, evaluation: Evaluation, step: int) -> None:
+        """How the policy of a step did on held-out problems."""
+        low, high = evaluation.interval
+        told = {"success": evaluation.success, "success_low": low, "success_high": high, "seconds": evaluation.seconds}
+        metrics = {f"evaluate/{evaluation.split}/{name}": value for name, value in told.items()}
+        self.tracker.points(metrics, step, evaluation.time_ms)
+
+    def _where(self, uri: str) -> str:
+        return f"{self.lab.store.uri}/{uri}"
+
+
+class RunTeller(Teller):
+    """Tells a tracker what a run did."""
+
+    def __init__(self, run: Run, tracker: Tracker) -> None:
+        super().__init__(run.lab, tracker)
+        self.run = run
+        self._best = -1.0
+        tracker.tags({"agentfly.run_folder": self._where(run.uri), **_parents(run)})
+
+    def data(self, data: Artifact) -> None:
+        """The dataset that the run reads, and its version, as the run wrote them down."""
+        super().data(data)
+        self.data_version(self.run.record["dataset_version"])
 
     def step(self, step: int) -> None:
         """A step's metrics, and each few steps a table of its episodes."""
@@ -46,12 +78,10 @@ class Teller:
             )
 
     def evaluation(self, evaluation: Evaluation, step: int) -> None:
-        """How the policy of a step did on held-out problems."""
-        low, high = evaluation.interval
-        name = f"evaluate/{evaluation.split}"
-        metrics = {f"{name}/success": evaluation.success, f"{name}/success_low": low, f"{name}/success_high": high}
-        self.tracker.points(metrics, step, evaluation.time_ms)
-        if evaluation.split == "validation" and evaluation.success > self._best:
+        """How the policy of a step did; the best is judged on validation, or on test in a run that never validates."""
+        super().evaluation(evaluation, step)
+        validates = any(map(self.run.evaluates, range(1, self.run.science.steps + 1)))
+        if evaluation.split == ("validation" if validates else "test") and evaluation.success > self._best:
             self._best = evaluation.success
             self.tracker.tags({"agentfly.best_policy": evaluation.policy, "agentfly.best_step": str(step)})
 
@@ -59,15 +89,16 @@ class Teller:
         """The final policy as a registered model version, the summary, and that the run is over."""
         lineage = {
             "agentfly.run": self.run.name,
-            "agentfly.experiment": self.run.lab.experiment,
-            "agentfly.science_digest": self.run.science.digest,
+            "agentfly.experiment": self.lab.experiment,
+            "agentfly.science_digest": self.lab.science.digest,
+            "agentfly.dataset": self.run.record["dataset_digest"],
             "agentfly.start_policy": self.run.start.digest,
+            **_parents(self.run),
         }
-        success = summary["success_after"]
-        self.tracker.register(
-            f"agentfly-{self.run.lab.experiment}", self._where(policy.uri), policy.digest, success, lineage
-        )
+        model, success = f"agentfly-{self.lab.experiment}", summary["success_after"]
+        self.tracker.register(model, self._where(policy.uri), policy.digest, success, lineage)
         self.tracker.tags({"agentfly.last_policy": policy.digest, "agentfly.last_step": str(summary["steps"])})
+        self.tracker.summary(summary)
         self.tracker.finish("FINISHED", time_ms)
 
     def everything(self) -> None:
@@ -76,6 +107,7 @@ class Teller:
         summary = run.finished
         assert summary is not None, f"{run.name} is not finished"
         self.data(run.store.artifact(slots.prepare(science).uri))
+        self.made(stages_before(run.lab, run.parent))
         self.evaluation(stored_evaluation(run.lab, run.start, "test"), 0)
         for step in range(1, science.steps + 1):
             self.step(step)
@@ -94,5 +126,7 @@ class Teller:
             self.run.link("mlflow_run_ids", self.tracker.run_id)
         return self.tracker.run_id
 
-    def _where(self, uri: str) -> str:
-        return f"{self.run.store.uri}/{uri}"
+
+def _parents(run: Run) -> dict[str, str]:
+    parent = run.parent
+    return {"agentfly.parent": parent.run, "agentfly.parent_policy": parent.policy.digest} if parent else {}

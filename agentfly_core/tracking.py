@@ -120,9 +120,10 @@ class Tracker:
         """Log a table for people, one artifact a step; `frame` is called by the thread, if MLflow lacks the table."""
         self._outbox.put(f"table {name} of step {step}", lambda sink: sink.table(f"{name}/step-{step:06d}.json", frame))
 
-    def file(self, path: Path, folder: str = "") -> None:
-        """Log a file into a folder of the run's artifacts, replacing one of the same name."""
-        self._outbox.put(f"file {path.name}", lambda sink: sink.file(path, folder))
+    def summary(self, values: Mapping[str, Any]) -> None:
+        """Log how the run ended as the artifact summary.json, with the MLflow run's id."""
+        told = dict(values)
+        self._outbox.put("the summary", lambda sink: sink.summary(told))
 
     def register(self, model: str, uri: str, digest: str, success: float, tags: Mapping[str, str]) -> None:
         """Register a policy as a version of `model`: a pointer to the artifact `uri` with its lineage in tags.
@@ -147,13 +148,13 @@ class Tracker:
         return unsent
 
     def missing(self, unsent: Unsent, command: str) -> str:
-        """What to tell the user of what `flush` found; `command` sends it."""
+        """What to tell the user of what `flush` found; `command`, a phrase, sends it."""
         lines = [f"MLflow ({self.place.uri}) refused {item}." for item in unsent.refused]
         if unsent.waiting:
             named = ", ".join(unsent.waiting[:3]) + (", ..." if len(unsent.waiting) > 3 else "")
             lines.append(f"MLflow ({self.place.uri}) does not answer ({unsent.reason}).")
             lines.append(f"{len(unsent.waiting)} not sent: {named}.")
-        return "\n".join([*lines, f"Nothing is lost: `{command}` sends it."])
+        return "\n".join([*lines, f"Nothing is lost: {command} sends it."])
 
 
 def page(place: Place, run_id: str, server: str) -> str:
@@ -222,12 +223,12 @@ class _Sink:
         folder, _, name = artifact.rpartition("/")
         with tempfile.TemporaryDirectory() as temporary:
             frame().to_json(Path(temporary) / name, orient="split", index=False)
-            self.file(Path(temporary) / name, folder)
+            self.client.log_artifact(self.run_id, f"{temporary}/{name}", folder)
         self.client.set_tag(self.run_id, TABLES, json.dumps([*listed, entry][-TABLES_LISTED:]))
 
-    def file(self, path: Path, folder: str) -> None:
-        """Log a file."""
-        self.client.log_artifact(self.run_id, str(path), folder or None)
+    def summary(self, values: Mapping[str, Any]) -> None:
+        """Log the summary."""
+        self.client.log_dict(self.run_id, {**values, "mlflow_run_id": self.run_id}, "summary.json")
 
     def register(self, model: str, lineage: Mapping[str, str]) -> None:
         """Create the version unless there is one of this run and digest; move the aliases."""

@@ -31,12 +31,18 @@ class Version:
     md5: str
     path: str
 
+    def __str__(self) -> str:
+        return self.md5
+
 
 @dataclass(frozen=True, slots=True)
 class Unversioned:
     """Why a dataset has no version: `Unversioned("data overridden")`."""
 
     reason: str
+
+    def __str__(self) -> str:
+        return f"none: {self.reason}"
 
 
 def dataset_version(name: str, science: Science, project: Path) -> Version | Unversioned:

@@ -19,6 +19,7 @@ from flows import results
 from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.places import settle
+from flows.tell import telling_stage
 from tasks.model import base_model
 from tasks.prepare import prepare
 from tasks.rollout import held_out
@@ -36,9 +37,12 @@ def evaluate(
     """Play a policy on the held-out test problems of an experiment: success, interval, number of problems."""
     lab = lab_of(experiment, overrides, site, store)
     chosen = policy_named(lab, policy)
-    data = prepare(lab)
-    with sampler_service(lab, chosen, f"evaluate-{chosen.digest[:16]}", settle(Path.cwd()).state / "logs") as sampler:
-        found = evaluated(lab, chosen, data, sampler, "test", 0)
+    data, logs = prepare(lab), settle(Path.cwd()).state / "logs"
+    with telling_stage(lab, "evaluate", chosen.digest) as tell:
+        with sampler_service(lab, chosen, f"evaluate-{chosen.digest[:16]}", logs) as sampler:
+            found = evaluated(lab, chosen, data, sampler, "test", 0)
+        tell.data(data)
+        tell.evaluation(found, 0)
     if results.wanted():
         results.write_evaluation(lab, found)
     return results.of_evaluation(found)

@@ -8,6 +8,7 @@ from agentfly_core.store import Artifact
 from flows import results
 from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
+from flows.tell import telling_stage
 from tasks import prepare as tasks
 
 
@@ -20,8 +21,12 @@ def prepare(
 ) -> Artifact:
     """Build, check and version the dataset of an experiment, and nothing else."""
     lab = lab_of(experiment, overrides, site, store)
-    tasks.version(lab)
-    data = tasks.prepare(lab)
-    if results.wanted():
+    version, data = tasks.version(lab), tasks.prepare(lab)
+    if results.wanted():  # by a run or a pipeline that tells MLflow itself
         results.write_dataset(lab, data)
+        return data
+    with telling_stage(lab, "prepare") as tell:
+        tell.data(data)
+        tell.data_version(version)
+        tell.made({"prepare": [data]})
     return data

@@ -14,7 +14,7 @@ from agentfly_core.redaction import keeping_secrets
 from agentfly_core.run import Lab, Run, name_of, opened
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
-from agentfly_core.telling import Teller
+from agentfly_core.telling import RunTeller
 from agentfly_core.warm import learner_service, sampler_service
 from flows.display import Display
 from flows.lab import lab_of
@@ -28,7 +28,7 @@ class Session:
     """What a flow works with: the run, and whom it tells what happened."""
 
     run: Run
-    tell: Teller
+    tell: RunTeller
     logs: Path
 
     @property

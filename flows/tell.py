@@ -5,30 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import time
 from typing import Any
 
-from agentfly_core import tracking
+from agentfly_core import identity, tracking
 from agentfly_core.listing import continuing
 from agentfly_core.run import Lab, Run, opened
-from agentfly_core.telling import Teller
+from agentfly_core.telling import RunTeller, Teller
 from flows.places import settle
 
 TOLD = "mlflow_told_steps"
 
 
 @contextmanager
-def telling(run: Run) -> Iterator[Teller]:
+def telling(run: Run) -> Iterator[RunTeller]:
     """Somebody to tell what the run does; says at the end what MLflow has not got, and how to send it."""
-    place = tracking.Place.choose(settle(Path.cwd()).state, run.lab.site.mlflow_tracking_uri)
-    tracker = tracking.Tracker(place, run.lab.experiment, run.name, run.uid, run.created_ms)
+    tracker = _tracker(run.lab, run.name, run.uid, run.created_ms)
     try:
-        yield Teller(run, tracker)
+        yield RunTeller(run, tracker)
     finally:
         if unsent := tracker.close():
             command = continuing(run.store, run.name, run.store.read_json(f"{run.uri}/run.json"))
-            print(tracker.missing(unsent, command))
+            print(tracker.missing(unsent, f"`{command}`"))
         elif run.finished:
             run.link(TOLD, str(run.science.steps))
+
+
+@contextmanager
+def telling_stage(lab: Lab, stage: str, policy: str = "") -> Iterator[Teller]:
+    """Somebody to tell what a stage did outside any run; an experiment's stage (of a policy) has one MLflow run."""
+    uid = identity.digest([stage, lab.science.digest, policy])
+    tracker = _tracker(lab, f"{stage} {policy[:8]}".strip(), uid, _now())
+    tracker.tags({"agentfly.stage": stage, "agentfly.policy": policy})
+    try:
+        yield Teller(lab, tracker)
+        tracker.finish("FINISHED", _now())
+    finally:
+        if unsent := tracker.close():
+            print(tracker.missing(unsent, "the same command"))
 
 
 def tell_again(lab: Lab, name: str, summary: dict[str, Any]) -> dict[str, Any]:
@@ -44,3 +58,12 @@ def tell_again(lab: Lab, name: str, summary: dict[str, Any]) -> dict[str, Any]:
         summary = {**summary, "mlflow_run_id": tell.mlflow_run_id()}
         run.store.write_json(f"{run.uri}/summary.json", summary)
     return summary
+
+
+def _tracker(lab: Lab, name: str, uid: str, started_ms: int) -> tracking.Tracker:
+    place = tracking.Place.choose(settle(Path.cwd()).state, lab.site.mlflow_tracking_uri)
+    return tracking.Tracker(place, lab.experiment, name, uid, started_ms)
+
+
+def _now() -> int:
+    return int(time() * 1000)

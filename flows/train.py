@@ -8,6 +8,7 @@ from prefect import flow, runtime
 
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
+from agentfly_core.summary import stages_before
 from flows.evaluate import evaluated
 from flows.parameters import ExperimentName, Overrides, RunName, SiteName, StoreUri
 from flows.session import Session, session
@@ -39,11 +40,11 @@ def train(
     with session(experiment, run, overrides, new, site, store) as here:
         model = base_model(here.lab, here.run.parent)
         with here.services(model) as (sampler, learner):
-            here.tell.data_version(version(here.lab))
-            data = prepare(here.lab)
-            here.run.remember_data(data)
+            versioned, data = version(here.lab), prepare(here.lab)
+            here.run.remember_data(data, versioned)
             here.tell.data(data)
             start = warm_started(here.lab, model, data, learner)
+            here.tell.made(stages_before(here.lab, here.run.parent))
             before = evaluated(here.lab, start, data, sampler, "test", 0)
             here.tell.evaluation(before, 0)
             policy = improved(here, start, data, sampler, learner)

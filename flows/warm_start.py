@@ -9,11 +9,13 @@ from prefect import flow
 from agentfly_core.run import Lab
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
+from agentfly_core.summary import stages_before
 from agentfly_core.warm import learner_service
 from flows import results
 from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.places import settle
+from flows.tell import telling_stage
 from tasks.model import base_model
 from tasks.prepare import prepare
 from tasks.warm_start import demonstrate, warm_start
@@ -28,10 +30,13 @@ def warm_start_only(
 ) -> Artifact:
     """Make the policy that reinforcement learning starts from, and nothing else."""
     lab = lab_of(experiment, overrides, site, store)
-    data = prepare(lab)
-    model = base_model(lab, lab.parent)
-    with learner_service(lab, f"warm-start-{lab.experiment}", settle(Path.cwd()).state / "logs") as learner:
-        policy = warm_started(lab, model, data, learner)
+    parent, logs = lab.parent, settle(Path.cwd()).state / "logs"
+    with telling_stage(lab, "warm-start") as tell:
+        data, model = prepare(lab), base_model(lab, parent)
+        with learner_service(lab, f"warm-start-{lab.experiment}", logs) as learner:
+            policy = warm_started(lab, model, data, learner)
+        tell.data(data)
+        tell.made(stages_before(lab, parent))
     if results.wanted():
         results.write_pointer(lab, "warm_start", policy)
     return policy

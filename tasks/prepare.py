@@ -7,14 +7,14 @@ from pathlib import Path
 from agentfly_core import dataset, slots
 from agentfly_core.measured import measuring
 from agentfly_core.run import Lab
-from agentfly_core.versioning import Unversioned, Version, dataset_version
+from agentfly_core.versioning import dataset_version
 from tasks.stage import Made, reused, stage
 
 
 @stage("version the dataset with DVC")
-def version(lab: Lab) -> Version | Unversioned:
+def version(lab: Lab) -> str:
     """DVC's version of the experiment's dataset, or why it keeps none."""
-    return dataset_version(lab.experiment, lab.science, Path.cwd())
+    return str(dataset_version(lab.experiment, lab.science, Path.cwd()))
 
 
 @stage("prepare the dataset")

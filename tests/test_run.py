@@ -48,9 +48,9 @@ def test_a_run_keeps_its_identity_when_it_is_continued(tmp_path):
 def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
     here = lab(tmp_path)
     with opened(here, "demo") as run:
-        run.remember_data(Artifact("artifacts/prepare/77b0", "9f2c"))
-    with opened(here, "demo"):
-        assert here.store.read_json("runs/demo/run.json")["dataset_digest"] == "9f2c"
+        run.remember_data(Artifact("artifacts/prepare/77b0", "9f2c"), "dc97.dir")
+    with opened(here, "demo") as run:
+        assert (run.record["dataset_digest"], run.record["dataset_version"]) == ("9f2c", "dc97.dir")
 
 
 def test_other_science_under_the_same_name_is_refused_key_by_key(tmp_path):

@@ -134,12 +134,12 @@ def test_best_is_the_policy_with_the_highest_success_and_last_the_newest(place: 
     assert model.aliases == {"best": 2, "last": 3}
 
 
-def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: Place, tmp_path: Path) -> None:
+def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: Place) -> None:
     tracker = track(place, "refused")
-    tracker.file(tmp_path / "missing.txt")
+    tracker.finish("ENDED", TIME)
     tracker.points({"reward (mean)": 0.5}, 1, TIME)
     unsent = tracker.close()
-    assert tracker.missing(unsent, COMMAND).startswith(f"MLflow ({place.uri}) refused file missing.txt")
+    assert tracker.missing(unsent, COMMAND).startswith(f"MLflow ({place.uri}) refused the end of the run")
     assert tracker.run_id is not None
     assert MlflowClient(place.uri).get_run(tracker.run_id).data.metrics == {"reward _mean_": 0.5}
 
@@ -191,7 +191,7 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
     send_a_run(tracker)
     unsent = tracker.flush()
     assert "Connection refused" in tracker.missing(unsent, COMMAND)
-    assert tracker.missing(unsent, COMMAND).endswith(f"`{COMMAND}` sends it.")
+    assert tracker.missing(unsent, COMMAND).endswith(f"{COMMAND} sends it.")
     assert (tracker.run_id, tracker.url) == (None, None)
     with served(tmp_path, port):
         assert not tracker.flush(60)

@@ -149,6 +149,8 @@ class Update:
             found["train/grad_norm"] = sum(self.norms) / len(self.norms)
         if self.mismatch:
             found = {"mismatch/masked_share": 0.0} | found | self.mismatch
+        if seconds := sum(self.seconds.values()):
+            found["train/tokens_per_second"] = tokens / seconds
         found |= self.seconds | self._counts(lesson)
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
