@@ -3,48 +3,141 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+import pytest
 from conftest import Whole
 from lives import RUN, TINY, TRAIN, Lives, digests
 from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from agentfly_core import slots
+from agentfly_core.experiment import read
+
+ELSEWHERE = ("agentfly.run_uid", "agentfly.run_folder", "agentfly.policy_uri")
 
 
-def points(store: str) -> list[tuple[str, int, float, int]]:
-    """Every point that an MLflow store has of its one run."""
+def found(store: str, name: str, uid: str) -> Run:
+    """The one run of an MLflow store's experiment whose tag `name` is `uid`."""
     client = MlflowClient(store)
-    (run,) = client.search_runs(["1"])
-    names = sorted(run.data.metrics)
+    (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id], f"tags.`{name}` = '{uid}'")
+    return run
+
+
+def demo(store: str, folder: Path) -> Run:
+    """What an MLflow store has of the run in a folder."""
+    return found(store, "agentfly.run_uid", json.loads((folder / RUN / "run.json").read_text())["uid"])
+
+
+def points(store: str, run: Run) -> list[tuple[str, int, float, int]]:
+    """Every point that an MLflow store has of a run."""
+    client, names = MlflowClient(store), sorted(run.data.metrics)
     return [(n, m.step, m.value, m.timestamp) for n in names for m in client.get_metric_history(run.info.run_id, n)]
 
 
-def mlflow_run_id(folder: Path) -> str | None:
-    """The id in the summary of the run there."""
-    found: str | None = json.loads((folder / RUN / "summary.json").read_text())["mlflow_run_id"]
-    return found
+def ours(tags: dict[str, str]) -> dict[str, str]:
+    """Our tags, without those that say where a run lies."""
+    return {name: value for name, value in tags.items() if name.startswith("agentfly.") and name not in ELSEWHERE}
 
 
-def test_a_run_without_mlflow_is_whole_and_its_metrics_arrive_once_when_it_is_back(
-    begun: Path, lives: Lives, whole: Whole
-) -> None:
+def told(store: str, run: Run, tmp_path: Path) -> dict[str, Any]:
+    """What MLflow has of a run, but for what depends on when and where it was made."""
+    client = MlflowClient(store)
+    tables = [client.download_artifacts(run.info.run_id, f.path, str(tmp_path)) for f in artifacts(store, run)]
+    return {
+        "params": run.data.params,
+        "tags": ours(run.data.tags),
+        "inputs": [item.dataset.digest for item in run.inputs.dataset_inputs],
+        "points": [(name, step) for name, step, _, _ in points(store, run)],
+        "tables": [pd.read_json(table, orient="split").to_dict() for table in tables],
+        "versions": [ours(v.tags) for v in client.search_model_versions(f"run_id = '{run.info.run_id}'")],
+        "status": run.info.status,
+    }
+
+
+def artifacts(store: str, run: Run) -> list[Any]:
+    return MlflowClient(store).list_artifacts(run.info.run_id, "trajectories")
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((folder / RUN / "summary.json").read_text())
+    return value
+
+
+@pytest.fixture
+def refused() -> Any:
+    """An address at which nobody listens."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound, and nobody listens: connections are refused
-        refused = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        end = lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": refused})
+        yield f"http://127.0.0.1:{nobody.getsockname()[1]}"
+
+
+def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(
+    begun: Path, lives: Lives, whole: Whole, refused: str, tmp_path: Path
+) -> None:
+    end = lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": refused})
     assert end.code == 0, end.printed
     assert f"MLflow ({refused}) does not answer" in end.printed
     assert f"Nothing is lost: `agentfly train {TINY} --run demo` sends it." in end.printed
-    assert mlflow_run_id(begun) is None
+    assert summary(begun)["mlflow_run_id"] is None
     assert digests(begun) == digests(whole.folder)
 
     store = f"sqlite:///{begun}/mlflow.db"
     assert lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": store}).code == 0
-    sent = points(store)
+    run = demo(store, begun)
+    sent = points(store, run)
     assert [step for metric, step, _, _ in sent if metric == "agent/rollout/reward"] == [1, 2, 3]
     assert [step for metric, step, _, _ in sent if metric == "evaluate/test/success"] == [0, 3]
     assert len(set(sent)) == len(sent)
-    assert mlflow_run_id(begun) is not None
+    assert summary(begun)["mlflow_run_id"] == run.info.run_id
+    there = demo(lives.mlflow, whole.folder)
+    assert told(store, run, tmp_path / "late") == told(lives.mlflow, there, tmp_path / "live")
 
     assert lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": store}).code == 0
-    assert points(store) == sent
+    assert points(store, run) == sent
+
+
+def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
+    whole: Whole, lives: Lives, tmp_path: Path
+) -> None:
+    run = demo(lives.mlflow, whole.folder)
+    has = told(lives.mlflow, run, tmp_path)
+    data = digests(whole.folder)[slots.prepare(read(TINY).science).uri]
+    assert has["params"]["rollout.group_size"] == "4"
+    assert has["params"]["site.threads"] == "1"
+    assert has["inputs"] == [data[:36]]
+    assert json.loads((whole.folder / RUN / "run.json").read_text())["dataset_digest"] == data
+    assert has["tags"]["agentfly.dvc_dataset"].startswith("none: ")
+    assert [len(table["reward"]) for table in has["tables"]] == [8]
+    policy = digests(whole.folder)[f"{RUN}/steps/000003/policy"]
+    assert [(v["agentfly.policy_digest"], v["agentfly.dataset"]) for v in has["versions"]] == [(policy, data)]
+    assert has["tags"]["agentfly.last_policy"] == policy
+    assert has["tags"]["agentfly.best_step"] in ("0", "3")
+    rounds = [point for point in has["points"] if point[0] == "warm_start/train/loss"]
+    assert rounds == [("warm_start/train/loss", 1), ("warm_start/train/loss", 2)]
+    names = {name for name, _ in has["points"]}
+    assert names >= {f"time/{stage}" for stage in ("prepare", "model", "warm_start", "rollout", "score", "update")}
+    assert names >= {"evaluate/test/seconds", "train/tokens_per_second", "agent/rollout/tokens_per_second"}
+    sent = MlflowClient(lives.mlflow).download_artifacts(run.info.run_id, "summary.json", str(tmp_path))
+    assert json.loads(Path(sent).read_text()) == summary(whole.folder)
+
+
+def test_mlflow_has_what_stages_did_outside_any_run(begun: Path, lives: Lives, whole: Whole) -> None:
+    shutil.copy(whole.folder / RUN / "start.json", begun / "policy.json")
+    evaluate = ("evaluate", TINY, "--policy", "policy.json")
+    store = f"sqlite:///{begun}/mlflow.db"
+    for words in (("prepare", TINY), ("warm-start", TINY), evaluate, evaluate):
+        end = lives.run(begun, *words, env={"MLFLOW_TRACKING_URI": store})
+        assert end.code == 0, end.printed
+    runs = {run.data.tags["agentfly.stage"]: run for run in MlflowClient(store).search_runs(["1"])}
+    has = {stage: {name for name, *_ in points(store, run)} for stage, run in runs.items()}
+    policy = json.loads((begun / "policy.json").read_text())["digest"]
+    assert runs["evaluate"].data.tags["agentfly.policy"] == policy
+    assert has["prepare"] == {"time/prepare"}
+    assert has["warm-start"] >= {"time/warm_start", "warm_start/train/loss"}
+    assert has["evaluate"] >= {"evaluate/test/success_low", "evaluate/test/seconds"}
+    assert len(MlflowClient(store).search_runs(["1"])) == 3
