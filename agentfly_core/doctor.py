@@ -53,8 +53,11 @@ class Finding:
 Probe = Callable[[], Finding]
 
 
-def examine(project: Path, mlflow_uri: str = "") -> list[Finding]:
-    """Look at this machine from a project's folder; `mlflow_uri` is the site's choice. Takes a few seconds."""
+def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
+    """Look at this machine from a project's folder; takes a few seconds.
+
+    `mlflow_uri` is the site's choice, `prefect_api` that of the environment or a Prefect profile; either may be empty.
+    """
     probes: list[Probe] = [python, memory, partial(disk, project), compiler, ninja, torch, vllm, deepspeed, gpu]
     probes += [
         smollm2,
@@ -63,7 +66,7 @@ def examine(project: Path, mlflow_uri: str = "") -> list[Finding]:
         partial(dvc, project),
         partial(mlflow, Place.choose(project / ".agentfly", mlflow_uri)),
     ]
-    probes += [prefect, s3, *(partial(port, number, use) for number, use in PORTS.items())]
+    probes += [partial(prefect, prefect_api), s3, *(partial(port, number, use) for number, use in PORTS.items())]
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda probe: probe(), probes))
 
@@ -207,15 +210,14 @@ def mlflow(place: Place) -> Finding:
     return Finding("MLflow", not fault, detail, remedy)
 
 
-def prefect() -> Finding:
+def prefect(api: str) -> Finding:
     """The Prefect server that was chosen, by reaching it."""
     found = _package("Prefect", ("prefect",), "make install")
-    api = os.environ.get("PREFECT_API_URL", "")
     if not found.ok or not api:
         return found
     fault = _answer(f"{api}/health")
-    detail = f"{api} (PREFECT_API_URL)" + (f": {fault}" if fault else "")
-    return Finding("Prefect", not fault, detail, "start it: prefect server start; or unset PREFECT_API_URL")
+    detail = f"{api}: {fault}" if fault else api
+    return Finding("Prefect", not fault, detail, "start it: prefect server start; or unset what chose it")
 
 
 def s3() -> Finding:

@@ -124,7 +124,8 @@ def list_runs(arguments: Namespace) -> int:
 
 def doctor(_: Namespace) -> int:
     """What this machine can run."""
-    findings = doctors.examine(Path.cwd())
+    uri, api = experiments.site("local").mlflow_tracking_uri, settle(Path.cwd()).api
+    findings = doctors.examine(Path.cwd(), uri, api)
     Console().print(doctors.table(findings))
     return 0 if doctors.ready(findings) else 1
 

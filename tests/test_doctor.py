@@ -23,7 +23,7 @@ print(before, os.readlink("/proc/self/ns/net"))
 
 
 def test_whatever_this_machine_cannot_run_comes_with_what_to_do(tmp_path: Path) -> None:
-    findings = doctor.examine(tmp_path)
+    findings = doctor.examine(tmp_path, "", "")
     assert len({finding.name for finding in findings}) == len(findings)
     assert [finding.name for finding in findings if not finding.ok and not finding.remedy] == []
 
@@ -51,13 +51,13 @@ def test_an_mlflow_server_that_is_not_there_is_found_out(tmp_path: Path) -> None
     assert f"{place.uri} (mlflow_tracking_uri of the site): [Errno 111] Connection refused" in finding.detail
 
 
-def test_a_prefect_server_that_is_not_there_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefect_server_that_is_not_there_is_found_out() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/api")
-        finding = doctor.prefect()
+        api = f"http://127.0.0.1:{unused.getsockname()[1]}/api"
+        finding = doctor.prefect(api)
     assert not finding.ok
-    assert "unset PREFECT_API_URL" in finding.remedy
+    assert f"{api}: " in finding.detail
 
 
 def test_a_damaged_mlflow_database_is_found_out_and_a_new_one_is_well(tmp_path: Path) -> None:
