@@ -10,10 +10,11 @@ import os
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agentfly_core.identity import digest
 from agentfly_core.parts import construct, load
+from agentfly_core.redaction import redact
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -179,6 +180,13 @@ class Site(Section):
     vllm_memory_gib: Annotated[float, Field(gt=0)] = 0.5
     concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
     mlflow_tracking_uri: str = ""
+
+    @field_validator("store", "mlflow_tracking_uri")
+    @classmethod
+    def _holds_no_password(cls, uri: str) -> str:
+        if redact(uri) != uri:
+            raise ValueError("a secret is not a setting; MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")
+        return uri
 
 
 def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -16,7 +16,6 @@ from agentfly_core import slots
 from agentfly_core.config import Science, Site
 from agentfly_core.experiment import differences
 from agentfly_core.lock import local_lock, refuse_if_held, refuse_if_leased, remote_lock
-from agentfly_core.owner import Owner
 from agentfly_core.revision import revision
 from agentfly_core.store import Artifact, Store
 
@@ -60,7 +59,6 @@ class Run:
     uid: str
     created_ms: int
     parent: Parent | None
-    previous_owner: Owner | None
 
     @property
     def science(self) -> Science:
@@ -112,9 +110,18 @@ class Run:
         return record
 
     def remember_data(self, data: Artifact, version: str) -> None:
-        """Write down, in run.json, the digest of the dataset that the run reads and DVC's version of it."""
+        """Write down, in run.json, the digest of the dataset that the run reads and DVC's version of it.
+
+        Raises ValueError when the run was started with other data.
+        """
+        record = self.record
+        if (before := record.get("dataset_digest", data.digest)) != data.digest:
+            raise ValueError(
+                f"The run {self.name!r} was started with the dataset {before[:12]}, and its files now make another, "
+                f"{data.digest[:12]}. Restore them, or give the run on the new data another name with --run or --new."
+            )
         told = {"dataset_digest": data.digest, "dataset_version": version}
-        self.store.write_json(f"{self.uri}/run.json", self.record | told)
+        self.store.write_json(f"{self.uri}/run.json", record | told)
 
     def link(self, kind: str, value: str) -> None:
         """Remember the id of this run in another system, once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
@@ -148,7 +155,7 @@ def opened(lab: Lab, name: str) -> Iterator[Run]:
     """
     store, uri = lab.store, f"runs/{name}"
     lock = remote_lock(store.remote, uri) if store.remote else local_lock(store.root / uri)
-    with lock as previous:
+    with lock:
         record = store.read_json(f"{uri}/run.json")
         if record is None:
             record = _record(lab, name)
@@ -158,7 +165,7 @@ def opened(lab: Lab, name: str) -> Iterator[Run]:
             store.sweep(left)
         current = {"science": lab.science.model_dump(mode="json"), "site": lab.site.model_dump(mode="json")}
         store.write_json(f"{uri}/run.json", record | current | {"science_digest": lab.science.digest})
-        yield Run(lab, name, record["uid"], record["created_ms"], _parent(record), previous)
+        yield Run(lab, name, record["uid"], record["created_ms"], _parent(record))
 
 
 def refuse_if_open(store: Store, name: str) -> None:
@@ -170,10 +177,11 @@ def refuse_if_open(store: Store, name: str) -> None:
 
 
 def final_policy(store: Store, name: str) -> Artifact:
-    """The last policy of a run; raises ValueError when it has none."""
+    """The policy of a run's last step, of as many as its settings now say; raises ValueError when it has none."""
+    record = store.read_json(f"runs/{name}/run.json")
     for step in reversed(store.names(f"runs/{name}/steps")):
         uri = f"runs/{name}/steps/{step}/policy"
-        if store.manifest(uri) is not None:
+        if (record is None or int(step) <= record["science"]["steps"]) and store.manifest(uri) is not None:
             return store.artifact(uri)
     known = ", ".join(store.names("runs")) or "none"
     raise ValueError(f"The run {name!r} has published no policy in {store.uri}. Runs there: {known}.")

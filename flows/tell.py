@@ -23,6 +23,9 @@ def telling(run: Run) -> Iterator[RunTeller]:
     tracker = _tracker(run.lab, run.name, run.uid, run.created_ms)
     try:
         yield RunTeller(run, tracker)
+    except BaseException as error:
+        tracker.finish("FAILED" if isinstance(error, Exception) else "KILLED", _now())
+        raise
     finally:
         if unsent := tracker.close():
             command = continuing(run.store, run.name, run.store.read_json(f"{run.uri}/run.json"))

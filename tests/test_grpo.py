@@ -81,8 +81,8 @@ def test_the_loss_is_that_of_a_reference_written_out_in_float64():
 def test_the_share_of_tokens_beyond_the_importance_cap_is_told():
     batch, outputs = _random()
     beyond = (batch.old_logprobs - batch.rollout_logprobs)[batch.sampled] > math.log(1.2)
-    masked = GRPO(importance_cap=1.2).loss(outputs, batch).metrics["mismatch/masked_share"]
-    assert masked[batch.sampled].tolist() == beyond.float().tolist()
+    capped = GRPO(importance_cap=1.2).loss(outputs, batch).metrics["mismatch/capped_share"]
+    assert capped[batch.sampled].tolist() == beyond.float().tolist()
 
 
 def test_only_a_weight_on_the_divergence_needs_a_reference():

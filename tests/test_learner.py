@@ -206,7 +206,7 @@ def test_the_mismatch_is_that_of_the_policy_before_any_step(learner, nano, tmp_p
         found = learner.update(replace(stored(tmp_path, nano, exact), update=update))
         assert found["mismatch/max_abs_weight_error"] < 1e-4
         assert found["mismatch/ess"] == pytest.approx(1.0)
-        assert found["mismatch/masked_share"] == 0.0
+        assert found["mismatch/capped_share"] == 0.0
     made_up = learner.update(stored(tmp_path, nano, crowd(6, 4)))
     assert made_up["mismatch/max_abs_weight_error"] > 0.1
 

@@ -78,9 +78,8 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
         pass
     other.kill()
     other.wait()
-    with opened(here, "demo") as run:
-        assert run.previous_owner.pid == other.pid
-        assert not run.previous_owner.alive
+    with opened(here, "demo"), pytest.raises(Locked, match=f"process {os.getpid()}"), opened(here, "demo"):
+        pass
 
 
 def test_an_owner_is_more_than_its_pid():
@@ -98,6 +97,24 @@ def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_pa
     assert final_policy(here.store, "demo").uri.endswith("000002/policy")
     with pytest.raises(ValueError, match="Runs there: demo"):
         final_policy(here.store, "dmo")
+
+
+def test_fewer_steps_end_with_the_policy_of_the_last_of_them(tmp_path):
+    here = lab(tmp_path, steps=2)
+    with opened(here, "demo"):
+        pass
+    for step in (1, 2, 3):
+        with here.store.publish(Slot(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
+            (folder / "model").write_text(str(step))
+    assert final_policy(here.store, "demo").uri.endswith("000002/policy")
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path):
+    with opened(lab(tmp_path), "demo") as run:
+        run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
+        run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
+        with pytest.raises(ValueError, match=r"started with the dataset abababababab, .* make another, cdcdcdcdcdcd"):
+            run.remember_data(Artifact("artifacts/prepare/13f9", "cd" * 32), "none")
 
 
 class Bucket:

@@ -57,7 +57,7 @@ class GRPO:
         if self.importance_cap is not None:
             weight = importance(batch)
             loss = loss * weight.clamp(max=self.importance_cap)
-            metrics["mismatch/masked_share"] = (weight > self.importance_cap).float()
+            metrics["mismatch/capped_share"] = (weight > self.importance_cap).float()
         if self.needs_reference:
             divergence = kl(outputs.logprobs, batch.reference_logprobs, self.kl_kind)
             loss = loss + self.kl_weight * divergence

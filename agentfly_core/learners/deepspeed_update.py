@@ -148,7 +148,7 @@ class Update:
             found["train/loss"] = loss / len(self.norms)
             found["train/grad_norm"] = sum(self.norms) / len(self.norms)
         if self.mismatch:
-            found = {"mismatch/masked_share": 0.0} | found | self.mismatch
+            found = {"mismatch/capped_share": 0.0} | found | self.mismatch
         if seconds := sum(self.seconds.values()):
             found["train/tokens_per_second"] = tokens / seconds
         found |= self.seconds | self._counts(lesson)

@@ -1,0 +1,28 @@
+"""What MLflow hears of a run from beginning to end."""
+
+import pytest
+from mlflow import MlflowClient
+from test_run import lab
+
+from agentfly_core.run import opened
+from flows.tell import telling
+
+
+@pytest.mark.parametrize(("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED")])
+def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(tmp_path, monkeypatch, error, status):
+    monkeypatch.chdir(tmp_path)
+    store = f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+
+    def told():
+        client = MlflowClient(store)
+        (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
+        return run.info.status
+
+    with opened(lab(tmp_path), "demo") as run:
+        with pytest.raises(error), telling(run):
+            raise error
+        assert told() == status
+        with telling(run) as tell:
+            assert tell.mlflow_run_id()
+            assert told() == "RUNNING"
