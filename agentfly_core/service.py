@@ -22,7 +22,8 @@ from pathlib import Path
 
 import psutil
 
-from agentfly_core.owner import Owner, mark_alive
+from agentfly_core.files import write_json
+from agentfly_core.owner import Owner
 from agentfly_core.supervisor import FIRST_START, State, clean
 
 RUN = "AGENTFLY_RUN"
@@ -30,7 +31,6 @@ OWNER = "AGENTFLY_OWNER"
 LONGEST_ADDRESS = 100
 TAIL = 12
 CAUSE = re.compile(r"^[\w.]*(Error|Exception): ")
-FOLDER = re.compile(r"agentfly-\w{8}-[0-9a-f]{8}-\d+-\d+")  # as `new_address` names it, the owner's mark at the end
 logger = logging.getLogger(__name__)
 
 
@@ -81,11 +81,12 @@ class Service:
 
 
 def new_address(kind: str) -> Path:
-    """A socket path in a new private folder, `/tmp/agentfly-x1_8cd2q-<mark>/vllm.sock`; those of dead owners go."""
-    for left in Path(tempfile.gettempdir()).glob("agentfly-*"):
-        if FOLDER.fullmatch(left.name) and not mark_alive(left.name):
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(f"-{Owner.current().mark}", "agentfly-")) / f"{kind}.sock"
+    """A socket path in a new private folder, `/tmp/agentfly-x1_8cd2q/vllm.sock`; the folders of dead owners go."""
+    for mark in Path(tempfile.gettempdir()).glob("agentfly-*/*.owner"):
+        with suppress(FileNotFoundError):
+            if mark.lstat().st_uid == os.getuid() and not Owner.of(json.loads(mark.read_text())).alive:
+                shutil.rmtree(mark.parent, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix="agentfly-")) / f"{kind}.sock"
 
 
 @contextmanager
@@ -175,3 +176,4 @@ def _claim(service: Service, log: Path) -> None:
     service.scratch.mkdir(mode=0o700, exist_ok=True)
     log.parent.mkdir(parents=True, exist_ok=True)
     State(str(log), os.getpid()).write(service.address)
+    write_json(Path(f"{service.address}.owner"), Owner.current().to_json())

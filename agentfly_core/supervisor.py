@@ -120,9 +120,9 @@ def _kill_descendants() -> None:
 
 def clean(address: str) -> None:
     """Remove what a service leaves: its socket, its state and its scratch folder, and their folder when it is empty."""
-    for path in (address, f"{address}.state"):
-        Path(path).unlink(missing_ok=True)
     shutil.rmtree(f"{address}.d", ignore_errors=True)
+    for path in (address, f"{address}.state", f"{address}.owner"):
+        Path(path).unlink(missing_ok=True)
     with suppress(OSError):
         Path(address).parent.rmdir()
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agentfly_core.owner import Owner
 from agentfly_core.service import Service, ServiceLost, end_orphans, new_address, supervised
 from agentfly_core.supervisor import State
 
@@ -211,22 +210,24 @@ def test_a_service_first_ends_what_a_dead_owner_of_its_run_left(
         assert len(members(again)) == 3
 
 
-def test_a_new_services_folder_names_its_owner_and_those_of_dead_ones_go(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_folder_of_a_whole_tree_that_was_killed_goes_when_the_next_service_comes(
+    folder: Path, flow: tuple[psutil.Popen, Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    owner, service = flow
+    members(service)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    mine = Owner.current()
-    elsewhere = Owner("another", mine.pid, mine.started - 100, mine.boot)
-    dead = Owner(mine.host, mine.pid, mine.started - 100, mine.boot)
-    for mark in (mine.mark, elsewhere.mark, dead.mark):
-        (folder / f"agentfly-x1_8cd2q-{mark}" / "vllm.sock.d").mkdir(parents=True)
-    (folder / f"agentfly-notes-{dead.mark}").mkdir()
+    left_behind = (folder / "a").rename(folder / "agentfly-x1_8cd2q")
+    (folder / "agentfly-notes").mkdir()
+    new_address("vllm")
+    assert left_behind.exists()
+    supervisor(Service("family", str(left_behind / "family.sock"))).kill()
+    owner.kill()
+    owner.wait(20)
+    end_orphans("run-a")
     address = new_address("vllm")
-    assert address.name == "vllm.sock"
+    assert {path.name for path in folder.glob("agentfly-*")} >= {"agentfly-notes", address.parent.name}
+    assert not left_behind.exists()
     assert address.parent.stat().st_mode & 0o077 == 0
-    left = {path.name for path in folder.iterdir()} - {address.parent.name}
-    assert left == {f"agentfly-x1_8cd2q-{o.mark}" for o in (mine, elsewhere)} | {f"agentfly-notes-{dead.mark}"}
-    assert address.parent.name.endswith(mine.mark)
 
 
 def test_a_killed_supervisor_is_an_error_and_its_processes_end_with_the_block(folder: Path) -> None:
