@@ -54,7 +54,7 @@ class Data(Part):
 
 
 class AgentPart(Section):
-    """How an episode is played; lengths in tokens, `max_tokens` those of a reply."""
+    """How an episode is played; lengths in tokens, `max_tokens` those of a reply, `deadline` in seconds."""
 
     use: str = "agentfly_core.agents.tool_loop:tool_loop"
     system: str = ""
@@ -62,6 +62,7 @@ class AgentPart(Section):
     max_tokens: Positive = 256
     max_observation_tokens: Annotated[int, Field(ge=64)] = 1024
     max_model_len: Positive = 2048
+    deadline: Annotated[float, Field(gt=0)] = 3600.0
 
 
 class WarmStart(Section):

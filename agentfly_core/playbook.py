@@ -26,7 +26,9 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class Playbook:
-    """The rules of play; lengths in tokens, `rewards` only those that need an environment, `limits` of each kind.
+    """The rules of play; lengths in tokens, the deadline in seconds.
+
+    `rewards` are only those that need an environment, `limits` those of each kind of environment.
 
     Raises ValueError for two tools of one name and for an environment that is asked for and has no limit.
     """
@@ -40,6 +42,7 @@ class Playbook:
     max_tokens: int
     max_observation_tokens: int
     max_model_len: int
+    deadline: float
     limits: Mapping[type[Environment], int]
 
     def __post_init__(self) -> None:
@@ -60,6 +63,7 @@ class Playbook:
             max_tokens=agent.max_tokens,
             max_observation_tokens=agent.max_observation_tokens,
             max_model_len=agent.max_model_len,
+            deadline=agent.deadline,
             limits=_limits(science),
         )
 

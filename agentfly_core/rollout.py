@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import TaskGroup
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -63,7 +64,10 @@ class Timing:
 async def play(
     assignment: Assignment, playbook: Playbook, voice: Voice, resources: ResourceManager
 ) -> tuple[Trajectory, Timing]:
-    """Play one episode. A lost service ends it as FAILED; what the sampler, the template or the agent raises passes."""
+    """Play one episode. A lost service or a deadline that is over ends it as FAILED, its environments closed.
+
+    What the sampler, the template or the agent raises passes.
+    """
     episode = Episode(assignment, playbook, voice)
     try:
         async with AsyncExitStack() as stack:
@@ -138,9 +142,14 @@ async def _lend(episode: Episode, playbook: Playbook, resources: ResourceManager
 
 async def _ending(playbook: Playbook, episode: Episode) -> Ending:
     try:
-        ending = await playbook.agent(episode)
+        async with asyncio.timeout(playbook.deadline) as limit:
+            ending = await playbook.agent(episode)
     except EpisodeOver as over:
         return over.ending
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise ServiceFailure(f"no ending within {playbook.deadline:g} s, the agent's deadline") from None
     if not isinstance(ending, Ending):
         raise TypeError(f"The agent {signature.name(playbook.agent)} returned {ending!r}, expected an Ending.")
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns}

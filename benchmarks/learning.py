@@ -1,6 +1,6 @@
 """Does the quickstart learn, and from its rewards? Three seeds of it, and a control with permuted rewards.
 
-    .venv/bin/python benchmarks/learning.py [--seeds 1 2 3] [--steps 15]
+    .venv/bin/python benchmarks/learning.py [--experiment quickstart] [--seeds 1 2 3]
 
 Each run is an ordinary one (`runs/learning-...`): interrupted, the same command goes on; finished runs are only read.
 Held-out: the experiment's test problems at its temperature; the interval of after - before is paired by problem.

@@ -1,10 +1,12 @@
 """What orchestration costs a step: its wall time less the time in which anything that learns or plays was at work.
 
-    .venv/bin/agentfly train quickstart --run overhead && .venv/bin/python benchmarks/overhead.py overhead
+    .venv/bin/agentfly train quickstart --run overhead --store /tmp/overhead
+    .venv/bin/python benchmarks/overhead.py overhead --store /tmp/overhead
 
 Read from the files of a finished run that was not interrupted. At work is the union of the intervals in which an
 episode generated, used a tool or was rewarded, and the learner's forward, backward and optimizer seconds. The weight
-swap and the checkpoint are listed apart; start-up lies before the first step.
+swap and the checkpoint are listed apart, and so is start-up: what passed until the first step beside the stages
+themselves. Rewards that need only the record are scored in a stage of their own and count as orchestration here.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from agentfly_core import slots
+from agentfly_core.config import Science, Site
 from agentfly_core.measured import measured
+from agentfly_core.run import Lab, policy_of
 from agentfly_core.store import Store
+from agentfly_core.summary import stages_before, stored_evaluation
 from agentfly_core.timings import read_timings, union
 from flows.lab import store_at
 
@@ -57,11 +62,27 @@ def step(store: Store, run: str, number: int) -> Step:
     )
 
 
+def startup(store: Store, run: str) -> float:
+    """Seconds from the beginning of a run to the end of its first evaluation, less those of the stages until then.
+
+    Means something only for a run that made all of these itself.
+    """
+    record = store.read_json(f"runs/{run}/run.json")
+    science = Science.model_validate(record["science"])
+    lab = Lab(record["experiment"], science, record["origin"], Site.model_validate(record["site"]), store)
+    before = stored_evaluation(lab, policy_of(store, run, 0), "test")
+    stages = [artifact for artifacts in stages_before(lab, lab.parent).values() for artifact in artifacts]
+    took = before.seconds + sum(measured(store, artifact).seconds for artifact in stages)
+    return (before.time_ms - record["created_ms"]) / 1000 - took
+
+
 def main() -> None:
     """Print each step and the medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
-    run, store = parser.parse_args().run, store_at("")
+    parser.add_argument("--store", default="", help="where the run lies (default: .); a new folder has no caches")
+    options = parser.parse_args()
+    run, store = options.run, store_at(options.store)
     steps = {n: step(store, run, n) for n in map(int, store.names(f"runs/{run}/steps")) if n > 1}
     names = ("wall", "played", "learnt", "swap", "checkpoint", "orchestration")
     table = Table("step", *names, title=f"{run}: seconds a step")
@@ -69,7 +90,7 @@ def main() -> None:
         table.add_row(str(number), *(f"{getattr(found, name):.2f}" for name in names))
     medians = [statistics.median(getattr(found, name) for found in steps.values()) for name in names]
     table.add_row("median", *(f"{value:.2f}" for value in medians), style="bold")
-    Console().print(table)
+    Console().print(table, f"start-up: {startup(store, run):.1f} s")
 
 
 if __name__ == "__main__":

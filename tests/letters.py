@@ -74,6 +74,7 @@ def playbook(
     max_tokens: int = 100,
     max_observation_tokens: int = 200,
     max_model_len: int = 1000,
+    deadline: float = 60.0,
     limits: Mapping[type[Environment], int] | None = None,
     template: Any = None,
 ) -> Playbook:
@@ -87,6 +88,7 @@ def playbook(
         max_tokens,
         max_observation_tokens,
         max_model_len,
+        deadline,
         limits or {},
     )
 

@@ -43,6 +43,16 @@ def test_a_reader_fills_missing_columns_and_ignores_unknown_ones(tmp_path):
     assert parquet.read_problems(tmp_path / "p.parquet") == [Problem("a", "What?", {"answer": "1"})]
 
 
+def test_a_trajectory_from_before_tree_search_has_no_branch(tmp_path):
+    path = tmp_path / "t.parquet"
+    parquet.write_trajectories(path, [trajectory()])
+    table = pq.read_table(path)
+    old = [name for name in table.column_names if name.startswith("branch")]
+    assert old
+    pq.write_table(table.drop_columns(old), path)
+    assert parquet.read_trajectories(path) == [trajectory()]
+
+
 def test_a_file_of_a_newer_schema_is_refused(tmp_path):
     parquet.write_problems(tmp_path / "p.parquet", [])
     table = pq.read_table(tmp_path / "p.parquet").replace_schema_metadata({"agentfly.schema": "9"})

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from letters import STOP, Letters, assigned, decode, encode, mask, playbook, scripted, silent, tokens
@@ -119,6 +119,36 @@ async def test_an_answer_of_too_many_tokens_loses_its_middle() -> None:
 
     trajectory = await play(["<recite>", "ok"], recite, max_observation_tokens=20)
     assert trajectory.observations[0].content == "a" * 10 + "\n[... 80 bytes omitted ...]\n" + "z" * 10
+
+
+class Desk(Environment):
+    """It remembers which problem it was last set up for, and all for which one was closed."""
+
+    closed: ClassVar[list[str]] = []
+
+    async def reset(self, problem: Problem) -> None:
+        self.problem = problem.id
+
+    async def close(self) -> None:
+        self.closed.append(self.problem)
+
+
+async def test_an_episode_past_its_deadline_fails_alone_and_its_environment_is_closed() -> None:
+    @tool
+    async def look(*, desk: Desk) -> str:
+        return "a desk"
+
+    async def forgetful(episode: Episode) -> Ending:
+        if episode.problem.id == "stuck":
+            await asyncio.Event().wait()
+        await episode.reply(*episode.opening)
+        return Ending.NO_TOOL_CALLS
+
+    rules = playbook(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
+    found, *_ = await collect(assigned(ADD, Problem("stuck", "?")), rules, scripted(lambda *_: "99"), silent)
+    assert [(t.problem.id, t.ending) for t in found] == [("add-41-58", Ending.NO_TOOL_CALLS), ("stuck", Ending.FAILED)]
+    assert found[1].error == "ServiceFailure: no ending within 0.2 s, the agent's deadline"
+    assert sorted(Desk.closed) == ["add-41-58", "stuck"]
 
 
 async def test_an_agent_that_ends_without_an_answer_is_an_error() -> None:

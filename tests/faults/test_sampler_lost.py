@@ -1,12 +1,14 @@
-"""The vLLM server dies: it is started again with the current policy, and nothing finished is played twice."""
+"""The vLLM server dies, or the run with it: both start again with the current policy, and nothing is done twice."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from lives import RUN, TRAIN, Lives
+from lives import KILLED, RUN, TRAIN, Lives, digests, survivors
+from project import until
 
 from agentfly_core.parquet import read_trajectories
+from agentfly_core.store import Store
 
 VLLM = {"AGENTFLY_SAMPLER": "vllm", "AGENTFLY_VLLM_MEMORY_GIB": "0.125"}
 
@@ -24,3 +26,18 @@ def test_a_vllm_server_killed_amid_a_rollout_is_started_again_and_only_that_shar
     for path in shards:
         spans = [span for trajectory in read_trajectories(path) for turn in trajectory.turns for span in turn.sampled]
         assert {span.policy_version for span in spans} == {int(path.parts[-3]) - 1}
+
+
+def test_a_run_that_is_killed_with_its_vllm_server_goes_on_and_does_nothing_twice(begun, lives: Lives):
+    assert lives.run(begun, *TRAIN, env=VLLM, at="update 2 1").code == KILLED
+    until(lambda: not survivors(begun))
+    before = digests(begun)
+    end = lives.run(begun, *TRAIN, env=VLLM)
+    assert end.code == 0, end.printed
+    assert [m for m in end.moments if f"{RUN}/steps/000001" in m or f"{RUN}/steps/000002/rollout" in m] == []
+    assert {name: digest for name, digest in digests(begun).items() if name in before} == before
+    store = Store.at(str(begun), begun)
+    for step in (2, 3):
+        policy = store.artifact(f"{RUN}/steps/{step - 1:06d}/policy").digest
+        made = [store.manifest(f"{RUN}/steps/{step:06d}/{name}") for name in ("rollout-000", "rollout-001", "policy")]
+        assert [manifest["inputs"]["policy"] for manifest in made] == [policy] * 3
