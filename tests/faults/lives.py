@@ -36,7 +36,6 @@ class Lives:
     """Starts commands: `lives.run(folder, *TRAIN, at="update 1 1")` is killed amid its first update."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self.mlflow = env["MLFLOW_TRACKING_URI"]
         self._program = subprocess.Popen(
             [sys.executable, str(HERE / "mortal.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )

@@ -76,8 +76,19 @@ def refused() -> Any:
         yield f"http://127.0.0.1:{nobody.getsockname()[1]}"
 
 
+@pytest.fixture(scope="module")
+def heard(lives: Lives, whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of a run, and the MLflow store that heard of it, and of nothing else, while it went on."""
+    folder = tmp_path_factory.mktemp("heard")
+    shutil.copytree(whole.folder / "artifacts", folder / "artifacts")
+    store = f"sqlite:///{folder}/mlflow.db"
+    end = lives.run(folder, *TRAIN, env={"MLFLOW_TRACKING_URI": store})
+    assert end.code == 0, end.printed
+    return folder, store
+
+
 def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(
-    begun: Path, lives: Lives, whole: Whole, refused: str, tmp_path: Path
+    begun: Path, lives: Lives, whole: Whole, heard: tuple[Path, str], refused: str, tmp_path: Path
 ) -> None:
     end = lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": refused})
     assert end.code == 0, end.printed
@@ -94,26 +105,27 @@ def test_a_run_without_mlflow_is_whole_and_arrives_once_when_it_is_back(
     assert [step for metric, step, _, _ in sent if metric == "evaluate/test/success"] == [0, 3]
     assert len(set(sent)) == len(sent)
     assert summary(begun)["mlflow_run_id"] == run.info.run_id
-    there = demo(lives.mlflow, whole.folder)
-    assert told(store, run, tmp_path / "late") == told(lives.mlflow, there, tmp_path / "live")
+    folder, live = heard
+    assert told(store, run, tmp_path / "late") == told(live, demo(live, folder), tmp_path / "live")
 
     assert lives.run(begun, *TRAIN, env={"MLFLOW_TRACKING_URI": store}).code == 0
     assert points(store, run) == sent
 
 
 def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
-    whole: Whole, lives: Lives, tmp_path: Path
+    heard: tuple[Path, str], tmp_path: Path
 ) -> None:
-    run = demo(lives.mlflow, whole.folder)
-    has = told(lives.mlflow, run, tmp_path)
-    data = digests(whole.folder)[slots.prepare(read(TINY).science).uri]
+    folder, store = heard
+    run = demo(store, folder)
+    has = told(store, run, tmp_path)
+    data = digests(folder)[slots.prepare(read(TINY).science).uri]
     assert has["params"]["rollout.group_size"] == "4"
     assert has["params"]["site.threads"] == "1"
     assert has["inputs"] == [data[:36]]
-    assert json.loads((whole.folder / RUN / "run.json").read_text())["dataset_digest"] == data
+    assert json.loads((folder / RUN / "run.json").read_text())["dataset_digest"] == data
     assert has["tags"]["agentfly.dvc_dataset"].startswith("none: ")
     assert [len(table["reward"]) for table in has["tables"]] == [8]
-    policy = digests(whole.folder)[f"{RUN}/steps/000003/policy"]
+    policy = digests(folder)[f"{RUN}/steps/000003/policy"]
     assert [(v["agentfly.policy_digest"], v["agentfly.dataset"]) for v in has["versions"]] == [(policy, data)]
     assert has["tags"]["agentfly.last_policy"] == policy
     assert has["tags"]["agentfly.best_step"] in ("0", "3")
@@ -122,8 +134,8 @@ def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
     names = {name for name, _ in has["points"]}
     assert names >= {f"time/{stage}" for stage in ("prepare", "model", "warm_start", "rollout", "score", "update")}
     assert names >= {"evaluate/test/seconds", "train/tokens_per_second", "agent/rollout/tokens_per_second"}
-    sent = MlflowClient(lives.mlflow).download_artifacts(run.info.run_id, "summary.json", str(tmp_path))
-    assert json.loads(Path(sent).read_text()) == summary(whole.folder)
+    sent = MlflowClient(store).download_artifacts(run.info.run_id, "summary.json", str(tmp_path))
+    assert json.loads(Path(sent).read_text()) == summary(folder)
 
 
 def test_mlflow_has_what_stages_did_outside_any_run(begun: Path, lives: Lives, whole: Whole) -> None:
