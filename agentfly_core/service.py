@@ -81,12 +81,17 @@ class Service:
 
 
 def new_address(kind: str) -> Path:
-    """A socket path in a new private folder, `/tmp/agentfly-x1_8cd2q/vllm.sock`; the folders of dead owners go."""
+    """A socket path in a new private folder: `/tmp/agentfly-x1_8cd2q/vllm.sock`."""
+    return private_folder() / f"{kind}.sock"
+
+
+def private_folder() -> Path:
+    """A new folder for its owner alone, `/tmp/agentfly-x1_8cd2q`; those whose mark `*.owner` names a dead one go."""
     for mark in Path(tempfile.gettempdir()).glob("agentfly-*/*.owner"):
         with suppress(FileNotFoundError):
             if mark.lstat().st_uid == os.getuid() and not Owner.of(json.loads(mark.read_text())).alive:
                 shutil.rmtree(mark.parent, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix="agentfly-")) / f"{kind}.sock"
+    return Path(tempfile.mkdtemp(prefix="agentfly-"))
 
 
 @contextmanager
@@ -129,7 +134,7 @@ def end_orphans(run: str) -> list[int]:
 def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
     """SIGKILL the processes whose environment is chosen until none is left, and remove the files of their services."""
     ended: dict[int, str] = {}
-    while found := {process: marks for process, marks in _environments() if chosen(marks)}:
+    while found := {process: marks for process, marks in processes() if chosen(marks)}:
         for process in found:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -140,7 +145,8 @@ def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
     return list(ended)
 
 
-def _environments() -> Iterator[tuple[psutil.Process, Mapping[str, str]]]:
+def processes() -> Iterator[tuple[psutil.Process, Mapping[str, str]]]:
+    """Every process that we may look into, with its environment variables."""
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             yield process, process.environ()

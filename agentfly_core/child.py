@@ -1,0 +1,155 @@
+"""A process of an environment's own, which answers lines of JSON with lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import os
+import shutil
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from agentfly_core import jsontext
+from agentfly_core.environment import ServiceFailure
+from agentfly_core.files import write_json
+from agentfly_core.owner import Owner
+from agentfly_core.plaintext import clip
+from agentfly_core.service import OWNER, RUN, private_folder, processes
+
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "JAVA_HOME")
+LONGEST_LINE = 16 * 1024 * 1024
+LOG = "stderr.log"
+SAID = 500
+_log = logging.getLogger(__name__)
+
+
+class Child:
+    """A running process to which an environment talks; it must answer each line on stdin with one line on stdout.
+
+        class Chess(Environment):
+            async def start(self) -> None:
+                self.engine = await Child.start("python", "-m", "my_engine")
+
+            async def reset(self, problem: Problem) -> None:
+                await self.engine.ask({"reset": problem.facts["board"]}, seconds=5)
+
+            async def healthy(self) -> bool:
+                return self.engine.alive
+
+            async def close(self) -> None:
+                await self.engine.end()
+
+    It sees of this process's environment variables only those of INHERITED, and those that it is given. `folder` is a
+    private directory of its own, its TMPDIR and where its stderr goes; it lives as long as the child. When this process
+    dies, its stdin ends; what does not end then, and what it started, is ended when the next run starts.
+    """
+
+    def __init__(self, process: Process, folder: Path) -> None:
+        self.folder = folder
+        self._process, self._turn = process, asyncio.Lock()
+
+    @classmethod
+    async def start(cls, *command: str, env: Mapping[str, str] | None = None) -> Child:
+        """Start a program in a session of its own; raises OSError when there is no such program."""
+        folder = private_folder()
+        write_json(folder / "child.owner", Owner.current().to_json())
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        marks = {OWNER: json.dumps(Owner.current().to_json()), "TMPDIR": str(folder)}
+        try:
+            with (folder / LOG).open("wb") as said:
+                process = await asyncio.create_subprocess_exec(
+                    *command, stdin=PIPE, stdout=PIPE, stderr=said, env={**inherited, **(env or {}), **marks},
+                    start_new_session=True, limit=LONGEST_LINE,
+                )  # fmt: skip
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return cls(process, folder)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked."""
+        return self._process.returncode is None
+
+    async def ask(self, question: Any, seconds: float) -> Any:
+        """What it answers to a JSON value; one at a time, in the order of asking.
+
+        Raises ServiceFailure when it died, when there is no answer within `seconds`, or one that is no JSON. It is
+        killed then, and also when the asker is cancelled: a late answer would be taken for that to the next question.
+        """
+        line = json.dumps(question, allow_nan=False).encode() + b"\n"
+        async with self._turn:
+            try:
+                async with asyncio.timeout(seconds) as limit:
+                    return jsontext.parse((await self._line(line)).decode(), LONGEST_LINE)
+            except BaseException as error:
+                self._kill()
+                if isinstance(error, TimeoutError) and limit.expired():
+                    raise ServiceFailure(self._fault(f"gave no answer within {seconds:g} s")) from None
+                if isinstance(error, ValueError):
+                    raise ServiceFailure(self._fault(f"gave an answer that is no JSON: {error}")) from error
+                raise
+
+    async def end(self) -> None:
+        """Kill it and all that it started, and remove its folder."""
+        self._kill()
+        await asyncio.to_thread(_end, lambda marks: marks.get("TMPDIR") == str(self.folder))
+        await self._process.wait()
+        await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+
+    async def _line(self, line: bytes) -> bytes:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(line)
+            await self._process.stdin.drain()
+            answer = await self._process.stdout.readline()
+        except ConnectionError:
+            answer = b""
+        if not answer.endswith(b"\n"):
+            raise ServiceFailure(self._fault("died"))
+        return answer
+
+    def _kill(self) -> None:
+        if self.alive:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def _fault(self, what: str) -> str:
+        said = (self.folder / LOG).read_bytes()[-SAID:] if self.folder.exists() else b""
+        return f"the environment's process {self.pid} {what}" + (f"; it said: {clip(said, SAID)}" if said else "")
+
+
+@functools.cache
+def sweep() -> None:
+    """End what children of dead processes left running; once in a process."""
+    if ended := _end(lambda marks: OWNER in marks and RUN not in marks and not _owner(marks).alive):
+        _log.warning("Ended processes %s of environments that a dead run left behind.", ended)
+
+
+def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
+    """SIGKILL the processes whose environment variables are chosen until none is left."""
+    ended: list[int] = []
+    while found := [process for process, marks in processes() if chosen(marks)]:
+        for process in found:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        ended += [process.pid for process in found]
+        psutil.wait_procs(found, timeout=0.1)
+    return ended
+
+
+def _owner(marks: Mapping[str, str]) -> Owner:
+    return Owner.of(json.loads(marks[OWNER]))
