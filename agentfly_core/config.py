@@ -10,7 +10,15 @@ import os
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from agentfly_core.identity import digest
 from agentfly_core.parts import construct, load
@@ -63,6 +71,27 @@ class AgentPart(Section):
     max_observation_tokens: Annotated[int, Field(ge=64)] = 1024
     max_model_len: Positive = 2048
     deadline: Annotated[float, Field(gt=0)] = 3600.0
+
+
+class Pool(Section):
+    """How many environments of a kind there may be at a time, and how many episodes and seconds each serves.
+
+    `{limit: 8, max_uses: 100, lifetime: 3600}`; a number is short for its limit.
+    """
+
+    limit: Positive
+    max_uses: Positive | None = None
+    lifetime: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_number(cls, value: Any) -> Any:
+        return value if isinstance(value, dict | cls) else {"limit": value}
+
+    @model_serializer(mode="wrap")
+    def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
+        written = {key: value for key, value in full(self).items() if value is not None}
+        return written if len(written) > 1 else self.limit
 
 
 class WarmStart(Section):
@@ -137,7 +166,7 @@ class Science(Section):
     agent: AgentPart = AgentPart()
     tools: tuple[str, ...] = ()
     rewards: dict[str, float]
-    environments: dict[str, Positive] = {}
+    environments: dict[str, Pool] = {}
     warm_start: WarmStart | None = None
     algorithm: Part = Part(use="agentfly_core.algorithms.grpo:GRPO")
     update: Update = Update()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from agentfly_core.record import Problem
 
 
@@ -24,8 +26,11 @@ class Environment:
                 self.stock = dict(problem.facts["stock"])
 
     Who sets `spoilt` says that somebody may still be at work in this instance (a tool that ran out of time): it is
-    closed after the episode, whatever `healthy` says.
+    closed after the episode, whatever `healthy` says. A kind's `max_uses` bounds how many episodes an instance serves,
+    also where the experiment allows more: 1 for what cannot be made clean again.
     """
+
+    max_uses: ClassVar[int | None] = None
 
     spoilt: bool = False
 

@@ -216,7 +216,8 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
 
 def _known(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
     for key in path:
-        kind = _section(kind.model_fields[key].annotation)
+        if key in kind.model_fields:  # an import path is none
+            kind = _section(kind.model_fields[key].annotation)
     return list(kind.model_fields)
 
 

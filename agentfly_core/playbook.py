@@ -13,6 +13,7 @@ from agentfly_core.config import Science
 from agentfly_core.environment import Environment
 from agentfly_core.parts import construct, load
 from agentfly_core.record import Ending, Problem, Role
+from agentfly_core.resources import Limit, in_order
 from agentfly_core.reward import Reward
 from agentfly_core.template import ChatTemplate, ToolSchema
 from agentfly_core.tool import Tool
@@ -43,7 +44,7 @@ class Playbook:
     max_observation_tokens: int
     max_model_len: int
     deadline: float
-    limits: Mapping[type[Environment], int]
+    limits: Mapping[type[Environment], Limit]
 
     def __post_init__(self) -> None:
         _refuse_misfits(self.tools, self.rewards, self.limits)
@@ -117,22 +118,23 @@ def _agent(path: str) -> Agent:
     return agent
 
 
-def _limits(science: Science) -> dict[type[Environment], int]:
+def _limits(science: Science) -> dict[type[Environment], Limit]:
     found = {path: load(path) for path in science.environments}
     for path, kind in found.items():
         if not (isinstance(kind, type) and issubclass(kind, Environment)):
             raise ValueError(f"{path} is no environment, expected a subclass of agentfly_core.environment:Environment.")
-    return {found[path]: limit for path, limit in science.environments.items()}
+    return {found[path]: Limit(p.limit, p.max_uses, p.lifetime) for path, p in science.environments.items()}
 
 
 def _kinds(tools: Sequence[Tool], rewards: Sequence[Reward]) -> tuple[type[Environment], ...]:
     parts: tuple[Tool | Reward, ...] = (*tools, *rewards)
     needed = {kind for part in parts for kind in part.needs.values()}
-    kinds = [kind for kind in needed if issubclass(kind, Environment)]
-    return tuple(sorted(kinds, key=lambda kind: (kind.__module__, kind.__qualname__)))
+    return in_order(kind for kind in needed if issubclass(kind, Environment))
 
 
-def _refuse_misfits(tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], int]) -> None:
+def _refuse_misfits(
+    tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
+) -> None:
     for what, names in (
         ("tool", [tool.schema.name for tool in tools]),
         ("reward", [reward.name for reward in rewards]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from asyncio import TaskGroup
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -115,7 +114,7 @@ async def _play_all(
     sampler: Sampler,
     note: Callable[[Trajectory, Timing], None],
 ) -> dict[str, float]:
-    seats = min([len(assignments), *(playbook.limits[kind] for kind in playbook.kinds)])
+    seats = min([len(assignments), *(playbook.limits[kind].limit for kind in playbook.kinds)])
     waiting = iter(assignments)
 
     async def sit(voice: Voice, resources: ResourceManager) -> None:
@@ -128,28 +127,23 @@ async def _play_all(
         voice.leave()
 
     async with ResourceManager(playbook.limits) as resources, sampler.shard(seats) as voice, TaskGroup() as group:
+        await resources.warm(playbook.kinds, seats, LEASE_SECONDS)
         for _ in range(seats):
             group.create_task(sit(voice, resources))
     return resources.metrics()
 
 
 async def _lend(episode: Episode, playbook: Playbook, resources: ResourceManager, stack: AsyncExitStack) -> None:
+    lease = resources.leases(playbook.kinds, episode.problem, LEASE_SECONDS, playbook.deadline)
     with episode.timed("waiting"):
-        for kind in playbook.kinds:
-            lease = resources.lease(kind, episode.problem, LEASE_SECONDS)
-            episode.lent[kind] = await stack.enter_async_context(lease)
+        episode.lent |= await stack.enter_async_context(lease)
 
 
 async def _ending(playbook: Playbook, episode: Episode) -> Ending:
     try:
-        async with asyncio.timeout(playbook.deadline) as limit:
-            ending = await playbook.agent(episode)
+        ending = await playbook.agent(episode)
     except EpisodeOver as over:
         return over.ending
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise ServiceFailure(f"no ending within {playbook.deadline:g} s, the agent's deadline") from None
     if not isinstance(ending, Ending):
         raise TypeError(f"The agent {signature.name(playbook.agent)} returned {ending!r}, expected an Ending.")
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns}

@@ -18,6 +18,7 @@ from agentfly_core.identity import seed
 from agentfly_core.plaintext import clip
 from agentfly_core.playbook import Agent, Assignment, Playbook
 from agentfly_core.record import BadCall, Message, Observation, Problem, ToolCall, Trajectory
+from agentfly_core.resources import Limit
 from agentfly_core.reward import Reward
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.template import ToolSchema
@@ -89,7 +90,7 @@ def playbook(
         max_observation_tokens,
         max_model_len,
         deadline,
-        limits or {},
+        {kind: Limit(limit) for kind, limit in (limits or {}).items()},
     )
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agentfly_core import experiment, yamltext
+from agentfly_core.config import Science
 
 TINY = """
 model: nano:calculator
@@ -42,11 +43,24 @@ def test_an_import_path_is_one_key_of_an_override(tiny):
     assert read.origin["rewards.agentfly_core.rewards.exact:exact"] == "override"
 
 
+def test_a_number_is_short_for_the_limit_of_an_environment_and_the_same_experiment(tiny):
+    short, full, worn = (
+        experiment.read(tiny, [f"environments={{my:Shop: {pool}}}"]).science
+        for pool in ("8", "{limit: 8}", "{limit: 8, max_uses: 100, lifetime: 3600}")
+    )
+    assert short == full
+    assert short.model_dump(mode="json")["environments"] == {"my:Shop": 8}
+    assert worn.model_dump(mode="json")["environments"]["my:Shop"] == {"limit": 8, "max_uses": 100, "lifetime": 3600.0}
+    assert Science.model_validate(worn.model_dump(mode="json")) == worn
+
+
 def test_a_typing_mistake_is_refused_with_a_hint(tiny):
     with pytest.raises(ValueError, match=r"update.learning_rat: there is no such key. Did you mean 'learning_rate'"):
         experiment.read(tiny, ["update.learning_rat=1"])
     with pytest.raises(ValueError, match=r"rollout.problems: .*greater than or equal to 1 \(got 0\)"):
         experiment.read(tiny, ["rollout.problems=0"])
+    with pytest.raises(ValueError, match=r"environments.my:Shop.limt: there is no such key. Did you mean 'limit'"):
+        experiment.read(tiny, ["environments={my:Shop: {limt: 8}}"])
     with pytest.raises(ValueError, match="expected key=value"):
         experiment.read(tiny, ["steps"])
     with pytest.raises(ValueError, match="no experiment 'quickstat'"):

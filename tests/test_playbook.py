@@ -9,6 +9,7 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config import Science
 from agentfly_core.environments.shop import Shop
 from agentfly_core.playbook import Playbook
+from agentfly_core.resources import Limit
 from agentfly_core.rewards.shop import bought
 from agentfly_core.tools.shop import checkout, search
 
@@ -37,7 +38,7 @@ def science(**changes: Any) -> Science:
 
 def test_a_playbook_is_read_from_the_experiment() -> None:
     playbook = Playbook.from_science(science(), "the tokenizer")
-    assert (playbook.tools, playbook.agent, playbook.limits) == ((search, checkout), tool_loop, {Shop: 8})
+    assert (playbook.tools, playbook.agent, playbook.limits) == ((search, checkout), tool_loop, {Shop: Limit(8)})
     assert (playbook.system, playbook.max_turns, playbook.max_tokens, playbook.max_model_len) == ("Shop.", 6, 32, 512)
     assert (playbook.template.tokenizer, playbook.template.accent) == ("the tokenizer", "soft")  # type: ignore[attr-defined]
     assert playbook.kinds == (Shop,)

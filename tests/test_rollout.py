@@ -147,7 +147,7 @@ async def test_an_episode_past_its_deadline_fails_alone_and_its_environment_is_c
     rules = playbook(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
     found, *_ = await collect(assigned(ADD, Problem("stuck", "?")), rules, scripted(lambda *_: "99"), silent)
     assert [(t.problem.id, t.ending) for t in found] == [("add-41-58", Ending.NO_TOOL_CALLS), ("stuck", Ending.FAILED)]
-    assert found[1].error == "ServiceFailure: no ending within 0.2 s, the agent's deadline"
+    assert found[1].error == "LeaseExpired: no ending within 0.2 s, the agent's deadline"
     assert sorted(Desk.closed) == ["add-41-58", "stuck"]
 
 

@@ -1,0 +1,266 @@
+"""The environments of one kind: started in parallel, lent one at a time each, and retired when worn or unwell."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agentfly_core import calling
+from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.plaintext import fault
+from agentfly_core.record import Problem
+
+State = Literal["starting", "idle", "leased", "dead"]
+CLOSE_SECONDS = 30.0
+COUNTS = (
+    "started", "closed", "expired", "starts_failed", "resets_failed", "closes_failed", "most_in_use", "most_waiting",
+)  # fmt: skip
+_log = logging.getLogger(__name__)
+
+
+class LeaseTimeout(ServiceFailure):
+    """No environment became free in time: "Shop: none of 8 became free within 60 s, 3 others are waiting"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many environments of a kind there may be at a time, and how long each is lent again.
+
+        Limit(8, max_uses=100, lifetime=3600.0)
+
+    After `max_uses` leases, or at the first return or lease when it is older than `lifetime` seconds, an environment is
+    closed and another one takes its place. None: no bound.
+    """
+
+    limit: int
+    max_uses: int | None = None
+    lifetime: float | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Instance:
+    """An environment and how it stands: `Instance(Shop(), born=8123.5, state="leased", uses=3, problem=problem)`.
+
+    `born` is on the monotonic clock; `returning` is its way back from a lease, once that has begun.
+    """
+
+    environment: Environment
+    born: float
+    state: State = "starting"
+    uses: int = 0
+    problem: Problem | None = None
+    returning: asyncio.Task[None] | None = None
+
+
+class Pool:
+    """At most `limit.limit` environments of one kind that are not dead.
+
+    `_places` are as many, empty or with an idle instance; `_free` counts those that are here, in the order in which
+    they were asked for. Who starts, holds or closes an instance has its place meanwhile.
+    """
+
+    def __init__(self, kind: type[Environment], limit: Limit) -> None:
+        self._kind, self._limit = kind, limit
+        self._free = asyncio.Semaphore(limit.limit)
+        self._places: deque[Instance | None] = deque([None] * limit.limit)
+        self._alive: list[Instance] = []
+        self._background: set[asyncio.Task[None]] = set()
+        self._count: Counter[str] = Counter()
+        self._waiting = 0
+        self._waits: list[float] = []
+
+    async def warm(self, count: int, seconds: float) -> None:
+        """Begin to start environments in up to `count` empty places, all at the same time; each may take `seconds`."""
+        for _ in range(count):
+            if self._free.locked() or self._places[0] is not None:
+                return
+            await self._free.acquire()  # waits for nobody, since it is not locked
+            self._places.popleft()
+            self._go_on(self._warm(seconds))
+
+    @asynccontextmanager
+    async def lend(self, problem: Problem, seconds: float) -> AsyncIterator[Environment]:
+        """An environment that was reset for `problem`; see ResourceManager.lease."""
+        place = await self._take(seconds)
+        getting = asyncio.create_task(self._ready(place, problem, seconds))
+        try:
+            instance = await asyncio.shield(getting)
+        except BaseException:
+            self._go_on(self._abandon(getting))
+            raise
+        well = False
+        try:
+            yield instance.environment
+            well = True
+        finally:
+            await asyncio.shield(self._back(instance, well))
+
+    def expire(self, environment: Environment) -> None:
+        """Close an environment whose lease is over, though its holder may still have it."""
+        instance = next(one for one in self._alive if one.environment is environment)
+        self._count["expired"] += 1
+        self._back(instance, well=False)
+
+    async def close(self) -> None:
+        """Close all that are idle, after what still goes on; raises RuntimeError for those that are lent."""
+        while self._background:
+            await asyncio.wait(self._background)
+        for place, instance in enumerate(self._places):
+            if instance is not None:
+                self._places[place] = None
+                await self._end(instance)
+        if self._alive:
+            left = ", ".join(f"{one.state} for {one.problem.id}" if one.problem else one.state for one in self._alive)
+            raise RuntimeError(
+                f"{self._kind.__name__}: {self._count['started']} were started and {self._count['closed']} closed; "
+                f"still there: {left}."
+            )
+
+    def metrics(self) -> dict[str, float]:
+        """See ResourceManager.metrics."""
+        waits = sorted(self._waits) or [0.0]
+        counts = {name: self._count[name] for name in COUNTS}
+        middle, slow = waits[len(waits) // 2], waits[int(len(waits) * 0.95)]
+        now = {"in_use": self._leased, "waiting": self._waiting}
+        return {**now, **counts, "wait_p50": middle, "wait_p95": slow}
+
+    @property
+    def _leased(self) -> int:
+        return sum(one.state == "leased" for one in self._alive)
+
+    async def _take(self, seconds: float) -> Instance | None:
+        start = time.monotonic()
+        self._waiting += 1
+        if self._free.locked():
+            self._most("waiting", self._waiting)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._free.acquire()
+        except TimeoutError:
+            raise LeaseTimeout(
+                f"{self._kind.__name__}: none of {self._limit.limit} became free within {seconds:g} s, "
+                f"{self._waiting - 1} others are waiting. Raise its limit under `environments`."
+            ) from None
+        finally:
+            self._waiting -= 1
+            self._waits.append(time.monotonic() - start)
+        return self._places.pop()
+
+    def _put(self, instance: Instance | None) -> None:
+        """Give a place back: those with an instance are taken first."""
+        if instance is None:
+            self._places.appendleft(None)
+        else:
+            instance.state, instance.problem = "idle", None
+            self._places.append(instance)
+        self._free.release()
+
+    async def _warm(self, seconds: float) -> None:
+        instance = None
+        try:
+            instance = await self._started(seconds)
+        except Exception as error:  # whoever leases one next starts it again, and is told what is wrong
+            _log.warning("%s was not warmed up: %s", self._kind.__name__, fault(error))
+        finally:
+            self._put(instance)
+
+    async def _ready(self, instance: Instance | None, problem: Problem, seconds: float) -> Instance:
+        if instance is not None:
+            if not self._is_worn(instance) and (await self._wrong_reset(instance, problem, seconds)) is None:
+                return self._lend_out(instance, problem)
+            await self._end(instance)
+        instance = await self._started(seconds)
+        if (wrong := await self._wrong_reset(instance, problem, seconds)) is not None:
+            await self._end(instance)
+            raise ServiceFailure(f"{self._kind.__name__} is not ready for problem {problem.id!r}: {wrong}")
+        return self._lend_out(instance, problem)
+
+    async def _started(self, seconds: float) -> Instance:
+        instance = Instance(self._kind(), time.monotonic())
+        self._alive.append(instance)
+        self._count["started"] += 1
+        if (wrong := await _tried(instance.environment.start, seconds)) is not None:
+            self._count["starts_failed"] += 1
+            await self._end(instance)
+            raise ServiceFailure(f"{self._kind.__name__} could not be started: {wrong}")
+        return instance
+
+    async def _wrong_reset(self, instance: Instance, problem: Problem, seconds: float) -> str | None:
+        wrong = await _tried(functools.partial(instance.environment.reset, problem), seconds)
+        if wrong is not None:
+            _log.warning("%s could not be reset and is closed: %s", self._kind.__name__, wrong)
+            self._count["resets_failed"] += 1
+        return wrong
+
+    def _lend_out(self, instance: Instance, problem: Problem) -> Instance:
+        instance.state, instance.problem, instance.returning = "leased", problem, None
+        instance.uses += 1
+        self._most("in_use", self._leased)
+        return instance
+
+    def _most(self, what: str, now: int) -> None:
+        self._count[f"most_{what}"] = max(self._count[f"most_{what}"], now)
+
+    async def _abandon(self, getting: asyncio.Task[Instance]) -> None:
+        (instance,) = await asyncio.gather(getting, return_exceptions=True)
+        if isinstance(instance, Instance):
+            await self._back(instance, well=False)
+        else:
+            self._put(None)
+
+    def _back(self, instance: Instance, well: bool) -> asyncio.Task[None]:
+        """Take an instance back, once: whoever says first that its lease is over says how."""
+        if instance.returning is None:
+            instance.returning = self._go_on(self._take_back(instance, well))
+        return instance.returning
+
+    async def _take_back(self, instance: Instance, well: bool) -> None:
+        kept = well and not self._is_worn(instance) and await self._is_fit(instance.environment)
+        if not kept:
+            await self._end(instance)
+        self._put(instance if kept else None)
+
+    def _is_worn(self, instance: Instance) -> bool:
+        bounds = [bound for bound in (self._limit.max_uses, self._kind.max_uses) if bound is not None]
+        age, lifetime = time.monotonic() - instance.born, self._limit.lifetime
+        return any(instance.uses >= bound for bound in bounds) or (lifetime is not None and age > lifetime)
+
+    async def _is_fit(self, environment: Environment) -> bool:
+        if environment.spoilt:
+            return False
+        try:
+            return bool(await calling.call(environment.healthy, {}, CLOSE_SECONDS))
+        except Exception as error:  # whatever an environment raises, it is closed and never lent again
+            _log.warning("%s could not say whether it is healthy: %s", self._kind.__name__, fault(error))
+            return False
+
+    async def _end(self, instance: Instance) -> None:
+        if (wrong := await _tried(instance.environment.close, CLOSE_SECONDS)) is not None:
+            _log.warning("%s was not closed well: %s", self._kind.__name__, wrong)
+            self._count["closes_failed"] += 1
+        instance.state = "dead"
+        self._alive.remove(instance)
+        self._count["closed"] += 1
+
+    def _go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do it whatever becomes of the caller."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+async def _tried(work: Callable[[], Any], seconds: float) -> str | None:
+    """What went wrong, or None."""
+    try:
+        await calling.call(work, {}, seconds)
+    except Exception as error:  # as above
+        return fault(error)
+    return None
