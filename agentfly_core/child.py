@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import signal
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -59,8 +60,7 @@ class Child:
     @classmethod
     async def start(cls, *command: str, env: Mapping[str, str] | None = None) -> Child:
         """Start a program in a session of its own; raises OSError when there is no such program."""
-        folder = private_folder()
-        write_json(folder / "child.owner", Owner.current().to_json())
+        folder = await asyncio.to_thread(_folder)
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         marks = {OWNER: json.dumps(Owner.current().to_json()), "TMPDIR": str(folder)}
         try:
@@ -132,6 +132,12 @@ class Child:
         return f"the environment's process {self.pid} {what}" + (f"; it said: {clip(said, SAID)}" if said else "")
 
 
+def _folder() -> Path:
+    folder = private_folder()
+    write_json(folder / "child.owner", Owner.current().to_json())
+    return folder
+
+
 @functools.cache
 def sweep() -> None:
     """End what children of dead processes left running; once in a process."""
@@ -147,7 +153,7 @@ def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         ended += [process.pid for process in found]
-        psutil.wait_procs(found, timeout=0.1)
+        time.sleep(0.005)  # psutil would wait by reaping, and asyncio never hear of the end of its own children
     return ended
 
 

@@ -6,6 +6,7 @@ and whoever uses it gives it its state again from disk.
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
 import os
@@ -87,7 +88,8 @@ def new_address(kind: str) -> Path:
 
 def private_folder() -> Path:
     """A new folder for its owner alone, `/tmp/agentfly-x1_8cd2q`; those whose mark `*.owner` names a dead one go."""
-    for mark in Path(tempfile.gettempdir()).glob("agentfly-*/*.owner"):
+    marks = glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")  # pathlib's fails when a folder goes meanwhile
+    for mark in map(Path, marks):
         with suppress(FileNotFoundError):
             if mark.lstat().st_uid == os.getuid() and not Owner.of(json.loads(mark.read_text())).alive:
                 shutil.rmtree(mark.parent, ignore_errors=True)
