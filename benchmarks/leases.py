@@ -1,0 +1,243 @@
+"""Environments that crash, hang and are held too long: what the resource manager makes of them.
+
+    .venv/bin/python benchmarks/leases.py
+
+64 episodes of 6 turns ask at once for 16 environments, each a process of its own that speaks lines of JSON. They are
+played twice: undisturbed, and with 20 % of the processes crashing, 10 % of the calls hanging past their timeout and
+5 % of the episodes cancelled at their deadline. Exits with an error unless every episode has an ending, exactly those
+failed that were hit, all others earned what they earn undisturbed, and no process or folder is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.child import Child
+from agentfly_core.environment import Environment
+from agentfly_core.identity import seed
+from agentfly_core.playbook import Assignment, Playbook
+from agentfly_core.record import Ending, Message, Observation, Problem, Sampled, Score, ToolCall, Trajectory
+from agentfly_core.resources import Limit, ResourceManager
+from agentfly_core.reward import reward
+from agentfly_core.rollout import play
+from agentfly_core.sampler import Request
+from agentfly_core.samplers.scripted import Scripted
+from agentfly_core.template import ToolSchema
+from agentfly_core.tool import tool
+
+EPISODES, TURNS, ENVIRONMENTS = 64, 6, 16
+CRASHING, HANGING, CANCELLED = 5, 10, 20  # one in so many processes, calls and episodes
+ASK_SECONDS, START_SECONDS, DEADLINE = 2.0, 60.0, 8.0
+STOP = ord("$")
+Fault = Literal["crash", "hang", "cancel"]
+SERVICE = """
+import json, os, signal, sys
+total = 0
+for line in sys.stdin:
+    match json.loads(line):
+        case "crash": os._exit(1)
+        case "hang": signal.pause()
+        case "reset": total = 0
+        case number: total += number
+    print(total, flush=True)
+"""
+
+
+@dataclass
+class Plan:
+    """Which faults there are, and which problem was hit by which: `Plan(True, {"problem-19": "cancel"})`."""
+
+    faults: bool
+    hit: dict[str, Fault] = field(default_factory=dict)
+    folders: list[Path] = field(default_factory=list)
+    calls: int = 0
+
+    def fault(self, problem: str, turn: int) -> Fault | None:
+        """What this problem is to suffer in a turn, wherever it is played."""
+        if not self.faults:
+            return None
+        if int(problem.removeprefix("problem-")) % CANCELLED == CANCELLED - 1:
+            return "cancel" if turn == TURNS // 2 else None
+        return "hang" if seed(4, problem, turn) % HANGING == 0 else None
+
+
+class Book(Environment):
+    """Adds up numbers in a process of its own."""
+
+    plan: ClassVar[Plan]
+
+    async def start(self) -> None:
+        self.process = await Child.start(sys.executable, "-c", SERVICE)
+        self.plan.folders.append(self.process.folder)
+        number = len(self.plan.folders)
+        self.crash = number % (TURNS // 2) if self.plan.faults and number % CRASHING == 0 else TURNS
+        await self.process.ask("reset", START_SECONDS)
+
+    async def reset(self, problem: Problem) -> None:
+        self.problem, self.turn = problem.id, 0
+        await self.process.ask("reset", ASK_SECONDS)
+
+    async def add(self, number: int) -> int:
+        """The new total; or what the plan has for this turn."""
+        fault = self.plan.fault(self.problem, self.turn)
+        if self.crash < TURNS and (fault or self.turn == self.crash):
+            fault = "crash"
+        self.turn, self.plan.calls = self.turn + 1, self.plan.calls + 1
+        if fault:
+            self.plan.hit[self.problem] = fault
+        return await self.process.ask(fault or number, ASK_SECONDS)
+
+    async def healthy(self) -> bool:
+        return self.process.alive
+
+    async def close(self) -> None:
+        await self.process.end()
+
+
+@tool
+async def add(number: int, *, book: Book) -> int:
+    """Add a number."""
+    return await book.add(number)
+
+
+@reward
+async def total(book: Book) -> float:
+    """What the process has added up."""
+    return await book.process.ask(0, ASK_SECONDS)
+
+
+class Numbers:
+    """A template whose tokens are letters, and whose every reply but the last is a call: "17"."""
+
+    stop_tokens = (STOP,)
+
+    def open(self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]) -> tuple[int, ...]:
+        return tuple(map(ord, messages[-1].content))
+
+    def extend(self, reply: Sequence[int], read: Sequence[Message | Observation]) -> tuple[int, ...]:
+        return tuple(map(ord, read[-1].content))
+
+    def fit(self, text: str, tokens: int) -> str:
+        return text[:tokens]
+
+    def parse(self, reply: Sequence[int]) -> Message:
+        text = "".join(map(chr, reply)).removesuffix("$")
+        return Message("assistant", "", (ToolCall("add", {"number": int(text)}),)) if text else Message("assistant", "")
+
+
+class Stalling(Scripted):
+    """Never replies to whom the plan cancels."""
+
+    async def sample(self, request: Request) -> Sampled:
+        problem, _, turn = request.order
+        if Book.plan.fault(problem, turn) == "cancel":
+            Book.plan.hit[problem] = "cancel"
+            await asyncio.Event().wait()
+        return await super().sample(request)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of all episodes: the trajectories by problem, what was measured, and what the plan came to."""
+
+    episodes: dict[str, Trajectory]
+    measured: dict[str, float]
+    plan: Plan
+    seconds: float
+    descriptors: int
+
+    @property
+    def earned(self) -> dict[str, float]:
+        """What each episode earned that did not fail."""
+        scores = {name: t.observed.get("total") for name, t in self.episodes.items()}
+        return {name: score.value for name, score in scores.items() if isinstance(score, Score)}
+
+
+async def played(faults: bool) -> Played:
+    """Play all episodes at the same time."""
+    Book.plan, start = Plan(faults), time.monotonic()
+    playbook = Playbook(
+        Numbers(), (add,), (total,), tool_loop, "", TURNS + 1, 8, 64, 1024, DEADLINE, {Book: Limit(ENVIRONMENTS)}
+    )
+    sampler = Stalling(partial(map, ord), STOP, lambda p, _, turn: str(seed(1, p, turn) % 100) if turn < TURNS else "")
+    problems = [Problem(f"problem-{number}", "Add.") for number in range(EPISODES)]
+    async with ResourceManager(playbook.limits) as resources, asyncio.TaskGroup() as group:
+        await resources.warm(playbook.kinds, ENVIRONMENTS, START_SECONDS)
+        assigned = [Assignment(p, 0, 1, "train", 1.0, seed(2, p.id)) for p in problems]
+        tasks = [group.create_task(play(a, playbook, sampler, resources)) for a in assigned]
+    found = {task.result()[0].problem.id: task.result()[0] for task in tasks}
+    return Played(found, resources.metrics(), Book.plan, time.monotonic() - start, psutil.Process().num_fds())
+
+
+def mistakes(calm: Played, stormy: Played) -> list[str]:
+    """What does not hold, in words."""
+    hit = stormy.plan.hit
+    failed = {name for name, t in stormy.episodes.items() if t.ending is Ending.FAILED}
+    strange = {name: stormy.episodes[name].error for name in failed - set(hit)}
+    siblings = {name: value for name, value in calm.earned.items() if name not in hit}
+    found = {
+        "an episode has no ending": any(len(run.episodes) < EPISODES for run in (calm, stormy)),
+        "an undisturbed episode failed": len(calm.earned) < EPISODES,
+        f"failed without being hit: {strange}": bool(strange),
+        f"hit, but did not fail: {sorted(set(hit) - failed)}": not set(hit) <= failed,
+        "a sibling earned something else": siblings != stormy.earned,
+        "started and closed differ": any(_count(run, "started") != _count(run, "closed") for run in (calm, stormy)),
+        "a process is left": bool(psutil.Process().children(recursive=True)),
+        "a folder is left": any(folder.exists() for run in (calm, stormy) for folder in run.plan.folders),
+        "file descriptors are left": stormy.descriptors > calm.descriptors,
+    }
+    return [what for what, wrong in found.items() if wrong]
+
+
+def table(**runs: Played) -> Table:
+    """What happened, one column a run."""
+    shown = Table("", *runs, title=f"{EPISODES} episodes x {TURNS} turns over {ENVIRONMENTS} environments")
+    for ending in sorted({t.ending.value for run in runs.values() for t in run.episodes.values()}):
+        counts = (sum(t.ending.value == ending for t in run.episodes.values()) for run in runs.values())
+        shown.add_row(f"ended {ending}", *map(str, counts))
+    for what, fault in (("processes that crashed", "crash"), ("calls that hung", "hang"), ("cancelled", "cancel")):
+        shown.add_row(what, *(_share(run, fault) for run in runs.values()))
+    for name in ("started", "closed", "expired", "most_in_use", "most_waiting"):
+        shown.add_row(name, *(f"{_count(run, name):g}" for run in runs.values()))
+    for name in ("wait_p50", "wait_p95"):
+        shown.add_row(f"{name}, s", *(f"{_count(run, name):.2f}" for run in runs.values()))
+    shown.add_row("seconds", *(f"{run.seconds:.1f}" for run in runs.values()))
+    return shown
+
+
+def _share(run: Played, fault: Fault) -> str:
+    hit = Counter(run.plan.hit.values())[fault]
+    of = {"crash": len(run.plan.folders), "hang": run.plan.calls, "cancel": EPISODES}[fault]
+    return f"{hit} of {of}"
+
+
+def _count(run: Played, name: str) -> float:
+    return run.measured[f"resources/Book/{name}"]
+
+
+def main() -> None:
+    """Play both, print the table and what does not hold."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    calm, stormy = asyncio.run(played(faults=False)), asyncio.run(played(faults=True))
+    Console().print(table(undisturbed=calm, disturbed=stormy))
+    if wrong := mistakes(calm, stormy):
+        sys.exit("\n".join(wrong))
+    print(f"All ended; the {len(stormy.earned)} that were not hit earned what they earn undisturbed; nothing is left.")
+
+
+if __name__ == "__main__":
+    main()
