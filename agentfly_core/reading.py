@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pandas as pd
 from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.table import Column, Table
 from rich.text import Text
 from tokenizers import Tokenizer
 
@@ -23,6 +24,16 @@ Decode = Callable[[Sequence[int]], str]
 Kind = Literal["read", "sampled", "after"]
 STYLES: dict[Kind, str] = {"read": "dim", "sampled": "bold green", "after": "dim italic"}
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+LEASES = {
+    "most_in_use": "in use",
+    "most_waiting": "waiting",
+    "wait_p50": "wait p50 s",
+    "wait_p95": "wait p95 s",
+    "started": "started",
+    "closed": "closed",
+    "resets_failed": "resets failed",
+    "expired": "expired",
+}
 MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "after": "."}
 
 
@@ -44,12 +55,16 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The episodes of one step and their scores, and how to read their tokens."""
+    """The episodes of one step and their scores, how to read their tokens, and what the step measured, once it ended.
+
+    `Step("demo", 7, ((trajectory, scored), ...), decode, {"resources/Shop/expired": 1.0, ...})`
+    """
 
     run: str
     number: int
     episodes: tuple[tuple[Trajectory, Scored | None], ...]
     decode: Decode
+    metrics: Mapping[str, float]
 
     @property
     def worst_first(self) -> list[tuple[Trajectory, Scored | None]]:
@@ -72,7 +87,9 @@ def read_step(store: Store, run: str, number: int | None) -> Step:
     scored = read_scores(store.open(store.artifact(f"{folder}/scored")) / "scores.parquet") if found else []
     by_id = {score.trajectory_id: score for score in scored}
     trajectories = [t for shard in shards for t in read_trajectories(shard / "trajectories.parquet")]
-    return Step(run, step, tuple((t, by_id.get(t.id)) for t in trajectories), decoder(store, run))
+    ended = store.read_json(f"{folder}/metrics.json")
+    metrics = ended["metrics"] if ended else {}
+    return Step(run, step, tuple((t, by_id.get(t.id)) for t in trajectories), decoder(store, run), metrics)
 
 
 def decoder(store: Store, run: str) -> Decode:
@@ -118,7 +135,16 @@ def show(step: Step, worst: int) -> RenderableType:
         ("| read by the model", STYLES["read"]), "   ", ("> sampled: chosen by it", STYLES["sampled"])
     )
     chosen = [_episode(trajectory, scored, step.decode) for trajectory, scored in step.worst_first[:worst]]
-    return Group(title, legend, *chosen)
+    return Group(title, *environments(step.metrics), legend, *chosen)
+
+
+def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
+    """What the step's worst shard asked of its environments, one row a kind; nothing where it used none."""
+    kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
+    shown = Table("environment", *(Column(title, justify="right") for title in LEASES.values()))
+    for kind in kinds:
+        shown.add_row(kind, *(f"{metrics.get(f'resources/{kind}/{name}', 0.0):.4g}" for name in LEASES))
+    return [shown] if kinds else []
 
 
 def table(step: Step) -> pd.DataFrame:
