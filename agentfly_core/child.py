@@ -33,11 +33,14 @@ _log = logging.getLogger(__name__)
 
 
 class Child:
-    """A running process to which an environment talks; it must answer each line on stdin with one line on stdout.
+    """A process to which an environment talks; it must answer each line on stdin with one line on stdout.
 
         class Chess(Environment):
+            def __init__(self) -> None:
+                self.engine = Child("my-engine", "--json")
+
             async def start(self) -> None:
-                self.engine = await Child.start("python", "-m", "my_engine")
+                await self.engine.start()
 
             async def reset(self, problem: Problem) -> None:
                 await self.engine.ask({"reset": problem.facts["board"]}, seconds=5)
@@ -48,41 +51,38 @@ class Child:
             async def close(self) -> None:
                 await self.engine.end()
 
-    It sees of this process's environment variables only those of INHERITED, and those that it is given. `folder` is a
-    private directory of its own, its TMPDIR and where its stderr goes; it lives as long as the child. When this process
+    It sees of this process's environment variables only those of INHERITED, and those in `env`. `folder` is a private
+    directory of its own, its TMPDIR and where its stderr goes; it is there from the start to the end. When this process
     dies, its stdin ends; what does not end then, and what it started, is ended when the next run starts.
     """
 
-    def __init__(self, process: Process, folder: Path) -> None:
-        self.folder = folder
-        self._process, self._turn = process, asyncio.Lock()
+    def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
+        self.folder = Path()
+        self._command, self._env = command, env or {}
+        self._process: Process | None = None
+        self._turn = asyncio.Lock()
 
-    @classmethod
-    async def start(cls, *command: str, env: Mapping[str, str] | None = None) -> Child:
-        """Start a program in a session of its own; raises OSError when there is no such program."""
-        folder = await asyncio.to_thread(_folder)
+    async def start(self) -> None:
+        """Start it in a session of its own; raises OSError when there is no such program."""
+        assert self._process is None, "a child is started once"
+        self.folder = await asyncio.to_thread(_folder)
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        marks = {OWNER: json.dumps(Owner.current().to_json()), "TMPDIR": str(folder)}
-        try:
-            with (folder / LOG).open("wb") as said:
-                process = await asyncio.create_subprocess_exec(
-                    *command, stdin=PIPE, stdout=PIPE, stderr=said, env={**inherited, **(env or {}), **marks},
-                    start_new_session=True, limit=LONGEST_LINE,
-                )  # fmt: skip
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        return cls(process, folder)
+        marks = {OWNER: json.dumps(Owner.current().to_json()), "TMPDIR": str(self.folder)}
+        with (self.folder / LOG).open("wb") as said:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, stdout=PIPE, stderr=said, env={**inherited, **self._env, **marks},
+                start_new_session=True, limit=LONGEST_LINE,
+            )  # fmt: skip
 
     @property
     def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
+        """Its process id; 0 before the start."""
+        return self._process.pid if self._process else 0
 
     @property
     def alive(self) -> bool:
         """Whether it can still be asked."""
-        return self._process.returncode is None
+        return self._process is not None and self._process.returncode is None
 
     async def ask(self, question: Any, seconds: float) -> Any:
         """What it answers to a JSON value; one at a time, in the order of asking.
@@ -104,14 +104,18 @@ class Child:
                 raise
 
     async def end(self) -> None:
-        """Kill it and all that it started, and remove its folder."""
+        """Kill it and all that it started, and remove its folder; nothing to do when it never started."""
         self._kill()
+        if self.folder == Path():
+            return
         await asyncio.to_thread(_end, lambda marks: marks.get("TMPDIR") == str(self.folder))
-        await self._process.wait()
+        if self._process:
+            await self._process.wait()
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
     async def _line(self, line: bytes) -> bytes:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        if not self._process or not self._process.stdin or not self._process.stdout:
+            raise ServiceFailure(self._fault("was not started"))
         try:
             self._process.stdin.write(line)
             await self._process.stdin.drain()
@@ -128,8 +132,9 @@ class Child:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def _fault(self, what: str) -> str:
-        said = (self.folder / LOG).read_bytes()[-SAID:] if self.folder.exists() else b""
-        return f"the environment's process {self.pid} {what}" + (f"; it said: {clip(said, SAID)}" if said else "")
+        log = self.folder / LOG
+        said = clip(log.read_bytes()[-SAID:], SAID) if log.exists() else ""
+        return f"the process {self.pid} of {self._command[0]} {what}" + (f"; it said: {said}" if said else "")
 
 
 def _folder() -> Path:

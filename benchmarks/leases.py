@@ -80,8 +80,11 @@ class Book(Environment):
 
     plan: ClassVar[Plan]
 
+    def __init__(self) -> None:
+        self.process = Child(sys.executable, "-c", SERVICE)
+
     async def start(self) -> None:
-        self.process = await Child.start(sys.executable, "-c", SERVICE)
+        await self.process.start()
         self.plan.folders.append(self.process.folder)
         number = len(self.plan.folders)
         self.crash = number % (TURNS // 2) if self.plan.faults and number % CRASHING == 0 else TURNS

@@ -48,7 +48,8 @@ OWNER = """
 import asyncio, signal, sys
 from agentfly_core.child import Child
 async def main():
-    one = await Child.start(sys.executable, "-c", sys.argv[1])
+    one = Child(sys.executable, "-c", sys.argv[1])
+    await one.start()
     print(one.pid, await one.ask("grandchild", 30), one.folder, flush=True)
     signal.pause()
 asyncio.run(main())
@@ -57,7 +58,8 @@ asyncio.run(main())
 
 @asynccontextmanager
 async def running(**env: str) -> AsyncIterator[Child]:
-    found = await Child.start(sys.executable, "-c", PROGRAM, env=env)
+    found = Child(sys.executable, "-c", PROGRAM, env=env)
+    await found.start()
     try:
         yield found
     finally:
@@ -81,7 +83,7 @@ async def test_its_end_is_that_of_all_it_started_and_of_its_folder() -> None:
 
 async def test_one_that_dies_is_the_services_failure_and_its_last_words_are_told() -> None:
     async with running() as found:
-        with pytest.raises(ServiceFailure, match=rf"process {found.pid} died; it said: out of memory"):
+        with pytest.raises(ServiceFailure, match=rf"process {found.pid} of .*python died; it said: out of memory"):
             await found.ask("die", 30)
         with pytest.raises(ServiceFailure, match="died"):
             await found.ask("anything", 30)
@@ -117,8 +119,13 @@ async def test_it_sees_what_it_is_given_and_no_secret(monkeypatch: pytest.Monkey
 
 async def test_a_program_that_is_not_there_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = Child("no-such-engine")
     with pytest.raises(FileNotFoundError):
-        await Child.start("no-such-engine")
+        await found.start()
+    assert (found.alive, found.pid) == (False, 0)
+    with pytest.raises(ServiceFailure, match="no-such-engine was not started"):
+        await found.ask("hello", 30)
+    await found.end()
     assert os.listdir(tmp_path) == []
 
 
