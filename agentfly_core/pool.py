@@ -59,31 +59,32 @@ class Instance:
     returning: asyncio.Task[None] | None = None
 
 
+Place = Instance | asyncio.Task[Instance | None] | None
+
+
 class Pool:
     """At most `limit.limit` environments of one kind that are not dead.
 
-    `_places` are as many, empty or with an idle instance; `_free` counts those that are here, in the order in which
-    they were asked for. Who starts, holds or closes an instance has its place meanwhile.
+    `_places` are as many: first the empty ones, then those where an instance starts, then the idle ones, which are
+    taken first. `_free` counts those that are here and hands them out in the order in which they were asked for. Who
+    holds or closes an instance has its place meanwhile.
     """
 
     def __init__(self, kind: type[Environment], limit: Limit) -> None:
         self._kind, self._limit = kind, limit
         self._free = asyncio.Semaphore(limit.limit)
-        self._places: deque[Instance | None] = deque([None] * limit.limit)
+        self._places: deque[Place] = deque([None] * limit.limit)
         self._alive: list[Instance] = []
         self._background: set[asyncio.Task[None]] = set()
         self._count: Counter[str] = Counter()
         self._waiting = 0
         self._waits: list[float] = []
 
-    async def warm(self, count: int, seconds: float) -> None:
+    def warm(self, count: int, seconds: float) -> None:
         """Begin to start environments in up to `count` empty places, all at the same time; each may take `seconds`."""
-        for _ in range(count):
-            if self._free.locked() or self._places[0] is not None:
-                return
-            await self._free.acquire()  # waits for nobody, since it is not locked
-            self._places.popleft()
-            self._go_on(self._warm(seconds))
+        empty = [number for number, place in enumerate(self._places) if place is None]
+        for number in empty[::-1][:count]:
+            self._places[number] = asyncio.create_task(self._warm(seconds))
 
     @asynccontextmanager
     async def lend(self, problem: Problem, seconds: float) -> AsyncIterator[Environment]:
@@ -112,10 +113,10 @@ class Pool:
         """Close all that are idle, after what still goes on; raises RuntimeError for those that are lent."""
         while self._background:
             await asyncio.wait(self._background)
-        for place, instance in enumerate(self._places):
-            if instance is not None:
-                self._places[place] = None
+        for number, place in enumerate(self._places):
+            if instance := await _in(place):
                 await self._end(instance)
+            self._places[number] = None
         if self._alive:
             left = ", ".join(f"{one.state} for {one.problem.id}" if one.problem else one.state for one in self._alive)
             raise RuntimeError(
@@ -135,7 +136,7 @@ class Pool:
     def _leased(self) -> int:
         return sum(one.state == "leased" for one in self._alive)
 
-    async def _take(self, seconds: float) -> Instance | None:
+    async def _take(self, seconds: float) -> Place:
         start = time.monotonic()
         self._waiting += 1
         if self._free.locked():
@@ -162,17 +163,15 @@ class Pool:
             self._places.append(instance)
         self._free.release()
 
-    async def _warm(self, seconds: float) -> None:
-        instance = None
+    async def _warm(self, seconds: float) -> Instance | None:
         try:
-            instance = await self._started(seconds)
-        except Exception as error:  # whoever leases one next starts it again, and is told what is wrong
+            return await self._started(seconds)
+        except Exception as error:  # who gets this place starts one again, and is told what is wrong
             _log.warning("%s was not warmed up: %s", self._kind.__name__, fault(error))
-        finally:
-            self._put(instance)
+            return None
 
-    async def _ready(self, instance: Instance | None, problem: Problem, seconds: float) -> Instance:
-        if instance is not None:
+    async def _ready(self, place: Place, problem: Problem, seconds: float) -> Instance:
+        if instance := await _in(place):
             if not self._is_worn(instance) and (await self._wrong_reset(instance, problem, seconds)) is None:
                 return self._lend_out(instance, problem)
             await self._end(instance)
@@ -255,6 +254,11 @@ class Pool:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+async def _in(place: Place) -> Instance | None:
+    """The instance of a place, once it has started; None when there is none."""
+    return await place if isinstance(place, asyncio.Task) else place
 
 
 async def _tried(work: Callable[[], Any], seconds: float) -> str | None:

@@ -28,7 +28,7 @@ class ResourceManager:
     """Lends environments of several kinds, at most `limits[kind]` of each at a time; belongs to one event loop.
 
         async with ResourceManager({Shop: Limit(8, max_uses=100)}) as resources:
-            await resources.warm([Shop], 8, timeout=60)
+            resources.warm([Shop], 8, timeout=60)
             async with resources.lease(Shop, problem, timeout=60) as shop:
                 ...
 
@@ -50,13 +50,13 @@ class ResourceManager:
     ) -> None:
         await self.close()
 
-    async def warm(self, kinds: Iterable[type[Environment]], count: int, timeout: float) -> None:  # noqa: ASYNC109
+    def warm(self, kinds: Iterable[type[Environment]], count: int, timeout: float) -> None:
         """Begin to start up to `count` environments of each kind, all at the same time, `timeout` seconds for each.
 
         What cannot be started is logged, and started again by the lease that needs it.
         """
         for kind in kinds:
-            await self._pool(kind).warm(count, timeout)
+            self._pool(kind).warm(count, timeout)
 
     @asynccontextmanager
     async def lease(

@@ -127,7 +127,7 @@ async def _play_all(
         voice.leave()
 
     async with ResourceManager(playbook.limits) as resources, sampler.shard(seats) as voice, TaskGroup() as group:
-        await resources.warm(playbook.kinds, seats, LEASE_SECONDS)
+        resources.warm(playbook.kinds, seats, LEASE_SECONDS)
         for _ in range(seats):
             group.create_task(sit(voice, resources))
     return resources.metrics()

@@ -179,7 +179,7 @@ async def played(faults: bool) -> Played:
     sampler = Stalling(partial(map, ord), STOP, lambda p, _, turn: str(seed(1, p, turn) % 100) if turn < TURNS else "")
     problems = [Problem(f"problem-{number}", "Add.") for number in range(EPISODES)]
     async with ResourceManager(playbook.limits) as resources, asyncio.TaskGroup() as group:
-        await resources.warm(playbook.kinds, ENVIRONMENTS, START_SECONDS)
+        resources.warm(playbook.kinds, ENVIRONMENTS, START_SECONDS)
         assigned = [Assignment(p, 0, 1, "train", 1.0, seed(2, p.id)) for p in problems]
         tasks = [group.create_task(play(a, playbook, sampler, resources)) for a in assigned]
     found = {task.result()[0].problem.id: task.result()[0] for task in tasks}

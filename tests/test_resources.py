@@ -314,7 +314,7 @@ async def test_a_warm_pool_starts_its_environments_at_the_same_time_and_before_t
 
     kind = broken(start=start)
     async with ResourceManager({kind: 3}) as resources:
-        await resources.warm([kind], 8, 30)
+        resources.warm([kind], 8, 30)
         async with resources.lease(kind, ONE, 30):
             pass
     assert [room.events[0] for room in Room.made] == ["start"] * 3
@@ -323,9 +323,17 @@ async def test_a_warm_pool_starts_its_environments_at_the_same_time_and_before_t
     assert (found["resources/Broken/started"], found["resources/Broken/closed"]) == (3, 3)
 
 
+async def test_who_leases_while_others_start_takes_one_of_them() -> None:
+    async with ResourceManager({Room: 8}) as resources:
+        resources.warm([Room], 2, 30)
+        async with resources.lease(Room, ONE, 30), resources.lease(Room, TWO, 30):
+            pass
+    assert sorted(events()) == [["start", "reset one", "close"], ["start", "reset two", "close"]]
+
+
 async def test_no_more_are_warmed_than_are_asked_for() -> None:
     async with ResourceManager({Room: 8}) as resources:
-        await resources.warm([Room], 2, 30)
+        resources.warm([Room], 2, 30)
     assert events() == [["start", "close"]] * 2
 
 
@@ -344,7 +352,7 @@ async def test_what_could_not_be_warmed_is_started_by_the_lease_that_needs_it(fa
 
     kind = broken(**{fails: start if fails == "start" else fail_once})
     async with ResourceManager({kind: 1}) as resources:
-        await resources.warm([kind], 1, 30)
+        resources.warm([kind], 1, 30)
         async with resources.lease(kind, ONE, 30) as room:
             assert room is attempts[1]
 
@@ -458,7 +466,7 @@ async def test_whatever_goes_wrong_as_many_are_closed_as_were_started() -> None:
         return "played"
 
     async with ResourceManager({Moody: 4}) as resources:
-        await resources.warm([Moody], 4, 30)
+        resources.warm([Moody], 4, 30)
         visits = [asyncio.create_task(visit(number)) for number in range(100)]
         await asyncio.sleep(0)
         for task in visits[::13]:
