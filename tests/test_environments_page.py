@@ -1,0 +1,48 @@
+"""What docs/environments.md shows can be done."""
+
+import re
+from pathlib import Path
+
+from letters import assigned, playbook, scripted, silent
+
+from agentfly_core import experiment
+from agentfly_core.parts import load
+from agentfly_core.playbook import named
+from agentfly_core.record import Ending, Observation, Problem, Score
+from agentfly_core.resources import Limit, ResourceManager
+from agentfly_core.reward import Reward
+from agentfly_core.rollout import collect
+from agentfly_core.tool import Tool
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs/environments.md").read_text()
+GUESSES = ("<guess number=50>", "<guess number=70>", "<guess number=62>", "62")
+
+
+def block(language):
+    return re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[1]
+
+
+async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_path, monkeypatch):
+    (tmp_path / "my_game.py").write_text(block("python"))
+    (tmp_path / "game.yaml").write_text(block("yaml"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    science = experiment.read("game.yaml").science
+    experiment.check(science)
+
+    game, limit = load("my_game:Game"), science.environments["my_game:Game"].limit
+    rules = playbook(named("my_game:guess", Tool), rewards=[named("my_game:few_guesses", Reward)], limits={game: limit})
+    problems = assigned(Problem("sixty-two", "Guess!", {"secret": 62}), chains=3)
+    sampler = scripted(lambda problem, chain, turn: GUESSES[turn])
+    episodes, _, measured = await collect(problems, rules, sampler, silent)
+    assert {episode.ending for episode in episodes} == {Ending.NO_TOOL_CALLS}
+    answers = tuple(Observation("guess", text) for text in ("higher", "lower", "found"))
+    assert [episode.observations for episode in episodes] == [answers] * 3
+    assert [episode.observed for episode in episodes] == [{"few_guesses": Score(1 / 3)}] * 3
+    assert (measured["resources/Game/started"], measured["resources/Game/closed"]) == (3, 3)
+
+
+def test_every_metric_that_the_page_names_is_measured():
+    told = {*re.findall(r"`(?:resources/Game/)?(\w+)`", PAGE[PAGE.index("Each step's metrics") :])}
+    known = ResourceManager({type("Game", (), {}): Limit(1)}).metrics()
+    assert {f"resources/Game/{name}" for name in told if name != "RUN"} <= set(known)
