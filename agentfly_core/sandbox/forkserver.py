@@ -1,0 +1,121 @@
+"""The backend that stays warm: one server process, and for each execution a fork of it in namespaces of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from agentfly_core.sandbox import wire
+
+SECONDS_TO_START = 30.0
+SOURCES = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {
+    "HOME": "/sandbox",
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+class Unavailable(RuntimeError):
+    """The sandbox cannot be had here; the message says why, to people."""
+
+
+class ForkServer:
+    """Starts the server when first used, and again when it died; usable from any thread and event loop."""
+
+    name = "forkserver"
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
+        self._base = 0
+        atexit.register(self.close)
+
+    async def connect(self, cgroups: Sequence[int]) -> tuple[socket.socket, int]:
+        """A connection to a new execution's keeper, and the memory in bytes that its process starts with.
+
+        The execution enters the cgroups of these open files. Raises Unavailable.
+        """
+        link = await asyncio.to_thread(self._started) if self._link is None or self._died() else self._link
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                while not self._sent(link, [theirs.fileno(), *cgroups]):  # noqa: ASYNC110 - nothing tells of room
+                    await asyncio.sleep(0.01)
+            except BaseException:
+                ours.close()
+                raise
+        return ours, self._base
+
+    def alive(self) -> bool:
+        """Whether the server runs."""
+        return self._process is not None and not self._died()
+
+    def close(self) -> None:
+        """End the server and all its executions."""
+        with self._lock:
+            if self._link:
+                self._link.close()
+            if self._process:
+                self._process.wait()
+            self._link = self._process = None
+
+    def _sent(self, link: socket.socket, descriptors: Sequence[int]) -> bool:
+        try:
+            socket.send_fds(link, [b"."], descriptors, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise Unavailable(f"the sandbox's server ended: {error}") from error
+        return True
+
+    def _died(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def _started(self) -> socket.socket:
+        with self._lock:
+            if self._link and not self._died():
+                return self._link
+            self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                command = [sys.executable, "-s", "-m", "agentfly_core.sandbox.server", str(theirs.fileno())]
+                self._process = subprocess.Popen(
+                    command,
+                    env={**ENVIRONMENT, "PYTHONPATH": str(SOURCES)},
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                )
+            self._base = _answer(self._link)
+            return self._link
+
+
+def _answer(link: socket.socket) -> int:
+    link.settimeout(SECONDS_TO_START)
+    try:
+        said: dict[str, Any] = wire.read(_one(link))[0]
+    except (OSError, EOFError) as error:
+        raise Unavailable(f"the sandbox's server did not start: {error or 'it ended'}") from error
+    link.settimeout(None)
+    if "unavailable" in said:
+        raise Unavailable(str(said["unavailable"]))
+    return int(said["base"])
+
+
+def _one(link: socket.socket) -> BinaryIO:
+    import io
+
+    return io.BytesIO(link.recv(wire.LARGEST_HEADER))

@@ -1,0 +1,101 @@
+"""The system calls that Python does not offer, by their names in the Linux manual."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+
+NEWNS, NEWUTS, NEWIPC, NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
+NEWPID, NEWNET = 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
+MNT_DETACH = 2
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_AT_RECURSIVE = 0x8000
+_CAPABILITY_VERSION = 0x20080522
+
+_NUMBERS = {
+    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "mount_setattr": 442},
+    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "mount_setattr": 442},
+}
+_LIBC = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the interpreter's lock, which a fork must
+
+
+def number(name: str) -> int:
+    """A system call's number on this machine; raises OSError for a processor that is not known."""
+    return syscalls()[name]
+
+
+def syscalls() -> dict[str, int]:
+    """The numbers by name of this machine's processor; raises OSError for one that is not known."""
+    if platform.machine() not in _NUMBERS:
+        raise OSError(f"The sandbox knows {' and '.join(_NUMBERS)}, this is {platform.machine()}.")
+    return _NUMBERS[platform.machine()]
+
+
+def syscall(what: int, *words: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
+    """The result of a system call; raises OSError."""
+    given = [ctypes.c_long(word) if isinstance(word, int) else word for word in words]
+    return _checked(int(_LIBC.syscall(ctypes.c_long(what), *given)), f"system call {what}")
+
+
+def unshare(flags: int) -> None:
+    """Move this process into new namespaces."""
+    _checked(_LIBC.unshare(flags), "unshare")
+
+
+def clone(flags: int) -> int:
+    """Like os.fork, but the child is in new namespaces."""
+    api = ctypes.pythonapi
+    api.PyOS_BeforeFork()
+    pid = int(_LIBC.syscall(ctypes.c_long(number("clone")), ctypes.c_long(flags | signal.SIGCHLD), *[None] * 4))
+    error = ctypes.get_errno()
+    api.PyOS_AfterFork_Parent() if pid else api.PyOS_AfterFork_Child()
+    if pid < 0:
+        raise OSError(error, f"clone: {os.strerror(error)}")
+    return pid
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    """Mount a file system, or bind a path to another."""
+    texts = [text.encode() or None for text in (source, target, kind)]
+    _checked(_LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() or None), f"mount {target}")
+
+
+def unmount(target: str) -> None:
+    """Take a mount away from this namespace."""
+    _checked(_LIBC.umount2(target.encode(), MNT_DETACH), f"umount {target}")
+
+
+def set_read_only(target: str, more: int = 0) -> None:
+    """Make a mount and all below it read-only and without set-user-id programs."""
+    attributes = (ctypes.c_uint64 * 4)(MS_RDONLY | MS_NOSUID | more, 0, 0, 0)
+    data = ctypes.create_string_buffer(bytes(attributes), 32)
+    syscall(number("mount_setattr"), -100, target.encode(), _AT_RECURSIVE, data, 32)
+
+
+def pivot_root(folder: str) -> None:
+    """Make a folder, which is a mount, the root; the old one is gone."""
+    os.chdir(folder)
+    syscall(number("pivot_root"), b".", b".")
+    unmount(".")
+    os.chdir("/")
+
+
+def prctl(option: int, value: int) -> None:
+    """Change an attribute of this process."""
+    _checked(_LIBC.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))), f"prctl {option}")
+
+
+def drop_capabilities() -> None:
+    """Give up every capability for good."""
+    header = ctypes.create_string_buffer(bytes((ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)), 8)
+    syscall(number("capset"), header, ctypes.create_string_buffer(24))
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+    return result

@@ -1,0 +1,53 @@
+"""Landlock (landlock(7), Linux 5.13): a second lock on the file system, should the first one be picked."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from agentfly_core.sandbox import kernel
+
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_PATH_BENEATH, _VERSION = 1, 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_BY_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights on files each version knows
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+
+
+def version() -> int:
+    """The version that the kernel has; 0 for none."""
+    with suppress(OSError):
+        return kernel.syscall(_CREATE, None, 0, _VERSION)
+    return 0
+
+
+def apply(writable: Sequence[Path]) -> None:
+    """Let this process and its children write below some folders and to devices only; needs `no_new_privs`.
+
+    Connecting and listening over TCP, and reaching processes and abstract sockets outside, go too where the kernel
+    knows of it. Does nothing where there is no Landlock.
+    """
+    if not (known := version()):
+        return
+    every = (1 << _BY_VERSION.get(known, 16)) - 1
+    rules = struct.pack("QQQ", every, 3 if known >= 4 else 0, 3 if known >= 6 else 0)
+    ruleset = kernel.syscall(_CREATE, ctypes.create_string_buffer(rules, len(rules)), len(rules), 0)
+    for path, rights in (
+        (Path("/"), _READ),
+        (Path("/dev"), _READ | _WRITE_FILE),
+        *((path, every) for path in writable),
+    ):
+        _allow(ruleset, path, rights)
+    kernel.syscall(_RESTRICT, ruleset, 0)
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: Path, rights: int) -> None:
+    folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    rule = struct.pack("=Qi", rights, folder)
+    kernel.syscall(_ADD, ruleset, _PATH_BENEATH, ctypes.create_string_buffer(rule, len(rule)), 0)
+    os.close(folder)

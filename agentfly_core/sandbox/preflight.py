@@ -1,0 +1,93 @@
+"""Which backend this machine gets, found out once by what it does, not by what it claims."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agentfly_core.sandbox.attacks import PROBES, Attack, Outcome, target, tried
+from agentfly_core.sandbox.bubblewrap import Bubblewrap
+from agentfly_core.sandbox.cgroups import Cgroups
+from agentfly_core.sandbox.execution import Backend, Order, execute
+from agentfly_core.sandbox.forkserver import ForkServer, Unavailable
+from agentfly_core.sandbox.limits import Limits
+from agentfly_core.sandbox.result import ExecResult
+from agentfly_core.sandbox.unsafe import Unsafe
+
+KEY = "AGENTFLY_SANDBOX"
+SECONDS = 30.0
+KINDS = {"forkserver": ForkServer, "bubblewrap": Bubblewrap}
+WHAT_TO_DO = (
+    "Allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=10000; in a "
+    "container: run it with --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined), "
+    f"or install bubblewrap. {KEY}=unsafe runs model-written code as you, with your files and your network."
+)
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """A backend that passed, and why those before it did not: `{"forkserver": "unshare: Operation not permitted"}`."""
+
+    backend: Backend
+    cgroups: Cgroups
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    async def run(self, code: str, limits: Limits, collect: Sequence[str] = ()) -> ExecResult:
+        """Run code in it."""
+        return await execute(self.backend, self.cgroups, Order(code, {}, b"", tuple(collect), limits))
+
+    async def tried(self, attacks: Sequence[Attack]) -> list[Outcome]:
+        """What becomes of attacks on it, one after another."""
+        await self.run("", Limits())
+        with target() as here:
+            return [await tried(attack, self.run, here) for attack in attacks]
+
+    async def weakness(self) -> str:
+        """Why it cannot be trusted; empty when it stops every probe."""
+        first = await self.run("print(6 * 7)", Limits())
+        if first.stdout != "42\n":
+            return first.stderr or first.status
+        async with asyncio.timeout(SECONDS):
+            outcomes = await self.tried(PROBES)
+        return "; ".join(f"{outcome.name}: {outcome.detail}" for outcome in outcomes if not outcome.stopped)
+
+
+def chosen() -> Sandbox:
+    """This machine's sandbox; found out by the first call of a process.
+
+    The environment variable AGENTFLY_SANDBOX names one backend to be tried, or `unsafe` for none. Raises Unavailable,
+    with what to do, where no backend passes.
+    """
+    with _lock:
+        return _chosen(os.environ.get(KEY, ""))
+
+
+@functools.cache
+def _chosen(wanted: str) -> Sandbox:
+    if wanted == Unsafe.name:
+        return Sandbox(Unsafe(), Cgroups.found())
+    if wanted and wanted not in KINDS:
+        raise ValueError(f"{KEY}: got {wanted!r}, expected one of {', '.join([*KINDS, Unsafe.name])}.")
+    cgroups, refused = Cgroups.found(), dict[str, str]()
+    for name, kind in KINDS.items():
+        if wanted in ("", name):
+            sandbox = Sandbox(kind(), cgroups, dict(refused))
+            why = asyncio.run(_weakness(sandbox))
+            if not why:
+                return sandbox
+            refused[name] = why
+            sandbox.backend.close()
+    tried = "; ".join(f"{name}: {why}" for name, why in refused.items())
+    raise Unavailable(f"No sandbox for model-written code works here ({tried}). {WHAT_TO_DO}")
+
+
+async def _weakness(sandbox: Sandbox) -> str:
+    try:
+        return await sandbox.weakness()
+    except (OSError, TimeoutError) as error:
+        return str(error) or "it did not answer in time"

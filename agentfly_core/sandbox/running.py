@@ -1,0 +1,40 @@
+"""Running Python that a model wrote, wherever and whenever: the sandbox's one door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from agentfly_core.sandbox.execution import Order, execute
+from agentfly_core.sandbox.limits import Limits
+from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.sandbox.result import ExecResult
+
+Files = Mapping[str, str | bytes]
+
+
+async def run(
+    code: str,
+    files: Files | None = None,
+    stdin: str | bytes = "",
+    limits: Limits | None = None,
+    collect: Sequence[str] = (),
+) -> ExecResult:
+    """Run Python in a sandbox of its own, with nothing of this machine in reach; many may run at the same time.
+
+        result = await run("print(open('a.txt').read().upper())", files={"a.txt": "hello"})
+        result.status, result.stdout        # Status.OK, "HELLO\\n"
+
+    `files` lie in its working directory by relative name, `collect` names those to bring back. It starts as
+    main.py in a fresh interpreter state, numpy imported where it is installed. At most 32 run at once; the others
+    wait, and waiting does not count. Raises Unavailable, with what to do, where no sandbox works, and ValueError for
+    a file name outside.
+    """
+    sandbox = await asyncio.to_thread(chosen)
+    given = {name: _bytes(content) for name, content in (files or {}).items()}
+    order = Order(code, given, _bytes(stdin), tuple(collect), limits or Limits())
+    return await execute(sandbox.backend, sandbox.cgroups, order)
+
+
+def _bytes(content: str | bytes) -> bytes:
+    return content.encode(errors="backslashreplace") if isinstance(content, str) else content

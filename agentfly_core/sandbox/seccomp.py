@@ -1,0 +1,91 @@
+"""The system calls that model-written code does not get, as a filter that the kernel keeps to.
+
+What makes or enters namespaces, mounts, traces other processes, reaches the kernel's larger surfaces (bpf, io_uring,
+userfaultfd, keyrings), takes memory that nothing counts (System V, memfd), or makes a socket: all answered "Operation
+not permitted". See seccomp(2); the programs are classic BPF.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+
+from agentfly_core.sandbox import kernel
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # linux/bpf_common.h
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000  # linux/seccomp.h
+_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
+_MODE_FILTER, _PR_SET_SECCOMP = 2, 22
+_AF_UNIX, _X32 = 1, 0x40000000
+_NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, of time and cgroups too
+
+_MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_DENIED_EVERYWHERE = (
+    *(425, 426, 427),  # io_uring_setup, io_uring_enter, io_uring_register
+    *(428, 429, 430, 431, 432, 433, 442, 467),  # open_tree ... fspick, mount_setattr, open_tree_attr
+    *(438, 440, 443, 447),  # pidfd_getfd, process_madvise, quotactl_fd, memfd_secret
+)
+_DENIED = {
+    "x86_64": (
+        *(41, 101, 310, 311, 312),  # socket, ptrace, process_vm_readv, process_vm_writev, kcmp
+        *(165, 166, 155, 161, 272, 308),  # mount, umount2, pivot_root, chroot, unshare, setns
+        *(248, 249, 250, 321, 298, 323),  # add_key, request_key, keyctl, bpf, perf_event_open, userfaultfd
+        *(246, 320, 175, 313, 176, 169),  # kexec_load, kexec_file_load, init_, finit_, delete_module, reboot
+        *(167, 168, 163, 179, 103, 135, 153),  # swapon, swapoff, acct, quotactl, syslog, personality, vhangup
+        *(303, 304, 300, 212),  # name_to_handle_at, open_by_handle_at, fanotify_init, lookup_dcookie
+        *(164, 227, 305, 159, 170, 171),  # settimeofday, clock_settime, clock_adjtime, adjtimex, set...name
+        *(279, 256, 237, 238),  # move_pages, migrate_pages, mbind, set_mempolicy
+        *(319, 29, 68, 64, 240),  # memfd_create, shmget, msgget, semget, mq_open
+        *(172, 173, 154, 134, 136),  # iopl, ioperm, modify_ldt, uselib, ustat
+    ),
+    "aarch64": (
+        *(198, 117, 270, 271, 272),
+        *(40, 39, 41, 51, 97, 268),
+        *(217, 218, 219, 280, 241, 282),
+        *(104, 294, 105, 273, 106, 142),
+        *(224, 225, 89, 60, 116, 92, 58),
+        *(264, 265, 262, 18),
+        *(170, 112, 266, 171, 161, 162),
+        *(239, 238, 235, 237),
+        *(279, 194, 186, 190, 180),
+    ),
+}
+_SOCKETPAIR = {"x86_64": 53, "aarch64": 199}
+_CLONE3 = 435
+
+
+def program() -> bytes:
+    """The filter for this machine: an array of `struct sock_filter`, 8 bytes each."""
+    machine = platform.machine()
+    not_permitted, not_there = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
+    steps = [_step(_LOAD, _MACHINE), _step(_EQUAL, _MACHINES[machine], 1, 0), _step(_RETURN, _KILL)]
+    steps += [_step(_LOAD, _NUMBER), *_when(_AT_LEAST, _X32, not_permitted)]
+    for denied in (*_DENIED[machine], *_DENIED_EVERYWHERE):
+        steps += _when(_EQUAL, denied, not_permitted)
+    steps += _when(_EQUAL, _CLONE3, not_there)  # its flags lie in memory; the C library falls back to clone
+    steps += [_step(_EQUAL, kernel.number("clone"), 0, 3), _step(_LOAD, _FIRST_ARGUMENT)]
+    steps += _when(_ANY_BIT, _NAMESPACES, not_permitted)
+    steps += [_step(_EQUAL, _SOCKETPAIR[machine], 0, 3), _step(_LOAD, _FIRST_ARGUMENT)]
+    steps += [_step(_EQUAL, _AF_UNIX, 1, 0), _step(_RETURN, not_permitted), _step(_RETURN, _ALLOW)]
+    return b"".join(steps)
+
+
+def apply() -> None:
+    """Hold this process and all its children to the filter, for good; they must have `no_new_privs`."""
+    code = program()
+    buffer = ctypes.create_string_buffer(code, len(code))
+    head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
+    pointer = ctypes.create_string_buffer(head, len(head))
+    if ctypes.PyDLL(None, use_errno=True).prctl(_PR_SET_SECCOMP, _MODE_FILTER, pointer, 0, 0):
+        raise OSError(ctypes.get_errno(), f"seccomp: {os.strerror(ctypes.get_errno())}")
+
+
+def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("HBBI", code, yes, no, value)
+
+
+def _when(test: int, value: int, answer: int) -> list[bytes]:
+    return [_step(test, value, 0, 1), _step(_RETURN, answer)]

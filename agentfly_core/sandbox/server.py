@@ -1,0 +1,138 @@
+"""The program that stays warm: it enters the view, imports what code often needs, and forks for each execution.
+
+    python -m agentfly_core.sandbox.server 3          (3: the descriptor on which requests come, one a message)
+
+It lives in mount and process namespaces of its own, as an unprivileged user: its end, for whatever reason, is the end
+of all executions, and it ends when the other end of its descriptor is closed.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agentfly_core.sandbox import keeper, kernel, view, wire
+
+NOBODY = 65534
+AT_ONCE = 32
+DESCRIPTORS = 8
+FRESH = kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
+WARM: tuple[str, ...] = (
+    "collections",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "fractions",
+    "functools",
+    "heapq",
+    "itertools",
+)
+WARM += ("json", "math", "random", "re", "statistics", "string", "threading", "traceback", "typing")
+WARM += ("numpy", "numpy.random")
+
+
+def main() -> None:
+    """Serve until the caller is gone."""
+    link = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        _enter_namespaces()
+        if first := os.fork():
+            link.close()
+            os.waitpid(first, 0)
+            return
+        _settle()
+    except (OSError, ValueError) as error:
+        with suppress(OSError):
+            link.send(wire.packed({"unavailable": str(error)}))
+        os._exit(1)
+    _serve(link)
+    os._exit(0)
+
+
+def _enter_namespaces() -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    if uid == 0:
+        return kernel.unshare(kernel.NEWNS | kernel.NEWPID)
+    kernel.unshare(kernel.NEWUSER | kernel.NEWNS | kernel.NEWPID)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    return None
+
+
+def _settle() -> None:
+    """Take leave of the machine's files and of all privileges, then import what code often needs."""
+    sys.executable, sites = str(view.interpreter()), [str(package.parent) for package in view.packages()]
+    view.enter()
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user forgets it
+    os.environ["PYTHONPATH"] = ":".join(dict.fromkeys(sites))
+    for name in WARM:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    gc.freeze()
+
+
+def _serve(link: socket.socket) -> None:
+    """Start an execution for each message, at most 32 at a time; the others wait in the socket, first come first."""
+    running = 0
+    awake, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    link.send(wire.packed({"ready": True, "base": base}))
+    while True:
+        wanted: list[Any] = [awake, link] if running < AT_ONCE else [awake]
+        ready = select.select(wanted, [], [])[0]
+        if awake in ready:
+            os.read(awake, 4096)
+            running -= _reaped()
+        if link in ready:
+            _, descriptors, _, _ = socket.recv_fds(link, 16, DESCRIPTORS)
+            if not descriptors:
+                return
+            running += _started(link, descriptors)
+
+
+def _started(link: socket.socket, descriptors: list[int]) -> bool:
+    uid, gid = os.geteuid(), os.getegid()
+    with socket.socket(fileno=descriptors[0]) as connection:
+        try:
+            pid = kernel.clone(FRESH)
+        except OSError as error:
+            pid = -1
+            with suppress(OSError):
+                connection.sendall(wire.packed({"unavailable": str(error)}))
+        if pid == 0:
+            link.close()
+            keeper.keep(connection, descriptors[1:], uid, gid)
+            os._exit(0)
+    for cgroup in descriptors[1:]:
+        os.close(cgroup)
+    return pid > 0
+
+
+def _reaped() -> int:
+    ended = 0
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            ended += 1
+    return ended
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""Attacks on the sandbox; each makes sure first that it is inside private namespaces, and every bomb is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agentfly_core.sandbox import preflight
+from agentfly_core.sandbox.attacks import ATTACKS, INSIDE, NAMESPACES, Attack
+from agentfly_core.sandbox.bubblewrap import Bubblewrap
+from agentfly_core.sandbox.cgroups import PREFIX, Cgroups
+from agentfly_core.sandbox.forkserver import ForkServer, Unavailable
+from agentfly_core.sandbox.limits import MIB, Limits
+from agentfly_core.sandbox.preflight import KEY, Sandbox, chosen
+from agentfly_core.sandbox.result import ExecResult, Status
+from agentfly_core.sandbox.running import run
+
+INODES_ARE_NOT_BOUNDED = {"create 10,000 files"}
+IDLE = 2  # processes of a server that runs nothing
+ROOT = Path(__file__).resolve().parent.parent
+GUARD = INSIDE.format(outside={kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sandbox() -> Iterator[Sandbox]:
+    """The one of this machine, ended with this module."""
+    try:
+        here = chosen()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    yield here
+    here.backend.close()
+
+
+@pytest.fixture(scope="module")
+def bubblewrap() -> Sandbox:
+    if not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not installed")
+    return Sandbox(Bubblewrap(), Cgroups.found())
+
+
+def groups() -> list[Path]:
+    return [folder for parent in Cgroups.found().parents for folder in parent.glob(f"{PREFIX}*")]
+
+
+def children() -> int:
+    return len(psutil.Process().children(recursive=True))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - the end of a process is no event of the loop
+            await asyncio.sleep(0.01)
+
+
+async def works(text: str = "print(6 * 7)") -> bool:
+    result = await run(text)
+    return (result.status, result.stdout) == (Status.OK, "42\n")
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+async def test_an_attack_is_stopped_and_the_next_run_is_fine(sandbox: Sandbox, attack: Attack) -> None:
+    (outcome,) = await sandbox.tried([attack])
+    assert outcome.stopped, outcome.detail
+    assert await works()
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+async def test_bubblewrap_stops_it_too(bubblewrap: Sandbox, attack: Attack) -> None:
+    (outcome,) = await bubblewrap.tried([attack])
+    assert outcome.stopped is (attack.name not in INODES_ARE_NOT_BOUNDED), outcome.detail
+
+
+async def test_ten_gigabytes_end_as_oom_and_do_not_become_ours() -> None:
+    before = psutil.Process().memory_info().rss
+    result = await run(GUARD + "bytearray(10 << 30)")
+    assert result.status is Status.OOM
+    assert psutil.Process().memory_info().rss - before < 50 * MIB
+
+
+async def test_a_gigabyte_of_output_is_kept_up_to_a_megabyte() -> None:
+    result = await run(GUARD + "for _ in range(1024): print('x' * MB)".replace("MB", str(MIB)))
+    assert (result.status, result.truncated) == (Status.OUTPUT_LIMIT, True)
+    assert len(result.stdout) + len(result.stderr) == MIB
+
+
+async def test_without_control_groups_all_processes_together_are_bounded_too(sandbox: Sandbox) -> None:
+    (attack,) = [attack for attack in ATTACKS if attack.name == "take it with eight processes"]
+    (outcome,) = await Sandbox(sandbox.backend, Cgroups("none", ())).tried([attack])
+    assert outcome.stopped, outcome.detail
+
+
+async def test_what_one_run_leaves_the_next_does_not_find() -> None:
+    leave = "import json, os; json.left = 1; os.environ['LEFT'] = '1'\n"
+    leave += "for folder in ('.', '/tmp', '/dev/shm'): open(folder + '/left', 'w').write('1')"
+    find = "import json, os; print(hasattr(json, 'left'), os.environ.get('LEFT'), os.listdir('.'))\n"
+    find += "print(os.listdir('/tmp'), os.listdir('/dev/shm'))"
+    assert (await run(leave)).status is Status.OK
+    assert (await run(find)).stdout == "False None ['main.py']\n[] []\n"
+
+
+async def test_random_numbers_are_not_the_same_in_every_run() -> None:
+    code = "import random, importlib.util\nprint(random.random())\n"
+    code += "if importlib.util.find_spec('numpy'):\n    import numpy\n    print(numpy.random.rand())"
+    first, second = (await run(code)).stdout.split(), (await run(code)).stdout.split()
+    assert not set(first) & set(second)
+
+
+async def test_our_environment_and_descriptors_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED_SECRET", "a41f09c2")
+    result = await run("import os; print(sorted(os.environ)); print(open('/proc/self/environ').read())")
+    assert "PLANTED" not in result.stdout
+    result = await run("import os\nfor n in range(64):\n    try: os.fstat(n); print(n)\n    except OSError: pass")
+    assert result.stdout.split() == ["0", "1", "2"]
+
+
+async def test_no_file_of_ours_is_visible_but_the_interpreter_and_its_libraries() -> None:
+    seen = await run(
+        f"import os; print([os.path.exists(path) for path in ('/home', '{ROOT}/README.md', '{__file__}')])"
+    )
+    assert seen.stdout == "[False, False, False]\n"
+
+
+async def test_files_go_in_and_plain_files_come_out() -> None:
+    code = "text = open('data/in.txt').read()\nopen('out.txt', 'w').write(text.upper() + input())"
+    result = await run(code, {"data/in.txt": "hello "}, stdin="world", collect=["out.txt", "missing.txt"])
+    assert result.files == {"out.txt": b"HELLO world"}
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "", "main.py", "a\0b"])
+async def test_a_file_name_that_leads_outside_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="file name"):
+        await run("", {name: b""})
+    with pytest.raises(ValueError, match="file name"):
+        await run("", collect=[name])
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "exit_code"),
+    [
+        ("pass", Status.OK, 0),
+        ("import os; os._exit(0)", Status.OK, 0),
+        ("import os; os._exit(3)", Status.ERROR, 3),
+        ("import sys; sys.exit('no')", Status.ERROR, 1),
+        ("raise SystemExit(256)", Status.OK, 0),
+        ("1 / 0", Status.ERROR, 1),
+        ("print(", Status.ERROR, 1),
+        ("def f(): f()\nf()", Status.ERROR, 1),
+        ("import os; os.kill(os.getpid(), 15)", Status.KILLED, -signal.SIGTERM),
+        ("import os; os.kill(os.getpid(), 11)", Status.KILLED, -signal.SIGSEGV),
+        ("import os; os.close(1); os.close(2)", Status.OK, 0),
+        ("import sys; sys.stdout = sys.stderr = None", Status.OK, 0),
+        ("import sys; sys.modules.clear(); raise MemoryError", Status.OOM, 1),
+        ("\udc80", Status.ERROR, 1),
+        ("\0", Status.ERROR, 1),
+    ],
+)
+async def test_whatever_the_code_does_it_is_never_our_failure(code: str, status: Status, exit_code: int) -> None:
+    result = await run(code)
+    assert (result.status, result.exit_code) == (status, exit_code), result
+
+
+async def test_what_was_printed_before_an_exception_is_kept_and_our_frames_are_not_shown() -> None:
+    result = await run("print('before')\ndef f(x):\n    return 1 / x\nf(0)")
+    assert result.stdout == "before\n"
+    assert [line for line in result.stderr.splitlines() if "File" in line] == [
+        '  File "/sandbox/main.py", line 4, in <module>',
+        '  File "/sandbox/main.py", line 3, in f',
+    ]
+
+
+async def test_an_interrupted_loop_keeps_what_it_printed() -> None:
+    result = await run("print('before')\nwhile True: pass", limits=Limits(wall=0.3))
+    assert (result.status, result.stdout) == (Status.TIMEOUT, "before\n")
+
+
+async def test_threads_subprocesses_pools_and_exit_functions_work() -> None:
+    code = """
+import atexit, subprocess, sys, threading, multiprocessing, asyncio
+def double(x): return 2 * x
+threading.Thread(target=lambda: print("thread")).start()
+print(subprocess.run([sys.executable, "-c", "print(1 + 1)"], capture_output=True, text=True).stdout.strip())
+with multiprocessing.Pool(2) as pool: print(pool.map(double, [1, 2]))
+asyncio.run(asyncio.sleep(0))
+atexit.register(print, "end")
+"""
+    result = await run(code)
+    assert sorted(result.stdout.splitlines()) == ["2", "[2, 4]", "end", "thread"], result.stderr
+
+
+async def test_a_hundred_executions_32_at_once_leave_nothing(sandbox: Sandbox) -> None:
+    await works()
+    await until(lambda: children() == IDLE)
+    before = psutil.Process().num_fds(), groups()
+    together = asyncio.Semaphore(32)
+
+    async def one(number: int) -> ExecResult:
+        async with together:
+            return await run(f"print({number})")
+
+    results = await asyncio.gather(*map(one, range(100)))
+    assert [result.stdout for result in results] == [f"{number}\n" for number in range(100)]
+    await until(lambda: children() == IDLE)
+    assert (psutil.Process().num_fds(), groups()) == before
+
+
+async def test_a_cancelled_execution_is_ended() -> None:
+    await works()
+    await until(lambda: children() == IDLE)
+    task = asyncio.create_task(run("import time; time.sleep(60)", limits=Limits(wall=60)))
+    await until(lambda: children() > IDLE)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: children() == IDLE)
+    assert groups() == []
+
+
+async def test_the_end_of_the_server_is_our_failure_and_the_next_run_has_a_new_one() -> None:
+    sandbox = Sandbox(ForkServer(), Cgroups.found())
+    assert (await sandbox.run("print(1)", Limits())).status is Status.OK
+    task = asyncio.create_task(sandbox.run("import time; time.sleep(60)", Limits(wall=60)))
+    server = sandbox.backend._process  # type: ignore[attr-defined]
+    await until(lambda: len(psutil.Process(server.pid).children(recursive=True)) == 3)
+    server.kill()
+    assert (await task).status is Status.UNAVAILABLE
+    assert (await sandbox.run("print(1)", Limits())).stdout == "1\n"
+    sandbox.backend.close()
+
+
+def test_where_no_sandbox_works_it_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv(KEY, "bubblewrap")
+    preflight._chosen.cache_clear()
+    with pytest.raises(Unavailable, match=r"bubblewrap is not installed.*user namespaces.*AGENTFLY_SANDBOX=unsafe"):
+        chosen()
+
+
+async def test_without_a_sandbox_code_runs_only_for_who_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, "unsafe")
+    result = await run("import os; print(os.path.exists('main.py'))")
+    assert (result.backend, result.stdout) == ("unsafe", "True\n")
+    monkeypatch.setenv(KEY, "unsave")
+    with pytest.raises(ValueError, match="expected one of forkserver, bubblewrap, unsafe"):
+        chosen()
+
+
+def test_limits_are_above_zero() -> None:
+    with pytest.raises(ValueError, match="wall: got 0"):
+        Limits(wall=0)
