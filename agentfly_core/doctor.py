@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 import importlib.util
 import os
@@ -25,6 +24,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agentfly_core.sandbox import preflight, report
+from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.tracking import Place
 
 MEMORY_GIB = 6.0
@@ -32,7 +33,6 @@ DISK_GIB = 2.0
 SECONDS = 30
 PORTS = {4200: "the Prefect UI", 5000: "the MLflow UI"}
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
-NAMESPACES = 0x10000000 | 0x00020000 | 0x20000000 | 0x08000000 | 0x40000000  # user, mount, pid, ipc, net (sched.h)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,20 +169,14 @@ def smollm2() -> Finding:
 
 
 def sandbox() -> Finding:
-    """Private namespaces for model-written code, by entering some."""
-    ok, said = _run(sys.executable, "-c", f"import {__name__} as here; here.enter_namespaces()")
-    remedy = (
-        "allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=10000"
-    )
-    detail = "user, mount, pid, ipc and net namespaces" if ok else said
-    return Finding("sandbox", ok, detail, remedy, needed=False)
-
-
-def enter_namespaces() -> None:
-    """Move this process into namespaces of its own; raises OSError where that is not allowed."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(NAMESPACES):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    """The sandbox for model-written code, by attacking it; `agentfly doctor --sandbox` tells more."""
+    try:
+        found = preflight.chosen()
+    except (Unavailable, ValueError) as error:
+        why = str(error).removesuffix(preflight.WHAT_TO_DO).strip()
+        return Finding("sandbox", False, why, preflight.WHAT_TO_DO, needed=False)
+    remedy = f"unset {preflight.KEY}"
+    return Finding("sandbox", found.backend.name != "unsafe", report.described(found), remedy, needed=False)
 
 
 def git() -> Finding:

@@ -80,9 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--step", type=int, default=None, help="which step (default: the last one)")
     show.add_argument("--worst", type=int, default=3, metavar="K", help="how many episodes, lowest reward first")
     show.add_argument("--store", default="", help=STORE)
-    add("doctor", help="what this machine can run, and what to do about what it can't").set_defaults(
-        command=commands.doctor
-    )
+    doctor = add("doctor", help="what this machine can run, and what to do about what it can't")
+    doctor.set_defaults(command=commands.doctor)
+    doctor.add_argument("--sandbox", action="store_true", help="attack the sandbox, and say what it stops")
     repro = add("repro", help="reproduce an experiment with DVC")
     repro.set_defaults(command=commands.repro)
     repro.add_argument("experiment", help="name of a file in ./conf")

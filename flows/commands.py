@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from argparse import Namespace
@@ -21,6 +22,9 @@ from agentfly_core.listing import continuing, in_store
 from agentfly_core.lock import Locked, LockLost
 from agentfly_core.redaction import redact
 from agentfly_core.run import Lab, name_of, refuse_if_open
+from agentfly_core.sandbox import preflight, report
+from agentfly_core.sandbox.attacks import ATTACKS
+from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.service import ServiceLost
 from agentfly_core.store import Store
 from agentfly_core.tracking import Place
@@ -39,7 +43,7 @@ class Stopped(RuntimeError):
     """A command came to an end before its work was done; the message says why, and how it goes on."""
 
 
-MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, OSError, Stopped)
+MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, Unavailable, OSError, Stopped)
 Words = Mapping[str, Any]
 
 
@@ -122,12 +126,21 @@ def list_runs(arguments: Namespace) -> int:
     return 0
 
 
-def doctor(_: Namespace) -> int:
-    """What this machine can run."""
+def doctor(arguments: Namespace) -> int:
+    """What this machine can run, or what its sandbox stops."""
+    if arguments.sandbox:
+        return _attacked()
     uri, api = experiments.site("local").mlflow_tracking_uri, settle(Path.cwd()).api
     findings = doctors.examine(Path.cwd(), uri, api)
     Console().print(doctors.table(findings))
     return 0 if doctors.ready(findings) else 1
+
+
+def _attacked() -> int:
+    sandbox = preflight.chosen()
+    outcomes = asyncio.run(sandbox.tried(ATTACKS))
+    Console().print(report.table(sandbox, outcomes))
+    return 0 if all(outcome.stopped for outcome in outcomes) else 1
 
 
 def repro(arguments: Namespace) -> int:

@@ -93,7 +93,7 @@ Runs = Callable[[str, Limits, Sequence[str]], Awaitable[ExecResult]]
 def target() -> Iterator[Target]:
     """A planted file, a listening port and a process, for the block's duration."""
     secret = secrets.token_hex(16)
-    with tempfile.TemporaryDirectory(prefix="agentfly-planted-") as folder, socket.socket() as listener:
+    with tempfile.TemporaryDirectory(prefix="agentfly-sandbox-") as folder, socket.socket() as listener:
         Path(folder).chmod(0o755)
         file = Path(folder) / "secret.txt"
         file.write_text(secret)

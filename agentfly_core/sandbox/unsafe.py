@@ -25,7 +25,7 @@ class Unsafe:
     async def connect(self, cgroups: Sequence[int]) -> tuple[socket.socket, int]:
         """A connection to the keeper of a new execution, and 0: it finds out itself what memory it starts with."""
         ours, theirs = socket.socketpair()
-        folder = tempfile.TemporaryDirectory(prefix="agentfly-unsafe-")
+        folder = tempfile.TemporaryDirectory(prefix="agentfly-sandbox-")
         with theirs:
             words = ["-s", "-m", PROGRAM, str(theirs.fileno()), folder.name, "open", *map(str, cgroups)]
             process = await asyncio.create_subprocess_exec(

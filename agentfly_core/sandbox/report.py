@@ -1,0 +1,50 @@
+"""What the sandbox of this machine stops and what it does not, for people: `agentfly doctor --sandbox`."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agentfly_core.sandbox import landlock
+from agentfly_core.sandbox.attacks import Outcome
+from agentfly_core.sandbox.preflight import Sandbox
+
+WHAT_IT_IS = {
+    "forkserver": "a warm interpreter, forked for each execution into namespaces of its own",
+    "bubblewrap": "bubblewrap, started for each execution",
+    "unsafe": "none, since AGENTFLY_SANDBOX says so: code runs as you, with your files and your network",
+}
+NOT_STOPPED = (
+    "A flaw in the kernel, which the sandbox shares with this machine.",
+    "Reading the interpreter, numpy, /usr/bin and /usr/lib, and seeing where they lie.",
+    "Measuring time and the processor, and so how busy this machine is.",
+    "Using what it may use: 32 executions at their limits take 16 GB and every core.",
+    "Lying: an exit code and printed text are the code's own words, and prove nothing.",
+)
+NO_CGROUP = "Up to 0.05 s of too much memory by many processes together: there is no control group, they are polled."
+NO_INODES = "Creating many empty files: bubblewrap does not bound their number."
+
+
+def described(sandbox: Sandbox) -> str:
+    """In a line: "forkserver: a warm interpreter, ...; memory by cgroup v1; landlock 7; Linux 6.18.44"."""
+    told = [f"{sandbox.backend.name}: {WHAT_IT_IS[sandbox.backend.name]}"]
+    told += [f"{name} is not used: {why}" for name, why in sandbox.refused.items()]
+    memory = "polling, there is no cgroup" if sandbox.cgroups.version == "none" else f"cgroup {sandbox.cgroups.version}"
+    told += [f"memory by {memory}", f"landlock {landlock.version() or 'is missing'}", f"Linux {platform.release()}"]
+    return "; ".join(told)
+
+
+def table(sandbox: Sandbox, outcomes: Sequence[Outcome]) -> RenderableType:
+    """What became of each attack, and what is not stopped."""
+    shown = Table("stopped", "attack", "how it ended", show_edge=False)
+    for outcome in outcomes:
+        mark = Text("yes", "green") if outcome.stopped else Text("NO", "bold red")
+        shown.add_row(mark, outcome.name, Text(outcome.detail))
+    more = [NO_CGROUP] if sandbox.cgroups.version == "none" else []
+    more += [NO_INODES] if sandbox.backend.name == "bubblewrap" else []
+    open_ends = "\n".join(f"  - {line}" for line in (*NOT_STOPPED, *more))
+    return Group(Text(described(sandbox)), "", shown, "", Text(f"What it does not stop:\n{open_ends}"))
