@@ -146,7 +146,7 @@ def _folder() -> Path:
 @functools.cache
 def sweep() -> None:
     """End what children of dead processes left running; once in a process."""
-    if ended := _end(lambda marks: OWNER in marks and RUN not in marks and not _owner(marks).alive):
+    if ended := _end(lambda marks: OWNER in marks and RUN not in marks and _is_dead(marks[OWNER])):
         _log.warning("Ended processes %s of environments that a dead run left behind.", ended)
 
 
@@ -162,5 +162,8 @@ def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
     return ended
 
 
-def _owner(marks: Mapping[str, str]) -> Owner:
-    return Owner.of(json.loads(marks[OWNER]))
+def _is_dead(owner: str) -> bool:
+    try:
+        return not Owner.of(json.loads(owner)).alive
+    except (ValueError, KeyError, TypeError):  # any process may write anything into its environment
+        return False

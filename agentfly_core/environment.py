@@ -25,6 +25,8 @@ class Environment:
             async def reset(self, problem: Problem) -> None:
                 self.stock = dict(problem.facts["stock"])
 
+    One that needs a process of its own starts a `Child` (child.py, docs/environments.md).
+
     Who sets `spoilt` says that somebody may still be at work in this instance (a tool that ran out of time): it is
     closed after the episode, whatever `healthy` says. A kind's `max_uses` bounds how many episodes an instance serves,
     also where the experiment allows more: 1 for what cannot be made clean again.

@@ -143,6 +143,13 @@ def test_what_a_killed_run_left_is_ended_when_the_next_one_starts() -> None:
     assert not Path(folder).exists()
 
 
+def test_a_process_whose_mark_is_nonsense_is_left_alone() -> None:
+    for mark in ("me", "{}", "[1]", '{"host": 1, "pid": "x", "started": 0, "boot": 0}'):
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "AGENTFLY_OWNER": mark}) as stranger:
+            child.sweep.__wrapped__()
+            assert stranger.poll() is None
+
+
 def _runs(pid: int) -> bool:
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)

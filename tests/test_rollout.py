@@ -145,10 +145,12 @@ async def test_an_episode_past_its_deadline_fails_alone_and_its_environment_is_c
         return Ending.NO_TOOL_CALLS
 
     rules = playbook(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
-    found, *_ = await collect(assigned(ADD, Problem("stuck", "?")), rules, scripted(lambda *_: "99"), silent)
+    problems = assigned(ADD, Problem("stuck", "?"))
+    found, _, measured = await collect(problems, rules, scripted(lambda *_: "99"), silent)
     assert [(t.problem.id, t.ending) for t in found] == [("add-41-58", Ending.NO_TOOL_CALLS), ("stuck", Ending.FAILED)]
     assert found[1].error == "LeaseExpired: no ending within 0.2 s, the agent's deadline"
     assert sorted(Desk.closed) == ["add-41-58", "stuck"]
+    assert [measured[f"resources/Desk/{name}"] for name in ("expired", "started", "closed")] == [1, 2, 2]
 
 
 async def test_an_agent_that_ends_without_an_answer_is_an_error() -> None:
