@@ -27,11 +27,11 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069
 LEASES = {
     "most_in_use": "in use",
     "most_waiting": "waiting",
-    "wait_p50": "wait p50 s",
-    "wait_p95": "wait p95 s",
+    "wait_p50": "p50 s",
+    "wait_p95": "p95 s",
     "started": "started",
     "closed": "closed",
-    "resets_failed": "resets failed",
+    "resets_failed": "bad resets",
     "expired": "expired",
 }
 MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "after": "."}
@@ -141,9 +141,10 @@ def show(step: Step, worst: int) -> RenderableType:
 def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
     """What the step's worst shard asked of its environments, one row a kind; nothing where it used none."""
     kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
-    shown = Table("environment", *(Column(title, justify="right") for title in LEASES.values()))
+    columns = (Column(title, justify="right") for title in LEASES.values())
+    shown = Table("environment", *columns, box=None, pad_edge=False, collapse_padding=True, header_style="cyan")
     for kind in kinds:
-        shown.add_row(kind, *(f"{metrics.get(f'resources/{kind}/{name}', 0.0):.4g}" for name in LEASES))
+        shown.add_row(kind, *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES))
     return [shown] if kinds else []
 
 
