@@ -1,0 +1,106 @@
+"""Does the program that the model wrote give the right results on hidden tests?
+
+The program runs in one sandbox, on the tests' arguments only, and leaves results; they are graded in another one, where
+nothing of the model's runs. So there is nothing to overwrite, and no exit code, output or verdict to fake.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentfly_core.record import Score, Trajectory
+from agentfly_core.reward import reward
+from agentfly_core.sandbox.limits import MIB, Limits
+from agentfly_core.sandbox.result import Status
+from agentfly_core.sandbox.running import run
+
+SECONDS = 10.0
+DISK = 8 * MIB
+_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
+_CALLS = """
+import json
+with open("calls.json") as file:
+    name, calls = json.load(file)
+import solution
+with open("results.jsonl", "w") as file:
+    for arguments in calls:
+        try:
+            result = json.dumps([getattr(solution, name)(*arguments)])
+        except Exception:
+            result = "[]"
+        file.write(result + "\\n")
+        file.flush()
+"""
+_GRADES = """
+import json, math
+
+def same(got, expected):
+    if isinstance(expected, float) and type(got) in (int, float):
+        return math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-9)
+    if type(got) is not type(expected):
+        return False
+    if isinstance(expected, list):
+        return len(got) == len(expected) and all(map(same, got, expected))
+    if isinstance(expected, dict):
+        return got.keys() == expected.keys() and all(same(got[key], expected[key]) for key in expected)
+    return got == expected
+
+def passes(line, expected):
+    try:
+        results = json.loads(line)
+        return len(results) == 1 and same(results[0], expected)
+    except (ValueError, RecursionError):
+        return False
+
+with open("grading.json") as file:
+    nonce, right = json.load(file)
+with open("results.jsonl", errors="replace") as file:
+    lines = file.read().split("\\n")[:-1]
+passed = [n < len(lines) and passes(lines[n], expected) for n, expected in enumerate(right)]
+with open("verdict.json", "w") as file:
+    json.dump({"nonce": nonce, "passed": passed}, file)
+"""
+
+
+@reward(timeout=120.0)
+async def code_tests(trajectory: Trajectory) -> Score:
+    """1 when the program in the episode's answer passes every hidden test, else 0; its part `passed` is their share.
+
+    The program is the answer's last ``` block, or else all of it. `problem.facts["function"]` names the function to
+    call, and `problem.facts["tests"]` lists `{"args": [2, 3], "expected": 5}`, all of it JSON; a tuple that it returns
+    counts as a list, and floats are compared to nine digits. All calls together may take `problem.facts["seconds"]`,
+    10 without it.
+    """
+    facts = trajectory.problem.facts
+    tests = list(facts["tests"])
+    calls = json.dumps([facts["function"], [test["args"] for test in tests]])
+    files = {"solution.py": program(trajectory.answer or ""), "calls.json": calls}
+    results = await _run(_CALLS, files, "results.jsonl", float(facts.get("seconds", SECONDS)))
+    passed = await _grades(results or b"", [test["expected"] for test in tests])
+    return Score(float(all(passed)), parts={"passed": sum(passed) / len(passed)})
+
+
+def program(answer: str) -> str:
+    """The code in an answer: its last fenced block, or else the whole."""
+    blocks: list[str] = _BLOCK.findall(answer)
+    return blocks[-1] if blocks else answer
+
+
+async def _grades(results: bytes, expected: Sequence[Any]) -> list[bool]:
+    nonce = secrets.token_hex(16)
+    files: dict[str, str | bytes] = {"results.jsonl": results, "grading.json": json.dumps([nonce, expected])}
+    verdict = json.loads((await _run(_GRADES, files, "verdict.json", SECONDS)) or "{}")
+    if verdict.get("nonce") != nonce or len(verdict["passed"]) != len(expected):
+        raise RuntimeError("the tests were not graded: there is no verdict of ours")
+    return [passed is True for passed in verdict["passed"]]
+
+
+async def _run(code: str, files: Mapping[str, str | bytes], result: str, seconds: float) -> bytes | None:
+    done = await run(code, files, limits=Limits(wall=seconds, disk=DISK), collect=[result])
+    if done.status is Status.UNAVAILABLE:
+        raise RuntimeError(f"the sandbox failed: {done.stderr}")
+    return done.files.get(result)
