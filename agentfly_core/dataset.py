@@ -128,6 +128,6 @@ def _check(splits: Mapping[str, Sequence[Problem]]) -> None:
 def _refusal(bad: Sequence[BadRow], tolerated: int, quarantine: Path) -> str:
     first: list[Any] = [str(row) for row in bad[:5]]
     return (
-        f"{len(bad)} rows of the data are no problems (tolerated: {tolerated}), first "
+        f"{len(bad)} rows of the data cannot be used (tolerated: {tolerated}), first "
         f"{'; '.join(first)}. All are listed in {quarantine}; mend them or raise data.tolerate_bad_rows."
     )

@@ -210,6 +210,8 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
         if fault["type"] == "extra_forbidden":
             known = _known(kind, [str(part) for part in fault["loc"][:-1]])
             yield f"{where}: there is no such key.{did_you_mean(str(fault['loc'][-1]), known)}"
+        elif fault["type"] == "missing":
+            yield f"{where}: it must be given"
         else:
             yield f"{where}: {fault['msg']} (got {fault.get('input')!r})"
 

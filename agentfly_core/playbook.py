@@ -100,6 +100,11 @@ def check(science: Science) -> None:
     tools = [named(path, Tool) for path in science.tools]
     rewards = [named(path, Reward) for path in science.rewards]
     _refuse_misfits(tools, rewards, _limits(science))
+    if silent := [tool.name for tool in tools if not tool.schema.description]:
+        raise ValueError(
+            f"The tool {silent[0]!r} says nothing of itself to the model: give its function a docstring, or say "
+            "`@tool(description=...)`."
+        )
 
 
 def named(path: str, kind: type[P]) -> P:

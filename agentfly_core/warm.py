@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,7 +65,6 @@ def tokenizer_of(policy: Path) -> Any:
 @functools.cache
 def _sampler(service: Service, dtype: str, device: str, concurrency: int) -> Sampler:
     if service == IN_PROCESS:
-        os.environ.setdefault("DS_ACCELERATOR", device)  # or transformers has DeepSpeed guess, on the terminal
         from agentfly_core.samplers.transformers import TransformersSampler
 
         return TransformersSampler(device, dtype)

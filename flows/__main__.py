@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     show.set_defaults(command=commands.show)
     show.add_argument("run", help="name of a run, see `agentfly list`")
     show.add_argument("--step", type=int, default=None, help="which step (default: the last one)")
-    show.add_argument("--worst", type=int, default=3, metavar="K", help="how many episodes, lowest reward first")
+    show.add_argument("--worst", type=_positive, default=3, metavar="K", help="how many episodes, lowest reward first")
     show.add_argument("--store", default="", help=STORE)
     doctor = add("doctor", help="what this machine can run, and what to do about what it can't")
     doctor.set_defaults(command=commands.doctor)
@@ -108,6 +108,12 @@ def _experiment(
     parser.add_argument("--site", default="local", help=SITE)
     parser.add_argument("--store", default="", help=STORE)
     return parser
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"got {number}, expected 1 or more")
+    return number
 
 
 def command_line() -> NoReturn:

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 
 from agentfly_core import doctor as doctors
 from agentfly_core import experiment as experiments
-from agentfly_core import reading, versioning
+from agentfly_core import reading, slots, versioning
 from agentfly_core.gates import GateClosed
 from agentfly_core.listing import continuing, in_store
 from agentfly_core.lock import Locked, LockLost
@@ -25,6 +25,7 @@ from agentfly_core.run import Lab, name_of, refuse_if_open
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.trial import attacked
 from agentfly_core.service import ServiceLost
 from agentfly_core.store import Store
 from agentfly_core.tracking import Place
@@ -138,7 +139,7 @@ def doctor(arguments: Namespace) -> int:
 
 def _attacked() -> int:
     sandbox = preflight.chosen()
-    outcomes = asyncio.run(sandbox.tried(ATTACKS))
+    outcomes = asyncio.run(attacked(sandbox, ATTACKS))
     Console().print(report.table(sandbox, outcomes))
     return 0 if all(outcome.stopped for outcome in outcomes) else 1
 
@@ -202,8 +203,11 @@ def _trained(arguments: Namespace, lab: Lab, name: str) -> dict[str, Any]:
 
 
 def _finished(lab: Lab, name: str) -> dict[str, Any] | None:
+    """The summary of a run that has done all its steps, on the data that there are now."""
     summary: dict[str, Any] | None = lab.store.read_json(f"runs/{name}/summary.json")
-    return summary if summary and summary["steps"] == lab.science.steps else None
+    if summary is None or summary["steps"] != lab.science.steps:
+        return None
+    return summary if lab.store.manifest(slots.prepare(lab.science).uri) else None
 
 
 def _continuing(arguments: Namespace, lab: Lab, name: str) -> str:

@@ -62,8 +62,12 @@ def policy_named(lab: Lab, reference: str) -> Artifact:
     Step 0 is the policy that step 1 starts from. Raises ValueError for a policy that is not there.
     """
     if reference.endswith(".json"):
+        if not Path(reference).is_file():
+            raise ValueError(f"There is no file {reference!r}; expected one like results/EXPERIMENT/policy.json.")
         found = json.loads(Path(reference).read_text())
         return Artifact(found["uri"], found["digest"])
+    if reference in lab.store.names("runs"):
+        raise ValueError(f"Got the policy {reference!r}, which is a run's name: say run:{reference}.")
     if reference and not reference.startswith("run:"):
         return base_model(replace(lab, science=lab.science.model_copy(update={"model": reference})), None)
     name, at, step = (reference.removeprefix("run:") or name_of(lab, "", False)).partition("@")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def lab_of(experiment: str, overrides: Sequence[str], site: str, store: str) -> 
     read = experiments.read(experiment, overrides)
     experiments.check(read.science)
     place = experiments.site(site, store)
+    os.environ.setdefault("DS_ACCELERATOR", place.device)  # or DeepSpeed guesses, on the terminal, when it is imported
     return Lab(read.name, read.science, read.origin, place, store_at(place.store))
 
 

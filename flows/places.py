@@ -52,9 +52,9 @@ def settle(project: Path) -> Places:
         os.environ.setdefault(name, value)
     state = project.resolve() / STATE
     (state / "logs").mkdir(parents=True, exist_ok=True)
-    if place := _chosen():
-        return Places(state, place.where if place.where.startswith("http") else "", place)
     home = state / "prefect"
+    if (place := _chosen()) and place.where != str(home):
+        return Places(state, place.where if place.where.startswith("http") else "", place)
     home.mkdir(exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
     os.environ.setdefault("PREFECT_PROFILES_PATH", str(Path("~/.prefect/profiles.toml").expanduser()))

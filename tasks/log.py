@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from agentfly_core import slots
@@ -10,6 +11,8 @@ from agentfly_core.metrics import point
 from agentfly_core.run import Run
 from agentfly_core.store import Artifact
 from tasks.stage import stage
+
+logger = logging.getLogger(__name__)
 
 
 @stage("log step {step}")
@@ -26,5 +29,7 @@ def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: A
         "time/score": graded.seconds,
         "time/update": updated.seconds,
     }
+    if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
+        logger.warning("Step %s taught nothing: no two episodes of a problem earned different rewards.", step)
     metrics = {**graded.metrics, **updated.metrics, **worst(played, "resources/"), **seconds}
     run.store.write_json(f"{slots.of_step(run.name, step)}/metrics.json", point(step, metrics, updated.time_ms))

@@ -110,6 +110,12 @@ def test_an_override_may_be_json_of_any_text(tiny):
     assert experiment.read(tiny, [f"agent={json.dumps({'system': system})}"]).science.agent.system == system
 
 
+def test_what_must_be_given_is_named(tmp_path):
+    (tmp_path / "bare.yaml").write_text(TINY.replace("rewards:", "# rewards:"))
+    with pytest.raises(ValueError, match=r"rewards: it must be given$"):
+        experiment.read(str(tmp_path / "bare.yaml"))
+
+
 def test_another_value_is_another_experiment(tiny):
     assert experiment.read(tiny).science.digest == experiment.read(tiny, ["seed=0"]).science.digest
     assert experiment.read(tiny).science.digest != experiment.read(tiny, ["seed=1"]).science.digest

@@ -29,6 +29,7 @@ def test_state_lies_in_the_project_by_absolute_path(tmp_path, monkeypatch):
     assert places.state == tmp_path / ".agentfly"
     assert os.environ["PREFECT_HOME"] == places.prefect.where == str(tmp_path / ".agentfly/prefect")
     assert str(places.prefect) == f"Prefect: {tmp_path}/.agentfly/prefect (the project's own)"
+    assert settle(Path(".")) == places
 
 
 def test_an_api_in_the_environment_is_used(tmp_path, monkeypatch):

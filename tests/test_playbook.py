@@ -8,9 +8,10 @@ from letters import Letters
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config import Science
 from agentfly_core.environments.shop import Shop
-from agentfly_core.playbook import Playbook
+from agentfly_core.playbook import Playbook, check
 from agentfly_core.resources import Limit
 from agentfly_core.rewards.shop import bought
+from agentfly_core.tool import tool
 from agentfly_core.tools.shop import checkout, search
 
 SHOP = "agentfly_core.environments.shop:Shop"
@@ -57,3 +58,13 @@ def test_what_is_not_decorated_is_refused_by_name() -> None:
 def test_an_environment_that_is_asked_for_and_not_listed_is_refused() -> None:
     with pytest.raises(ValueError, match=f"no limit for it.*{SHOP}: 8"):
         Playbook.from_science(science(environments={}), None)
+
+
+@tool
+async def mute() -> str:
+    return ""
+
+
+def test_a_tool_that_says_nothing_of_itself_is_refused_before_any_work() -> None:
+    with pytest.raises(ValueError, match="'mute' says nothing of itself to the model: give its function a docstring"):
+        check(science(tools=["test_playbook:mute"]))

@@ -154,7 +154,7 @@ def test_what_a_step_asked_of_its_environments_is_a_row_a_kind(store: Store) -> 
 def test_a_step_or_run_that_is_not_there_is_told_with_what_is(store: Store) -> None:
     with pytest.raises(ValueError, match=r"no episodes of step 9; it has steps 6 to 7"):
         read_step(store, "demo", 9)
-    with pytest.raises(ValueError, match=r"'dmo' has no episodes; runs in .*: demo"):
+    with pytest.raises(ValueError, match=r"'dmo' has no episodes in .*Did you mean 'demo'"):
         read_step(store, "dmo", None)
 
 

@@ -99,14 +99,23 @@ def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_pa
         final_policy(here.store, "dmo")
 
 
-def test_fewer_steps_end_with_the_policy_of_the_last_of_them(tmp_path):
-    here = lab(tmp_path, steps=2)
-    with opened(here, "demo"):
+def test_a_run_is_not_wound_back(tmp_path):
+    with opened(lab(tmp_path, steps=3), "demo") as run:
+        for step in (1, 2, 3):
+            with run.store.publish(Slot(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
+                (folder / "model").write_text(str(step))
+    with pytest.raises(ValueError, match=r"has done 3 steps, and 2 are asked for.*steps=3"), opened(
+        lab(tmp_path, steps=2), "demo"
+    ):
         pass
-    for step in (1, 2, 3):
-        with here.store.publish(Slot(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
-            (folder / "model").write_text(str(step))
-    assert final_policy(here.store, "demo").uri.endswith("000002/policy")
+    with opened(lab(tmp_path, steps=4), "demo"):
+        pass
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "a b", "/tmp/x", ".hidden", "a/b"])
+def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="expected letters, digits"):
+        name_of(lab(tmp_path), name, False)
 
 
 def test_a_run_does_not_go_on_with_other_data(tmp_path):

@@ -52,7 +52,8 @@ def read(path: Path, needs: Sequence[str] = ()) -> Iterator[Problem | BadRow]:
         if isinstance(problem, str):
             yield BadRow(path.name, number, problem)
         elif problem.id in seen:
-            yield BadRow(path.name, number, f"it has the id or the question of row {seen[problem.id]}")
+            fault = f"row {seen[problem.id]} has its id, or its question where neither has an `id`: give each one"
+            yield BadRow(path.name, number, fault)
         else:
             seen[problem.id] = number
             yield problem
