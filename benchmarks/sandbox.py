@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -24,9 +25,8 @@ from rich.table import Table
 
 from agentfly_core.sandbox.bubblewrap import Bubblewrap
 from agentfly_core.sandbox.cgroups import PREFIX, Cgroups
+from agentfly_core.sandbox.execution import Order, Sandbox
 from agentfly_core.sandbox.forkserver import ForkServer
-from agentfly_core.sandbox.limits import Limits
-from agentfly_core.sandbox.preflight import Sandbox
 from agentfly_core.sandbox.result import Status
 
 PROGRAMS = {"print(1)": "print(1)", "with numpy": "import numpy\nprint(numpy.arange(10).sum())"}
@@ -38,33 +38,34 @@ async def plain(code: str) -> None:
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-def ways() -> dict[str, Callable[[str], Awaitable[None]]]:
-    """The ways of running code that this machine has."""
-    backends = {"fork-server": ForkServer(), **({"bubblewrap": Bubblewrap()} if shutil.which("bwrap") else {})}
-    cgroups = Cgroups.found()
+def sandboxes() -> dict[str, Sandbox]:
+    """The sandboxes that this machine may have."""
+    found = {"fork-server": Sandbox(ForkServer(), Cgroups.found())}
+    return found | ({"bubblewrap": Sandbox(Bubblewrap(), Cgroups.found())} if shutil.which("bwrap") else {})
 
-    def way(sandbox: Sandbox) -> Callable[[str], Awaitable[None]]:
-        async def run(code: str) -> None:
-            result = await sandbox.run(code, Limits())
-            assert result.status is Status.OK, result
 
-        return run
-
-    return {name: way(Sandbox(backend, cgroups)) for name, backend in backends.items()} | {"plain subprocess": plain}
+async def boxed(sandbox: Sandbox, code: str) -> None:
+    """An execution in a sandbox."""
+    result = await sandbox.execute(Order(code.encode()))
+    assert result.status is Status.OK, result
 
 
 async def times(repeats: int) -> Table:
     """Milliseconds an execution, by way and program."""
     table = Table("median of an execution, ms", *PROGRAMS, show_edge=False)
     taken: dict[tuple[str, str], list[float]] = {}
-    found = ways()
+    found = sandboxes()
+    ways: dict[str, Callable[[str], Awaitable[None]]] = {"plain subprocess": plain}
+    ways |= {name: partial(boxed, sandbox) for name, sandbox in found.items()}
     for _ in range(repeats + 1):
-        for name, run in found.items():
-            for program, code in PROGRAMS.items():
+        for program, code in PROGRAMS.items():
+            for name, run in ways.items():
                 start = time.perf_counter()
                 await run(code)
                 taken.setdefault((name, program), []).append(1000 * (time.perf_counter() - start))
-    for name in found:
+    for sandbox in found.values():
+        sandbox.close()
+    for name in ways:
         table.add_row(name, *(f"{statistics.median(taken[name, program][1:]):.1f}" for program in PROGRAMS))
     table.add_row("goal", *(f"{goal}" for goal in GOALS_MS.values()))
     return table
@@ -89,7 +90,7 @@ async def sustained(executions: int, at_once: int) -> Table:
 
     async def one(number: int) -> bool:
         async with room:
-            result = await sandbox.run(f"print({number})", Limits())
+            result = await sandbox.execute(Order(b"print(%d)" % number))
             return result.stdout == f"{number}\n"
 
     await one(0)
@@ -99,11 +100,12 @@ async def sustained(executions: int, at_once: int) -> Table:
     seconds = time.perf_counter() - start
     await asyncio.sleep(1)
     after = left()
-    sandbox.backend.close()
+    sandbox.close()
+    closed = left()
     title = f"{right} of {executions} right, {at_once} at once, {executions / seconds:.0f} a second"
-    table = Table("left over", "before", "after", title=title, show_edge=False)
+    table = Table("left over", "before", "after", "closed", title=title, show_edge=False)
     for name in before:
-        table.add_row(name, str(before[name]), str(after[name]))
+        table.add_row(name, *(str(found[name]) for found in (before, after, closed)))
     return table
 
 

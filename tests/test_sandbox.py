@@ -16,14 +16,16 @@ from agentfly_core.sandbox import preflight
 from agentfly_core.sandbox.attacks import ATTACKS, INSIDE, NAMESPACES, Attack
 from agentfly_core.sandbox.bubblewrap import Bubblewrap
 from agentfly_core.sandbox.cgroups import PREFIX, Cgroups
+from agentfly_core.sandbox.execution import Order, Sandbox
 from agentfly_core.sandbox.forkserver import ForkServer, Unavailable
 from agentfly_core.sandbox.limits import MIB, Limits
-from agentfly_core.sandbox.preflight import KEY, Sandbox, chosen
+from agentfly_core.sandbox.preflight import KEY, chosen
 from agentfly_core.sandbox.result import ExecResult, Status
 from agentfly_core.sandbox.running import run
+from agentfly_core.sandbox.trial import attacked
 
 INODES_ARE_NOT_BOUNDED = {"create 10,000 files"}
-IDLE = 2  # processes of a server that runs nothing
+IDLE = 4  # a server, its first process, and two executions that wait for their order
 ROOT = Path(__file__).resolve().parent.parent
 GUARD = INSIDE.format(outside={kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES})
 
@@ -36,7 +38,7 @@ def sandbox() -> Iterator[Sandbox]:
     except Unavailable as error:
         pytest.skip(str(error))
     yield here
-    here.backend.close()
+    here.close()
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +69,14 @@ async def works(text: str = "print(6 * 7)") -> bool:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 async def test_an_attack_is_stopped_and_the_next_run_is_fine(sandbox: Sandbox, attack: Attack) -> None:
-    (outcome,) = await sandbox.tried([attack])
+    (outcome,) = await attacked(sandbox, [attack])
     assert outcome.stopped, outcome.detail
     assert await works()
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 async def test_bubblewrap_stops_it_too(bubblewrap: Sandbox, attack: Attack) -> None:
-    (outcome,) = await bubblewrap.tried([attack])
+    (outcome,) = await attacked(bubblewrap, [attack])
     assert outcome.stopped is (attack.name not in INODES_ARE_NOT_BOUNDED), outcome.detail
 
 
@@ -91,9 +93,11 @@ async def test_a_gigabyte_of_output_is_kept_up_to_a_megabyte() -> None:
     assert len(result.stdout) + len(result.stderr) == MIB
 
 
-async def test_without_control_groups_all_processes_together_are_bounded_too(sandbox: Sandbox) -> None:
+async def test_without_control_groups_all_processes_together_are_bounded_too() -> None:
     (attack,) = [attack for attack in ATTACKS if attack.name == "take it with eight processes"]
-    (outcome,) = await Sandbox(sandbox.backend, Cgroups("none", ())).tried([attack])
+    sandbox = Sandbox(ForkServer(), Cgroups("none", ()))
+    (outcome,) = await attacked(sandbox, [attack])
+    sandbox.close()
     assert outcome.stopped, outcome.detail
 
 
@@ -198,7 +202,7 @@ atexit.register(print, "end")
 async def test_a_hundred_executions_32_at_once_leave_nothing(sandbox: Sandbox) -> None:
     await works()
     await until(lambda: children() == IDLE)
-    before = psutil.Process().num_fds(), groups()
+    before = psutil.Process().num_fds()
     together = asyncio.Semaphore(32)
 
     async def one(number: int) -> ExecResult:
@@ -208,7 +212,9 @@ async def test_a_hundred_executions_32_at_once_leave_nothing(sandbox: Sandbox) -
     results = await asyncio.gather(*map(one, range(100)))
     assert [result.stdout for result in results] == [f"{number}\n" for number in range(100)]
     await until(lambda: children() == IDLE)
-    assert (psutil.Process().num_fds(), groups()) == before
+    assert psutil.Process().num_fds() == before
+    sandbox.close()
+    assert (children(), groups()) == (0, [])
 
 
 async def test_a_cancelled_execution_is_ended() -> None:
@@ -220,19 +226,18 @@ async def test_a_cancelled_execution_is_ended() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     await until(lambda: children() == IDLE)
-    assert groups() == []
 
 
 async def test_the_end_of_the_server_is_our_failure_and_the_next_run_has_a_new_one() -> None:
     sandbox = Sandbox(ForkServer(), Cgroups.found())
-    assert (await sandbox.run("print(1)", Limits())).status is Status.OK
-    task = asyncio.create_task(sandbox.run("import time; time.sleep(60)", Limits(wall=60)))
+    assert (await sandbox.execute(Order(b"print(1)"))).status is Status.OK
+    task = asyncio.create_task(sandbox.execute(Order(b"import time; time.sleep(60)")))
     server = sandbox.backend._process  # type: ignore[attr-defined]
-    await until(lambda: len(psutil.Process(server.pid).children(recursive=True)) == 3)
+    await until(lambda: len(psutil.Process(server.pid).children(recursive=True)) == 4)
     server.kill()
     assert (await task).status is Status.UNAVAILABLE
-    assert (await sandbox.run("print(1)", Limits())).stdout == "1\n"
-    sandbox.backend.close()
+    assert (await sandbox.execute(Order(b"print(1)"))).stdout == "1\n"
+    sandbox.close()
 
 
 def test_where_no_sandbox_works_it_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

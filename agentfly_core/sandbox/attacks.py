@@ -1,27 +1,15 @@
-"""What hostile code would try, and whether a backend stops it. Nothing here does harm, even where nothing is stopped.
+"""What hostile code would try. Nothing here does harm, even where nothing is stopped: every bomb is bounded.
 
 Each attack first makes sure that it is inside private namespaces, prints "inside", and then tries; "REACHED" in its
-output says that it got through. Every bomb is bounded.
+output says that it got through.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import secrets
-import socket
-import subprocess
-import sys
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-
-import psutil
 
 from agentfly_core.sandbox.limits import MIB, Limits
-from agentfly_core.sandbox.result import ExecResult, Status
+from agentfly_core.sandbox.result import Status
 
 NAMESPACES = ("user", "pid", "mnt", "net", "ipc")
 INSIDE = """
@@ -30,37 +18,6 @@ for kind, outside in {outside!r}.items():
     assert os.readlink("/proc/self/ns/" + kind) != outside, "not in a private namespace: " + kind
 print("inside", flush=True)
 """
-
-
-@dataclass(frozen=True)
-class Target:
-    """Things of this machine that the attacks are after."""
-
-    file: Path
-    secret: str
-    listener: socket.socket
-    bystander: subprocess.Popen[bytes]
-    before: frozenset[int]
-
-    @property
-    def port(self) -> int:
-        """Where the listener listens, on the loopback interface."""
-        port: int = self.listener.getsockname()[1]
-        return port
-
-    async def harmed(self) -> str:
-        """What an attack did to this machine; empty for nothing."""
-        if self.bystander.poll() is not None:
-            return "a process outside was ended"
-        try:
-            self.listener.accept()[0].close()
-        except BlockingIOError:
-            for _ in range(40):
-                if not (left := {process.pid for process in _descendants()} - self.before):
-                    return ""
-                await asyncio.sleep(0.05)
-            return f"{len(left)} processes were left behind"
-        return "a port outside was reached"
 
 
 @dataclass(frozen=True)
@@ -75,61 +32,6 @@ class Attack:
     ends: tuple[Status, ...] = (Status.OK,)
     limits: Limits = field(default_factory=lambda: Limits(wall=5.0))
     collect: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of an attack: `Outcome("reach a port of this machine", True, "ok")`."""
-
-    name: str
-    stopped: bool
-    detail: str
-
-
-Runs = Callable[[str, Limits, Sequence[str]], Awaitable[ExecResult]]
-
-
-@contextmanager
-def target() -> Iterator[Target]:
-    """A planted file, a listening port and a process, for the block's duration."""
-    secret = secrets.token_hex(16)
-    with tempfile.TemporaryDirectory(prefix="agentfly-sandbox-") as folder, socket.socket() as listener:
-        Path(folder).chmod(0o755)
-        file = Path(folder) / "secret.txt"
-        file.write_text(secret)
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        listener.setblocking(False)
-        bystander = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
-        try:
-            yield Target(file, secret, listener, bystander, frozenset(process.pid for process in _descendants()))
-        finally:
-            bystander.kill()
-            bystander.wait()
-
-
-async def tried(attack: Attack, runs: Runs, on: Target) -> Outcome:
-    """Run an attack, and see what came of it."""
-    outside = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES}
-    code = INSIDE.format(outside=outside) + attack.code.format(file=on.file, port=on.port, pid=on.bystander.pid)
-    result = await runs(code, attack.limits, attack.collect)
-    return Outcome(attack.name, *await _judged(attack, result, on))
-
-
-async def _judged(attack: Attack, result: ExecResult, on: Target) -> tuple[bool, str]:
-    last = (result.stderr.strip().splitlines() or [""])[-1]
-    if not result.stdout.startswith("inside\n"):
-        return False, f"not tried: {result.status}: {last}"
-    if "REACHED" in result.stdout or on.secret in result.stdout or result.files:
-        return False, result.stdout.partition("REACHED")[2].strip()[:100] or "got through"
-    if result.status not in attack.ends:
-        return False, f"ended as {result.status}, expected {attack.ends[0]}: {last}"
-    return (False, harm) if (harm := await on.harmed()) else (True, result.status)
-
-
-def _descendants() -> list[psutil.Process]:
-    children: list[psutil.Process] = psutil.Process().children(recursive=True)
-    return children
 
 
 READ = Attack(

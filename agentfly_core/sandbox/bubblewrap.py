@@ -20,6 +20,7 @@ class Bubblewrap:
     """One process of `bwrap` an execution; the disk's size is bounded as by default, its inodes are not."""
 
     name = "bubblewrap"
+    warm = False
 
     def __init__(self, program: str = "bwrap") -> None:
         self._program = program

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,13 +19,15 @@ from agentfly_core.owner import Owner, mark_alive
 from agentfly_core.sandbox.limits import Limits
 
 PREFIX = "agentfly-sandbox-"
-_LIMITS = {
-    "memory.limit_in_bytes": "memory",
-    "memory.memsw.limit_in_bytes": "memory",
-    "memory.max": "memory",
-    "memory.swap.max": "",
-    "pids.max": "processes",
+_LIMITS: Mapping[str, Callable[[Limits], int]] = {
+    "memory.limit_in_bytes": lambda limits: limits.memory,
+    "memory.memsw.limit_in_bytes": lambda limits: limits.memory,
+    "memory.max": lambda limits: limits.memory,
+    "memory.swap.max": lambda limits: 0,
+    "pids.max": lambda limits: limits.processes + 1,
 }
+_ENTER = 'for file; do echo 0 > "$file" || exit 1; done'
+_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,13 @@ class Cgroup:
 
     folders: tuple[Path, ...] = ()
     entries: tuple[int, ...] = ()
+
+    def limit(self, limits: Limits) -> None:
+        """Set the limits, once; the keeper counts as a process too."""
+        for folder in self.folders:
+            for name, limit in _LIMITS.items():
+                if (folder / name).exists():
+                    (folder / name).write_text(str(limit(limits)))
 
     def oom_kills(self) -> int:
         """How many processes the kernel ended because there was no memory left for the group."""
@@ -43,6 +53,17 @@ class Cgroup:
                     words += (folder / name).read_text().split()
         return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
 
+    def removed(self) -> bool:
+        """Remove the groups; False while the kernel has not seen their last process gone."""
+        for folder in self.folders:
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                return False
+        return True
+
 
 @dataclass(frozen=True)
 class Cgroups:
@@ -50,7 +71,7 @@ class Cgroups:
 
     version: str
     parents: tuple[Path, ...]
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _ended: list[Cgroup] = field(default_factory=list)
 
     @classmethod
     def found(cls) -> Cgroups:
@@ -62,35 +83,47 @@ class Cgroups:
                 return here
         return cls("none", ())
 
-    @contextmanager
-    def fresh(self, limits: Limits) -> Iterator[Cgroup]:
-        """New groups with these limits, removed afterwards."""
-        name = f"{PREFIX}{next(self._numbers)}-{_mark()}"
-        folders = tuple(parent / name for parent in self.parents)
-        entries: list[int] = []
+    def fresh(self) -> Cgroup:
+        """New groups, without limits so far; to be given back to `end`."""
+        name = f"{PREFIX}{next(_NUMBERS)}-{_mark()}"
+        folders, entries = tuple(parent / name for parent in self.parents), list[int]()
         try:
             for folder in folders:
                 folder.mkdir()
-                _limit(folder, limits)
                 entries.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
-            yield Cgroup(folders, tuple(entries))
-        finally:
-            for entry in entries:
-                os.close(entry)
-            for folder in folders:
-                _remove(folder)
+        except OSError:
+            self.end(Cgroup(folders, tuple(entries)))
+            raise
+        return Cgroup(folders, tuple(entries))
+
+    def end(self, cgroup: Cgroup) -> None:
+        """Remove groups whose processes have ended, or are about to: then it is done with one of the next calls."""
+        for entry in cgroup.entries:
+            os.close(entry)
+        self._ended[:] = [old for old in (*self._ended, cgroup) if not old.removed()]
+
+    def close(self) -> None:
+        """Remove what is left of all groups, within a second."""
+        for _ in range(100):
+            self._ended[:] = [old for old in self._ended if not old.removed()]
+            if not self._ended:
+                return
+            time.sleep(0.01)
 
     def _works(self) -> bool:
         with suppress(OSError):
-            with self.fresh(Limits()) as cgroup:
+            cgroup = self.fresh()
+            try:
                 files = {file.name for folder in cgroup.folders for file in folder.iterdir()}
-                return bool(files & {"memory.limit_in_bytes", "memory.max"}) and _can_enter(cgroup.entries)
+                return bool(files & {"memory.limit_in_bytes", "memory.max"}) and _can_enter(cgroup.folders)
+            finally:
+                self.end(cgroup)
         return False
 
     def _sweep(self) -> None:
         for folder in [old for parent in self.parents for old in parent.glob(f"{PREFIX}*")]:
             if not mark_alive(folder.name):
-                _remove(folder)
+                Cgroup((folder,)).removed()
 
 
 def _candidates() -> Iterator[tuple[str, Sequence[Path]]]:
@@ -112,33 +145,9 @@ def _below(top: Path, root: str, group: str) -> Path:
     return Path(os.path.normpath(top / os.path.relpath(group, root)))
 
 
-def _limit(folder: Path, limits: Limits) -> None:
-    for name, field_name in _LIMITS.items():
-        if (folder / name).exists():
-            (folder / name).write_text(str(getattr(limits, field_name)) if field_name else "0")
-
-
-def _can_enter(entries: Sequence[int]) -> bool:
-    if child := os.fork():
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    try:
-        for entry in entries:
-            os.write(entry, b"0")
-    except OSError:
-        os._exit(1)
-    os._exit(0)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a group; the kernel may need a moment to see its last process gone."""
-    for _ in range(100):
-        with suppress(FileNotFoundError):
-            try:
-                folder.rmdir()
-            except OSError:
-                time.sleep(0.002)
-                continue
-        return
+def _can_enter(folders: Sequence[Path]) -> bool:
+    files = [str(folder / "cgroup.procs") for folder in folders]
+    return subprocess.run(["/bin/sh", "-c", _ENTER, "sh", *files], check=False, capture_output=True).returncode == 0
 
 
 def _mark() -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
@@ -17,15 +20,17 @@ from agentfly_core.sandbox.limits import Limits
 from agentfly_core.sandbox.result import ExecResult, Status, judged, unavailable
 
 MAIN = "main.py"
+PAGE = 4096
 GRACE = 10.0
+SPARES = 2
 SECONDS_TO_NOTICE = 0.2  # until the end of a server that took its executions along is known
 
 
 class Backend(Protocol):
     """A way of putting code into namespaces of its own."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    warm: bool
 
     async def connect(self, cgroups: Sequence[int]) -> tuple[socket.socket, int]: ...
 
@@ -36,39 +41,104 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run: `Order("print(open('a.txt').read())", {"a.txt": b"hello"}, b"", (), Limits())`."""
+    """What to run: `Order(b"print(open('a.txt').read())", {"a.txt": b"hello"}, b"", (), Limits())`."""
 
-    code: str
-    files: Mapping[str, bytes]
-    stdin: bytes
-    collect: tuple[str, ...]
-    limits: Limits
+    code: bytes
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    stdin: bytes = b""
+    collect: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         for name in (*self.files, *self.collect):
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name or name == MAIN:
                 raise ValueError(f"Got the file name {name!r}, expected a relative one without '..', not {MAIN}.")
-        if (size := sum(map(len, self.files.values()))) > self.limits.disk:
-            raise ValueError(f"The files have {size} bytes, the disk of the sandbox {self.limits.disk}; raise `disk`.")
+        size = sum(-(-len(content) // PAGE) * PAGE for content in (self.code, *self.files.values()))
+        if size > self.limits.disk or sum(name.count("/") + 1 for name in self.files) > self.limits.inodes // 2:
+            raise ValueError(
+                f"The code and {len(self.files)} files take {size} bytes, the disk of the sandbox has "
+                f"{self.limits.disk}; raise `disk`, or `inodes` to twice the number of files."
+            )
 
     def packed(self, base: int) -> bytes:
         """The message to a keeper whose process starts with `base` bytes of memory."""
         header = {"limits": asdict(self.limits), "files": list(self.files), "collect": self.collect, "base": base}
-        code = self.code.encode(errors="backslashreplace")
-        return wire.packed(header, [code, self.stdin, *self.files.values()])
+        return wire.packed(header, [self.code, self.stdin, *self.files.values()])
 
 
-async def execute(backend: Backend, cgroups: Cgroups, order: Order) -> ExecResult:
-    """Run an order to its end; a cancelled one is ended."""
-    try:
-        with cgroups.fresh(order.limits) as cgroup:
-            connection, base = await backend.connect(cgroup.entries)
-            async with _streams(connection) as (reader, writer):
-                writer.write(order.packed(base))
-                return await _answer(backend, reader, cgroup, order)
-    except (Unavailable, OSError) as error:
-        return unavailable(str(error), backend.name)
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An execution that waits for its order: its namespaces are made, its control groups are entered."""
+
+    connection: socket.socket
+    base: int
+    cgroup: Cgroup
+    owner: int
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """A backend, and why those before it are not used: `{"forkserver": "unshare: Operation not permitted"}`.
+
+    Where the backend is warm, two executions are kept ready: making namespaces and entering control groups takes the
+    kernel longer than running a short program. Usable from any thread and event loop.
+    """
+
+    backend: Backend
+    cgroups: Cgroups
+    refused: Mapping[str, str] = field(default_factory=dict)
+    _spares: deque[Ready] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        atexit.register(self.close)
+
+    async def execute(self, order: Order) -> ExecResult:
+        """Run an order to its end; a cancelled one is ended."""
+        try:
+            ready = self._spared() or await self._ready()
+            try:
+                ready.cgroup.limit(order.limits)
+                async with _streams(ready.connection) as (reader, writer):
+                    writer.write(order.packed(ready.base))
+                    return await _answer(self.backend, reader, ready.cgroup, order)
+            finally:
+                self.cgroups.end(ready.cgroup)
+                await self._prepare()
+        except (Unavailable, OSError) as error:
+            return unavailable(str(error), self.backend.name)
+
+    def close(self) -> None:
+        """End what runs; the next order starts it again."""
+        while spare := self._spared():
+            spare.connection.close()
+            self.cgroups.end(spare.cgroup)
+        self.backend.close()
+        self.cgroups.close()
+
+    async def _prepare(self) -> None:
+        with suppress(Unavailable, OSError):  # the next order will say so
+            while self.backend.warm and len(self._spares) < SPARES and self.backend.alive():
+                self._spares.append(await self._ready())
+
+    async def _ready(self) -> Ready:
+        cgroup = self.cgroups.fresh()
+        try:
+            connection, base = await self.backend.connect(cgroup.entries)
+        except BaseException:
+            self.cgroups.end(cgroup)
+            raise
+        return Ready(connection, base, cgroup, os.getpid())
+
+    def _spared(self) -> Ready | None:
+        """The spare, if it is there and this process's own: a fork of this process finds its parent's."""
+        with suppress(IndexError):
+            while spare := self._spares.popleft():
+                if spare.owner == os.getpid() and self.backend.alive():
+                    return spare
+                spare.connection.close()
+                self.cgroups.end(spare.cgroup)
+        return None
 
 
 async def _answer(backend: Backend, reader: asyncio.StreamReader, cgroup: Cgroup, order: Order) -> ExecResult:

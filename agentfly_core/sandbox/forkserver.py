@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import socket
 import subprocess
 import sys
@@ -35,13 +34,13 @@ class ForkServer:
     """Starts the server when first used, and again when it died; usable from any thread and event loop."""
 
     name = "forkserver"
+    warm = True
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
         self._base = 0
-        atexit.register(self.close)
 
     async def connect(self, cgroups: Sequence[int]) -> tuple[socket.socket, int]:
         """A connection to a new execution's keeper, and the memory in bytes that its process starts with.

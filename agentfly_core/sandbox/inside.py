@@ -23,13 +23,16 @@ OPEN_FILES = 256
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where and how the code runs. `base` is the memory in bytes that a process has before it starts; `cgroups` are
-    open `cgroup.procs` files to enter; `locked` is False only where the user chose to run without a sandbox."""
+    """Where and how the code runs.
+
+    `base` is the memory in bytes that a process has before it starts, `grouped` says that a control group bounds the
+    memory of all, and `locked` is False only where the user chose to run without a sandbox.
+    """
 
     folder: Path
     limits: Limits
     base: int
-    cgroups: tuple[int, ...]
+    grouped: bool
     locked: bool
 
 
@@ -54,8 +57,6 @@ def run(work: Work, streams: tuple[int, int, int], fault: int) -> NoReturn:
 def _settle(work: Work, streams: tuple[int, int, int], fault: int) -> None:
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
     os.setsid()
-    for cgroup in work.cgroups:
-        os.write(cgroup, b"0")
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.closerange(3, fault)

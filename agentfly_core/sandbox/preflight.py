@@ -6,16 +6,13 @@ import asyncio
 import functools
 import os
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from agentfly_core.sandbox.attacks import PROBES, Attack, Outcome, target, tried
+from agentfly_core.sandbox.attacks import PROBES
 from agentfly_core.sandbox.bubblewrap import Bubblewrap
 from agentfly_core.sandbox.cgroups import Cgroups
-from agentfly_core.sandbox.execution import Backend, Order, execute
+from agentfly_core.sandbox.execution import Order, Sandbox
 from agentfly_core.sandbox.forkserver import ForkServer, Unavailable
-from agentfly_core.sandbox.limits import Limits
-from agentfly_core.sandbox.result import ExecResult
+from agentfly_core.sandbox.trial import attacked
 from agentfly_core.sandbox.unsafe import Unsafe
 
 KEY = "AGENTFLY_SANDBOX"
@@ -27,34 +24,6 @@ WHAT_TO_DO = (
     f"or install bubblewrap. {KEY}=unsafe runs model-written code as you, with your files and your network."
 )
 _lock = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Sandbox:
-    """A backend that passed, and why those before it did not: `{"forkserver": "unshare: Operation not permitted"}`."""
-
-    backend: Backend
-    cgroups: Cgroups
-    refused: Mapping[str, str] = field(default_factory=dict)
-
-    async def run(self, code: str, limits: Limits, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code in it."""
-        return await execute(self.backend, self.cgroups, Order(code, {}, b"", tuple(collect), limits))
-
-    async def tried(self, attacks: Sequence[Attack]) -> list[Outcome]:
-        """What becomes of attacks on it, one after another."""
-        await self.run("", Limits())
-        with target() as here:
-            return [await tried(attack, self.run, here) for attack in attacks]
-
-    async def weakness(self) -> str:
-        """Why it cannot be trusted; empty when it stops every probe."""
-        first = await self.run("print(6 * 7)", Limits())
-        if first.stdout != "42\n":
-            return first.stderr or first.status
-        async with asyncio.timeout(SECONDS):
-            outcomes = await self.tried(PROBES)
-        return "; ".join(f"{outcome.name}: {outcome.detail}" for outcome in outcomes if not outcome.stopped)
 
 
 def chosen() -> Sandbox:
@@ -81,13 +50,19 @@ def _chosen(wanted: str) -> Sandbox:
             if not why:
                 return sandbox
             refused[name] = why
-            sandbox.backend.close()
+            sandbox.close()
     tried = "; ".join(f"{name}: {why}" for name, why in refused.items())
     raise Unavailable(f"No sandbox for model-written code works here ({tried}). {WHAT_TO_DO}")
 
 
 async def _weakness(sandbox: Sandbox) -> str:
+    """Why it cannot be trusted; empty when it stops every probe."""
     try:
-        return await sandbox.weakness()
+        first = await sandbox.execute(Order(b"print(6 * 7)"))
+        if first.stdout != "42\n":
+            return first.stderr or first.status
+        async with asyncio.timeout(SECONDS):
+            outcomes = await attacked(sandbox, PROBES)
     except (OSError, TimeoutError) as error:
         return str(error) or "it did not answer in time"
+    return "; ".join(f"{outcome.name}: {outcome.detail}" for outcome in outcomes if not outcome.stopped)

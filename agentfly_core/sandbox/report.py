@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agentfly_core.sandbox import landlock
-from agentfly_core.sandbox.attacks import Outcome
-from agentfly_core.sandbox.preflight import Sandbox
+from agentfly_core.sandbox.execution import Sandbox
+from agentfly_core.sandbox.trial import Outcome
 
 WHAT_IT_IS = {
     "forkserver": "a warm interpreter, forked for each execution into namespaces of its own",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from agentfly_core.sandbox.execution import Order, execute
+from agentfly_core.sandbox.execution import Order
 from agentfly_core.sandbox.limits import Limits
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.result import ExecResult
@@ -32,8 +32,7 @@ async def run(
     """
     sandbox = await asyncio.to_thread(chosen)
     given = {name: _bytes(content) for name, content in (files or {}).items()}
-    order = Order(code, given, _bytes(stdin), tuple(collect), limits or Limits())
-    return await execute(sandbox.backend, sandbox.cgroups, order)
+    return await sandbox.execute(Order(_bytes(code), given, _bytes(stdin), tuple(collect), limits or Limits()))
 
 
 def _bytes(content: str | bytes) -> bytes:

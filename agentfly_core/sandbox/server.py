@@ -22,7 +22,7 @@ from typing import Any
 from agentfly_core.sandbox import keeper, kernel, view, wire
 
 NOBODY = 65534
-AT_ONCE = 32
+AT_ONCE = 34  # two of them may be waiting for their order
 DESCRIPTORS = 8
 FRESH = kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 WARM: tuple[str, ...] = (
@@ -87,7 +87,7 @@ def _settle() -> None:
 
 
 def _serve(link: socket.socket) -> None:
-    """Start an execution for each message, at most 32 at a time; the others wait in the socket, first come first."""
+    """Start an execution for each message, 32 and the spares at a time; the others wait in the socket, in order."""
     running = 0
     awake, wake = os.pipe()
     os.set_blocking(wake, False)

@@ -20,16 +20,17 @@ from agentfly_core.sandbox.limits import Limits
 def main() -> None:
     """Run one order in the namespaces that this process was started in."""
     connection, folder, locked = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), sys.argv[3] == "locked"
-    cgroups = tuple(map(int, sys.argv[4:]))
+    cgroups = [int(word) for word in sys.argv[4:]]
     try:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         if locked and os.getpid() != 1:
             raise OSError("not the first process of its namespace")
+        keeper.enter(cgroups)
         sys.executable = str(view.interpreter())
         base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
         order, blobs = wire.read(connection.makefile("rb"))
-        keeper.serve(connection, order, blobs, Work(folder, Limits(**order["limits"]), base, cgroups, locked))
+        keeper.serve(connection, order, blobs, Work(folder, Limits(**order["limits"]), base, bool(cgroups), locked))
     except (OSError, ValueError, EOFError) as error:
         with suppress(OSError):
             connection.sendall(wire.packed({"unavailable": f"{type(error).__name__}: {error}"}))

@@ -18,6 +18,7 @@ class Unsafe:
     """One plain process an execution, in a temporary directory; limits hold for each process, nothing is hidden."""
 
     name = "unsafe"
+    warm = False
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()

@@ -1,0 +1,115 @@
+"""Trying attacks on a sandbox, and seeing what becomes of them and of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from agentfly_core.sandbox.attacks import INSIDE, NAMESPACES, Attack
+from agentfly_core.sandbox.execution import Order, Sandbox
+from agentfly_core.sandbox.result import ExecResult
+
+
+@dataclass(frozen=True)
+class Target:
+    """Things of this machine that the attacks are after."""
+
+    file: Path
+    secret: str
+    listener: socket.socket
+    bystander: subprocess.Popen[bytes]
+
+    @property
+    def port(self) -> int:
+        """Where the listener listens, on the loopback interface."""
+        port: int = self.listener.getsockname()[1]
+        return port
+
+    async def harmed(self) -> str:
+        """What an attack did to this machine; empty for nothing."""
+        if self.bystander.poll() is not None:
+            return "a process outside was ended"
+        try:
+            self.listener.accept()[0].close()
+        except BlockingIOError:
+            for _ in range(40):
+                if not (left := _strays()):
+                    return ""
+                await asyncio.sleep(0.05)
+            return f"{left} processes were left behind"
+        return "a port outside was reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an attack: `Outcome("reach a port of this machine", True, "ok")`."""
+
+    name: str
+    stopped: bool
+    detail: str
+
+
+@contextmanager
+def target() -> Iterator[Target]:
+    """A planted file, a listening port and a process, for the block's duration."""
+    secret = secrets.token_hex(16)
+    with tempfile.TemporaryDirectory(prefix="agentfly-sandbox-") as folder, socket.socket() as listener:
+        Path(folder).chmod(0o755)
+        file = Path(folder) / "secret.txt"
+        file.write_text(secret)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.setblocking(False)
+        bystander = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+        try:
+            yield Target(file, secret, listener, bystander)
+        finally:
+            bystander.kill()
+            bystander.wait()
+
+
+async def attacked(sandbox: Sandbox, attacks: Sequence[Attack]) -> list[Outcome]:
+    """What becomes of attacks on a sandbox, one after another."""
+    await sandbox.execute(Order(b""))
+    with target() as here:
+        return [await _tried(attack, sandbox, here) for attack in attacks]
+
+
+async def _tried(attack: Attack, sandbox: Sandbox, on: Target) -> Outcome:
+    outside = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES}
+    code = INSIDE.format(outside=outside) + attack.code.format(file=on.file, port=on.port, pid=on.bystander.pid)
+    result = await sandbox.execute(Order(code.encode(), collect=attack.collect, limits=attack.limits))
+    return Outcome(attack.name, *await _judged(attack, result, on))
+
+
+async def _judged(attack: Attack, result: ExecResult, on: Target) -> tuple[bool, str]:
+    last = (result.stderr.strip().splitlines() or [""])[-1]
+    if not result.stdout.startswith("inside\n"):
+        return False, f"not tried: {result.status}: {last}"
+    if "REACHED" in result.stdout or on.secret in result.stdout or result.files:
+        return False, result.stdout.partition("REACHED")[2].strip()[:100] or "got through"
+    if result.status not in attack.ends:
+        return False, f"ended as {result.status}, expected {attack.ends[0]}: {last}"
+    return (False, harm) if (harm := await on.harmed()) else (True, result.status)
+
+
+def _strays() -> int:
+    """How many processes below this one are in a process namespace of their own, and not its first."""
+    strays = 0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            numbers = status.partition("NSpid:")[2].partition("\n")[0].split()
+            strays += len(numbers) > 1 and numbers[-1] != "1"
+    return strays
