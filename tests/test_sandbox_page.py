@@ -1,0 +1,42 @@
+"""What docs/sandbox.md shows can be done, and what it says is so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.sandbox.attacks import ATTACKS
+from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.limits import MIB, Limits
+from agentfly_core.sandbox.preflight import WHAT_TO_DO, chosen
+from agentfly_core.sandbox.result import Status
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs/sandbox.md").read_text()
+
+
+def test_the_program_of_the_page_runs_as_it_stands_there(tmp_path: Path) -> None:
+    try:
+        chosen()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    found = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert found
+    (tmp_path / "page.py").write_text(found[1])
+    done = subprocess.run([sys.executable, tmp_path / "page.py"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_page_has_the_limits_the_statuses_and_the_remedy_that_there_are() -> None:
+    limits = Limits()
+    told = [f"{limits.wall:g} s of time", f"{limits.cpu} s of computing", f"{limits.memory // MIB} MB of memory"]
+    told += [f"{limits.processes} processes", f"{limits.disk // MIB} MB and {limits.inodes:,} files", "1 MB of output"]
+    assert [words for words in told if words not in " ".join(PAGE.split())] == []
+    assert [status for status in Status if f"`{status}`" not in PAGE] == []
+    options = re.search(r"--cap-add.*?apparmor=unconfined", WHAT_TO_DO)
+    assert options and options[0] in PAGE
+    assert len(ATTACKS) == 20
