@@ -24,7 +24,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentfly_core.sandbox import preflight, report
+from agentfly_core.sandbox import KEY, preflight, report
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.tracking import Place
 
@@ -175,7 +175,7 @@ def sandbox() -> Finding:
     except (Unavailable, ValueError) as error:
         why = str(error).removesuffix(preflight.WHAT_TO_DO).strip()
         return Finding("sandbox", False, why, preflight.WHAT_TO_DO, needed=False)
-    remedy = f"unset {preflight.KEY}"
+    remedy = f"unset {KEY}"
     return Finding("sandbox", found.backend.name != "unsafe", report.described(found), remedy, needed=False)
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from agentfly_core import dataset, jsontext, playbook, yamltext
 from agentfly_core.config import Part, Science, Section, Site, resumable
 from agentfly_core.parts import defaults, did_you_mean, fitting, load
+from agentfly_core.sandbox import KEY as SANDBOX
 from agentfly_core.service import OWNER, RUN
 
 CONF = Path("conf")
@@ -135,7 +136,7 @@ def _layers(name: str, store: str) -> dict[str, dict[str, Any]]:
 def _variables() -> dict[str, str]:
     """The settings of a site that the environment holds, by variable: `{"AGENTFLY_RANKS": "ranks"}`."""
     known = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}
-    found = [name for name in os.environ if name.startswith("AGENTFLY_") and name not in (RUN, OWNER)]
+    found = [name for name in os.environ if name.startswith("AGENTFLY_") and name not in (RUN, OWNER, SANDBOX)]
     if strange := [name for name in found if name not in known]:
         raise ValueError(
             f"There is no setting {strange[0]} for the environment.{did_you_mean(strange[0], list(known))}"

@@ -147,7 +147,7 @@ def test_a_site_comes_from_its_file_then_the_environment_then_the_command(tmp_pa
 
 
 def test_a_mistyped_variable_is_refused_and_the_marks_of_our_processes_are_not(monkeypatch):
-    for name in ("AGENTFLY_RUN", "AGENTFLY_OWNER"):
+    for name in ("AGENTFLY_RUN", "AGENTFLY_OWNER", "AGENTFLY_SANDBOX"):
         monkeypatch.setenv(name, "a mark")
     assert experiment.site("local").name == "local"
     monkeypatch.setenv("AGENTFLY_SAMPLR", "transformers")

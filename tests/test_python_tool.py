@@ -4,9 +4,9 @@ import pytest
 
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.record import Observation, ToolCall
-from agentfly_core.sandbox import preflight
+from agentfly_core.sandbox import KEY, preflight
 from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.sandbox.preflight import KEY, chosen
+from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.tools.python import python
 
 

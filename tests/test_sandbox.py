@@ -6,20 +6,23 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from agentfly_core.sandbox import preflight
+from agentfly_core.owner import Owner
+from agentfly_core.sandbox import KEY, preflight
 from agentfly_core.sandbox.attacks import ATTACKS, INSIDE, NAMESPACES, Attack
 from agentfly_core.sandbox.bubblewrap import Bubblewrap
 from agentfly_core.sandbox.cgroups import PREFIX, Cgroups
 from agentfly_core.sandbox.execution import Order, Sandbox
 from agentfly_core.sandbox.forkserver import ForkServer, Unavailable
 from agentfly_core.sandbox.limits import MIB, Limits
-from agentfly_core.sandbox.preflight import KEY, chosen
+from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.result import ExecResult, Status
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.trial import attacked
@@ -238,6 +241,20 @@ async def test_the_end_of_the_server_is_our_failure_and_the_next_run_has_a_new_o
     assert (await task).status is Status.UNAVAILABLE
     assert (await sandbox.execute(Order(b"print(1)"))).stdout == "1\n"
     sandbox.close()
+
+
+async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_up() -> None:
+    code = "import asyncio; from agentfly_core.sandbox.running import run\n"
+    code += "asyncio.run(run('pass')); print('ready', flush=True); asyncio.run(run('import time; time.sleep(9)'))"
+    owner = psutil.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
+    assert owner.stdout.readline() == b"ready\n"
+    await until(lambda: len(owner.children(recursive=True)) >= IDLE + 1)
+    below = owner.children(recursive=True)
+    owner.kill()
+    owner.communicate()
+    await until(lambda: not any(process.is_running() for process in below))
+    mine = [folder for folder in groups() if folder.name.endswith(Owner.current().mark)]
+    assert groups() == mine
 
 
 def test_where_no_sandbox_works_it_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

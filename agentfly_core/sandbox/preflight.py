@@ -7,6 +7,7 @@ import functools
 import os
 import threading
 
+from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import PROBES
 from agentfly_core.sandbox.bubblewrap import Bubblewrap
 from agentfly_core.sandbox.cgroups import Cgroups
@@ -15,7 +16,6 @@ from agentfly_core.sandbox.forkserver import ForkServer, Unavailable
 from agentfly_core.sandbox.trial import attacked
 from agentfly_core.sandbox.unsafe import Unsafe
 
-KEY = "AGENTFLY_SANDBOX"
 SECONDS = 30.0
 KINDS = {"forkserver": ForkServer, "bubblewrap": Bubblewrap}
 WHAT_TO_DO = (

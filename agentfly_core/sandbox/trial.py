@@ -71,12 +71,13 @@ def target() -> Iterator[Target]:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         listener.setblocking(False)
-        bystander = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+        lives_with_us = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]
+        bystander = subprocess.Popen(lives_with_us, stdin=subprocess.PIPE)
         try:
             yield Target(file, secret, listener, bystander)
         finally:
             bystander.kill()
-            bystander.wait()
+            bystander.communicate()
 
 
 async def attacked(sandbox: Sandbox, attacks: Sequence[Attack]) -> list[Outcome]:
