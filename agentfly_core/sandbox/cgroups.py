@@ -10,6 +10,7 @@ import itertools
 import os
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -71,7 +72,7 @@ class Cgroups:
 
     version: str
     parents: tuple[Path, ...]
-    _ended: list[Cgroup] = field(default_factory=list)
+    _ended: deque[Cgroup] = field(default_factory=deque)
 
     @classmethod
     def found(cls) -> Cgroups:
@@ -100,15 +101,22 @@ class Cgroups:
         """Remove groups whose processes have ended, or are about to: then it is done with one of the next calls."""
         for entry in cgroup.entries:
             os.close(entry)
-        self._ended[:] = [old for old in (*self._ended, cgroup) if not old.removed()]
+        self._ended.append(cgroup)
+        self._remove_ended()
 
     def close(self) -> None:
         """Remove what is left of all groups, within a second."""
         for _ in range(100):
-            self._ended[:] = [old for old in self._ended if not old.removed()]
+            self._remove_ended()
             if not self._ended:
                 return
             time.sleep(0.01)
+
+    def _remove_ended(self) -> None:
+        for _ in range(len(self._ended)):
+            with suppress(IndexError):  # another thread was faster
+                if not (old := self._ended.popleft()).removed():
+                    self._ended.append(old)
 
     def _works(self) -> bool:
         with suppress(OSError):

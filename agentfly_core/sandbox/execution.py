@@ -74,7 +74,6 @@ class Ready:
     connection: socket.socket
     base: int
     cgroup: Cgroup
-    owner: int
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,7 @@ class Sandbox:
     cgroups: Cgroups
     refused: Mapping[str, str] = field(default_factory=dict)
     _spares: deque[Ready] = field(default_factory=deque)
+    _owner: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
         atexit.register(self.close)
@@ -109,7 +109,9 @@ class Sandbox:
             return unavailable(str(error), self.backend.name)
 
     def close(self) -> None:
-        """End what runs; the next order starts it again."""
+        """End what runs, in the process that started it; the next order starts it again."""
+        if self._owner != os.getpid():
+            return
         while spare := self._spared():
             spare.connection.close()
             self.cgroups.end(spare.cgroup)
@@ -118,7 +120,7 @@ class Sandbox:
 
     async def _prepare(self) -> None:
         with suppress(Unavailable, OSError):  # the next order will say so
-            while self.backend.warm and len(self._spares) < SPARES and self.backend.alive():
+            while self._warm and len(self._spares) < SPARES and self.backend.alive():
                 self._spares.append(await self._ready())
 
     async def _ready(self) -> Ready:
@@ -128,13 +130,18 @@ class Sandbox:
         except BaseException:
             self.cgroups.end(cgroup)
             raise
-        return Ready(connection, base, cgroup, os.getpid())
+        return Ready(connection, base, cgroup)
+
+    @property
+    def _warm(self) -> bool:
+        """Whether spares are kept; a fork of this process finds its parent's, and must leave them alone."""
+        return self.backend.warm and self._owner == os.getpid()
 
     def _spared(self) -> Ready | None:
-        """The spare, if it is there and this process's own: a fork of this process finds its parent's."""
-        with suppress(IndexError):
-            while spare := self._spares.popleft():
-                if spare.owner == os.getpid() and self.backend.alive():
+        while self._warm and self._spares:
+            with suppress(IndexError):  # another thread was faster
+                spare = self._spares.popleft()
+                if self.backend.alive():
                     return spare
                 spare.connection.close()
                 self.cgroups.end(spare.cgroup)

@@ -61,7 +61,7 @@ def serve(connection: socket.socket, order: Mapping[str, Any], blobs: list[bytes
     disk = os.statvfs(work.folder)
     report: dict[str, Any] = {"ended": ended, "wait": wait, "duration": watched.seconds, "peak_rss": peak}
     report["disk_full"] = work.locked and not (disk.f_bfree and disk.f_ffree)
-    found = {name: data for name in order["collect"] if (data := _plain(work.folder, name)) is not None}
+    found = _collected(work, order["collect"])
     report["files"] = list(found)
     connection.sendall(wire.packed(report, [bytes(watched.out), bytes(watched.err), *found.values()]))
 
@@ -187,8 +187,18 @@ def _memory_used() -> int:
     return total * 1024
 
 
-def _plain(folder: Path, name: str) -> bytes | None:
-    """The content of a plain file; None for one that is not there, and for whatever else has that name.
+def _collected(work: Work, names: Sequence[str]) -> dict[str, bytes]:
+    """The plain files of these names; those above the size of the disk together, as sparse ones may be, are left."""
+    found: dict[str, bytes] = {}
+    for name in names:
+        room = work.limits.disk - sum(map(len, found.values()))
+        if (content := _plain(work.folder, name, room)) is not None:
+            found[name] = content
+    return found
+
+
+def _plain(folder: Path, name: str, most: int) -> bytes | None:
+    """The content of a plain file; None for one that is not there or too large, and for whatever else has that name.
 
     No part of the name may be a symbolic link, and the file may have no second name.
     """
@@ -199,7 +209,7 @@ def _plain(folder: Path, name: str) -> bytes | None:
         for part in folders:
             opened.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=opened[-1]))
         opened.append(os.open(last, flags, dir_fd=opened[-1]))
-        return _content(opened[-1])
+        return _content(opened[-1], most)
     except OSError:
         return None
     finally:
@@ -207,9 +217,9 @@ def _plain(folder: Path, name: str) -> bytes | None:
             os.close(descriptor)
 
 
-def _content(descriptor: int) -> bytes | None:
+def _content(descriptor: int, most: int) -> bytes | None:
     found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_size > most:
         return None
     with os.fdopen(os.dup(descriptor), "rb") as file:
         return file.read(found.st_size)
