@@ -275,6 +275,15 @@ def test_where_no_sandbox_works_it_is_refused_with_what_to_do(monkeypatch: pytes
         chosen()
 
 
+def test_where_namespaces_are_forbidden_it_is_refused_with_the_reason() -> None:
+    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$1"'
+    code = "from agentfly_core.sandbox.preflight import chosen; chosen()"
+    command = ["unshare", "-Ur", "sh", "-c", forbid, sys.executable, code]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), KEY: "forkserver"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "No sandbox for model-written code works here (forkserver: [Errno 28] clone: No space" in done.stderr
+
+
 async def test_without_a_sandbox_code_runs_only_for_who_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, "unsafe")
     result = await run("import os; print(os.path.exists('main.py'))")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from agentfly_core.sandbox import wire
 
@@ -105,16 +106,10 @@ class ForkServer:
 def _answer(link: socket.socket) -> int:
     link.settimeout(SECONDS_TO_START)
     try:
-        said: dict[str, Any] = wire.read(_one(link))[0]
+        said: dict[str, Any] = wire.read(io.BytesIO(link.recv(wire.LARGEST_HEADER)))[0]
     except (OSError, EOFError) as error:
         raise Unavailable(f"the sandbox's server did not start: {error or 'it ended'}") from error
     link.settimeout(None)
     if "unavailable" in said:
         raise Unavailable(str(said["unavailable"]))
     return int(said["base"])
-
-
-def _one(link: socket.socket) -> BinaryIO:
-    import io
-
-    return io.BytesIO(link.recv(wire.LARGEST_HEADER))

@@ -37,6 +37,9 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
     try:
         _protect(uid, gid)
         enter(cgroups)
+    except OSError as error:
+        return refuse(connection, str(error))
+    try:
         order, blobs = wire.read(connection.makefile("rb"))
         limits = Limits(**order["limits"])
         furnish(limits)
@@ -45,6 +48,13 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
     except (OSError, ValueError, EOFError) as error:
         with suppress(OSError):
             connection.sendall(wire.packed({"unavailable": f"{type(error).__name__}: {error}"}))
+
+
+def refuse(connection: socket.socket, why: str) -> None:
+    """Tell why nothing can be run; the order is read first, or the kernel would drop the answer."""
+    with suppress(OSError, EOFError):
+        wire.read(connection.makefile("rb"))
+        connection.sendall(wire.packed({"unavailable": why}))
 
 
 def serve(connection: socket.socket, order: Mapping[str, Any], blobs: list[bytes], work: Work) -> None:

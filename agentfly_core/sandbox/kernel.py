@@ -25,14 +25,9 @@ _LIBC = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the interpreter's lock
 
 def number(name: str) -> int:
     """A system call's number on this machine; raises OSError for a processor that is not known."""
-    return syscalls()[name]
-
-
-def syscalls() -> dict[str, int]:
-    """The numbers by name of this machine's processor; raises OSError for one that is not known."""
     if platform.machine() not in _NUMBERS:
         raise OSError(f"The sandbox knows {' and '.join(_NUMBERS)}, this is {platform.machine()}.")
-    return _NUMBERS[platform.machine()]
+    return _NUMBERS[platform.machine()][name]
 
 
 def syscall(what: int, *words: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:

@@ -72,11 +72,12 @@ def _settle() -> None:
     """Take leave of the machine's files and of all privileges, then import what code often needs."""
     sys.executable, sites = str(view.interpreter()), [str(package.parent) for package in view.packages()]
     view.enter()
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and _exists(NOBODY):
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
-    kernel.drop_capabilities()
+    if os.geteuid():  # the root of a container of one user could not make namespaces for it without
+        kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user forgets it
     os.environ["PYTHONPATH"] = ":".join(dict.fromkeys(sites))
@@ -84,6 +85,12 @@ def _settle() -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     gc.freeze()
+
+
+def _exists(uid: int) -> bool:
+    """Whether a user is known here; in a container of one user, its root is the one who started it, and nobody else."""
+    lines = [list(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    return any(first <= uid < first + count for first, _, count in lines)
 
 
 def _serve(link: socket.socket) -> None:
@@ -105,25 +112,23 @@ def _serve(link: socket.socket) -> None:
             _, descriptors, _, _ = socket.recv_fds(link, 16, DESCRIPTORS)
             if not descriptors:
                 return
-            running += _started(link, descriptors)
+            _start(link, descriptors)
+            running += 1
 
 
-def _started(link: socket.socket, descriptors: list[int]) -> bool:
-    uid, gid = os.geteuid(), os.getegid()
+def _start(link: socket.socket, descriptors: list[int]) -> None:
+    uid, gid, why = os.geteuid(), os.getegid(), ""
     with socket.socket(fileno=descriptors[0]) as connection:
         try:
             pid = kernel.clone(FRESH)
         except OSError as error:
-            pid = -1
-            with suppress(OSError):
-                connection.sendall(wire.packed({"unavailable": str(error)}))
+            pid, why = os.fork(), str(error)
         if pid == 0:
             link.close()
-            keeper.keep(connection, descriptors[1:], uid, gid)
+            keeper.refuse(connection, why) if why else keeper.keep(connection, descriptors[1:], uid, gid)
             os._exit(0)
     for cgroup in descriptors[1:]:
         os.close(cgroup)
-    return pid > 0
 
 
 def _reaped() -> int:
