@@ -104,8 +104,9 @@ def test_a_run_is_not_wound_back(tmp_path):
         for step in (1, 2, 3):
             with run.store.publish(Slot(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
                 (folder / "model").write_text(str(step))
-    with pytest.raises(ValueError, match=r"has done 3 steps, and 2 are asked for.*steps=3"), opened(
-        lab(tmp_path, steps=2), "demo"
+    with (
+        pytest.raises(ValueError, match=r"has done 3 steps, and 2 are asked for.*steps=3"),
+        opened(lab(tmp_path, steps=2), "demo"),
     ):
         pass
     with opened(lab(tmp_path, steps=4), "demo"):
