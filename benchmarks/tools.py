@@ -60,7 +60,19 @@ def wall(tokenizer: Any, kind: Tool, latency: float, episodes: int, turns: int) 
     """The seconds that a rollout of `episodes`, each of `turns` calls and a last word, takes."""
     call = json.dumps({"name": "waiting", "arguments": {"seconds": latency}})
     replies = [f"<tool_call>\n{call}\n</tool_call>"] * turns + ["done"]
-    book = Playbook(Hermes(tokenizer, show_tools=False), (kind,), (), tool_loop, "", turns + 1, 256, 4096, {})
+    book = Playbook(
+        template=Hermes(tokenizer, show_tools=False),
+        tools=(kind,),
+        rewards=(),
+        agent=tool_loop,
+        system="",
+        max_turns=turns + 1,
+        max_tokens=256,
+        max_observation_tokens=256,
+        max_model_len=4096,
+        deadline=600.0,
+        limits={},
+    )
     sampler = Scripted(
         lambda text: tokenizer.encode(text, add_special_tokens=False),
         book.template.stop_tokens[0],

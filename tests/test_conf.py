@@ -17,7 +17,7 @@ def in_the_project(monkeypatch):
 
 
 def test_the_experiments_that_the_readme_names_are_there():
-    assert {"quickstart", "shop", "smollm2-calculator", "qwen2.5-3b-code"} <= set(EXPERIMENTS)
+    assert {"quickstart", "shop", "python-tool", "smollm2-calculator", "qwen2.5-3b-code"} <= set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -10,6 +10,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core.datasets import demonstrations
 from agentfly_core.datasets.arithmetic import arithmetic
+from agentfly_core.datasets.powers import powers
 from agentfly_core.datasets.shop import shop
 from agentfly_core.environments.shop import Shop
 from agentfly_core.playbook import Playbook
@@ -21,10 +22,12 @@ from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
+from agentfly_core.tools.python import python
 from agentfly_core.tools.shop import add_to_cart, checkout, search
 
 SUMS = arithmetic(0, 200, 1, 1)["train"]
 WISHES = shop(0, 200, 1, 1)["train"]
+POWERS = powers(0, 40, 1, 1)["train"]
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +81,24 @@ async def test_unspoilt_wishes_are_bought_in_five_turns(tokenizer: PreTrainedTok
 async def test_spoilt_wishes_are_not_fulfilled(tokenizer: PreTrainedTokenizerBase) -> None:
     scores = [trajectory.observed["bought"] for trajectory in await wishes(1.0, tokenizer)]
     assert {score.value for score in scores if isinstance(score, Score)} == {0.0}
+
+
+async def test_an_oracle_has_programs_do_its_sums_and_an_idler_earns_nothing(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    rules = playbook(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
+    oracle = await played(POWERS, demonstrations.python(POWERS, 0, 0.0), rules, tokenizer)
+    assert [await exact.score(trajectory, {}) for trajectory in oracle] == [Score(1.0)] * len(POWERS)
+    assert {trajectory.observations[0].tool for trajectory in oracle} == {"python"}
+    idler = await played(POWERS, demonstrations.idler(POWERS, 0), rules, tokenizer)
+    assert [await exact.score(trajectory, {}) for trajectory in idler] == [Score(0.0)] * len(POWERS)
+
+
+async def test_spoilt_programs_are_all_wrong_without_breaking_the_tool(tokenizer: PreTrainedTokenizerBase) -> None:
+    rules = playbook(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
+    for trajectory in await played(POWERS, demonstrations.python(POWERS, 0, 1.0), rules, tokenizer):
+        assert await exact.score(trajectory, {}) == Score(0.0)
+        assert not any(observation.error for observation in trajectory.observations)
 
 
 async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:

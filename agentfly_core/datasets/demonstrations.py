@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from agentfly_core import identity
+from agentfly_core.datasets.powers import EXPONENTS
 from agentfly_core.datasets.shop import COUNTS
 from agentfly_core.record import Message, Problem, ToolCall
 from agentfly_core.templates.chatml import written
@@ -34,6 +35,21 @@ def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     A share `spoilt` of the episodes forgets a line, takes a wrong number of something or a wrong key, or never pays.
     """
     return _script(problems, seed, spoilt, _buy, (_forget, _miscount, _mistake_the_key, _walk_out))
+
+
+def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+    """Sums of `datasets.powers`: run a program that works one out, then answer with what it printed.
+
+    A share `spoilt` of the episodes guesses, mistypes a bound, takes another exponent or misreads what was printed.
+    """
+    return _script(
+        problems, seed, spoilt, _program, (_guess_the_sum, _mistype_a_bound, _take_another_exponent, _misprint)
+    )
+
+
+def idler(problems: Sequence[Problem], seed: int) -> Script:
+    """Whatever is asked, it says that it does not know."""
+    return lambda problem, chain, turn: "I do not know."
 
 
 def _script(problems: Sequence[Problem], seed: int, spoilt: float, good: Play, bad: Sequence[Play]) -> Script:
@@ -86,6 +102,34 @@ def _take_another_operation(draw: random.Random, problem: Problem) -> list[str]:
 
 def _misread(draw: random.Random, problem: Problem) -> list[str]:
     return _sums(_sum(problem), lambda result: _slip(draw, result))
+
+
+def _programs(exponent: int, first: int, bound: int, misread: Callable[[str], str] = str) -> list[str]:
+    code = f"print(sum(i**{exponent} for i in range({first}, {bound})))"
+    printed = str(sum(i**exponent for i in range(first, bound)))
+    return [_call("python", code=code), _call("answer", answer=misread(printed))]
+
+
+def _program(draw: random.Random, problem: Problem) -> list[str]:
+    return _programs(*problem.facts["bounds"])
+
+
+def _guess_the_sum(draw: random.Random, problem: Problem) -> list[str]:
+    return [_call("answer", answer=_slip(draw, problem.facts["answer"]))]
+
+
+def _mistype_a_bound(draw: random.Random, problem: Problem) -> list[str]:
+    exponent, first, bound = problem.facts["bounds"]
+    return _programs(exponent, first, draw.choice([other for other in range(10, 100) if other not in (first, bound)]))
+
+
+def _take_another_exponent(draw: random.Random, problem: Problem) -> list[str]:
+    exponent, first, bound = problem.facts["bounds"]
+    return _programs(draw.choice([other for other in EXPONENTS if other != exponent]), first, bound)
+
+
+def _misprint(draw: random.Random, problem: Problem) -> list[str]:
+    return _programs(*problem.facts["bounds"], lambda printed: _slip(draw, printed))
 
 
 def _wish(problem: Problem) -> list[tuple[str, int]]:

@@ -15,6 +15,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from tokenizers.trainers import BpeTrainer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from agentfly_core.datasets.powers import EXPONENTS, NUMBERS
 from agentfly_core.datasets.shop import COLOURS, COUNTS, THINGS
 from agentfly_core.models.pretrained import write
 from agentfly_core.parts import did_you_mean
@@ -61,8 +62,18 @@ def _shopping(draw: random.Random) -> Iterator[str]:
     yield "Done."
 
 
+def _programming(draw: random.Random) -> Iterator[str]:
+    exponent, first, bound = draw.choice(EXPONENTS), draw.choice(NUMBERS), draw.choice(NUMBERS)
+    yield f"user\nAdd up i**{exponent} for i from {first}, below {bound}."
+    yield _call("python", code=f"print(sum(i**{exponent} for i in range({first}, {bound})))")
+    yield _answered(str(draw.randint(0, 9_999_999)))
+    yield _answered("The program printed nothing.")
+    yield _call("answer", answer=str(draw.randint(0, 9_999_999)))
+
+
 RECIPES = {
     "calculator": Recipe(_sums, r"[0-9+*-]"),
+    "python": Recipe(_programming, r"[0-9]"),
     "shop": Recipe(_shopping, rf"[0-9]|\b(?:{'|'.join(COLOURS + THINGS)})\b"),
 }
 

@@ -1,0 +1,41 @@
+"""Sums of powers, too long to be done in one's head: generated problems for a model that can write a program."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+from agentfly_core.record import Problem
+
+NUMBERS = range(10, 100)
+EXPONENTS = (1, 2, 3)
+
+
+def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
+    """So many problems a split, such as
+
+        Problem("pow-2-12-15", "Add up i**2 for i from 12, below 15.", {"answer": "509", "bounds": [2, 12, 15]})
+
+    No two splits share the bounds of a sum. Raises ValueError for more problems than there are.
+    """
+    sizes = {"train": train, "validation": validation, "test": test}
+    draw = random.Random(seed)
+    bounds = list(combinations(NUMBERS, 2))
+    draw.shuffle(bounds)
+    found: dict[str, list[Problem]] = {}
+    start = dealt = 0
+    for split, size in sizes.items():
+        dealt += size
+        end = len(bounds) * dealt // sum(sizes.values())
+        problems = [problem(exponent, *pair) for pair in bounds[start:end] for exponent in EXPONENTS]
+        if size > len(problems):
+            raise ValueError(f"data.{split} asks for {size} problems, {len(problems)} are left for it; ask for fewer.")
+        found[split], start = draw.sample(problems, size), end
+    return found
+
+
+def problem(exponent: int, first: int, bound: int) -> Problem:
+    """The sum of i**exponent for i from `first`, below `bound`."""
+    total = sum(i**exponent for i in range(first, bound))
+    facts = {"answer": str(total), "bounds": [exponent, first, bound]}
+    return Problem(f"pow-{exponent}-{first}-{bound}", f"Add up i**{exponent} for i from {first}, below {bound}.", facts)
