@@ -46,6 +46,10 @@ async def call(function: Callable[..., Any], arguments: Mapping[str, Any], secon
         raise _harmless(error) from error
 
 
+def nothing_needed() -> None:
+    """The `ready` of what works on every machine."""
+
+
 async def _result(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         return await function(**arguments)

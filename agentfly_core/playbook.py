@@ -105,6 +105,9 @@ def check(science: Science) -> None:
             f"The tool {silent[0]!r} says nothing of itself to the model: give its function a docstring, or say "
             "`@tool(description=...)`."
         )
+    parts: tuple[Tool | Reward, ...] = (*tools, *rewards)
+    for part in parts:
+        part.ready()
 
 
 def named(path: str, kind: type[P]) -> P:

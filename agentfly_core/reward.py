@@ -19,11 +19,15 @@ AT_ONCE = 32
 
 @dataclass(frozen=True, eq=False)
 class Reward:
-    """A function that scores a trajectory; still callable as that function. Made by `@reward`; `timeout` in seconds."""
+    """A function that scores a trajectory; still callable as that function. Made by `@reward`; `timeout` in seconds.
+
+    `ready` is called before any work, and raises what the reward lacks on this machine.
+    """
 
     function: Callable[..., Any]
     name: str
     timeout: float
+    ready: Callable[[], object]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -69,9 +73,16 @@ class Reward:
 @overload
 def reward(function: Callable[..., Any], /) -> Reward: ...
 @overload
-def reward(*, name: str | None = None, timeout: float = 30.0) -> Callable[[Callable[..., Any]], Reward]: ...
 def reward(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, timeout: float = 30.0
+    *, name: str | None = None, timeout: float = 30.0, ready: Callable[[], object] = calling.nothing_needed
+) -> Callable[[Callable[..., Any]], Reward]: ...
+def reward(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    timeout: float = 30.0,
+    ready: Callable[[], object] = calling.nothing_needed,
 ) -> Reward | Callable[[Callable[..., Any]], Reward]:
     """Make a reward of a function, synchronous or not, that returns a number or a Score.
 
@@ -80,7 +91,7 @@ def reward(
     """
 
     def make(wrapped: Callable[..., Any]) -> Reward:
-        return Reward(wrapped, name or signature.name(wrapped), timeout)
+        return Reward(wrapped, name or signature.name(wrapped), timeout, ready)
 
     return make if function is None else make(function)
 

@@ -28,7 +28,8 @@ class Tool:
 
     A result is read by the model as it is when it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most.
     `timeout` is in seconds, `retries` are those after a ServiceFailure, `parallel` tools called in one reply run at the
-    same time, and a call of an `ends_episode` tool that succeeds is the last one: its output is the answer.
+    same time, and a call of an `ends_episode` tool that succeeds is the last one: its output is the answer. `ready` is
+    called before any work, and raises what the tool lacks on this machine.
     """
 
     function: Callable[..., Any]
@@ -39,6 +40,7 @@ class Tool:
     retries: int
     parallel: bool
     ends_episode: bool
+    ready: Callable[[], object]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -108,6 +110,7 @@ def tool(
     retries: int = 0,
     parallel: bool = False,
     ends_episode: bool = False,
+    ready: Callable[[], object] = calling.nothing_needed,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -120,6 +123,7 @@ def tool(
     retries: int = 0,
     parallel: bool = False,
     ends_episode: bool = False,
+    ready: Callable[[], object] = calling.nothing_needed,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, a method, an object with `__call__` or a class of such objects; see Tool.
 
@@ -132,7 +136,7 @@ def tool(
     def make(wrapped: Callable[..., Any]) -> Tool:
         callee = wrapped() if isinstance(wrapped, type) else wrapped
         called = name or signature.name(callee)
-        return Tool(callee, called, description, timeout, max_chars, retries, parallel, ends_episode)
+        return Tool(callee, called, description, timeout, max_chars, retries, parallel, ends_episode, ready)
 
     return make if function is None else make(function)
 

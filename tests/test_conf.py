@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core import experiment
+from agentfly_core.sandbox.forkserver import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = experiment.names(ROOT / "conf")
@@ -22,7 +23,10 @@ def test_the_experiments_that_the_readme_names_are_there():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_shipped_experiment_is_valid_and_all_its_parts_can_be_imported(name):
-    experiment.check(experiment.read(name).science)
+    try:
+        experiment.check(experiment.read(name).science)
+    except Unavailable as error:
+        pytest.skip(str(error))
 
 
 def test_the_gpu_preset_has_the_settings_of_the_paper():

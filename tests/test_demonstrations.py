@@ -19,6 +19,8 @@ from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.shop import bought
 from agentfly_core.rollout import collect
 from agentfly_core.samplers.scripted import Scripted
+from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
@@ -83,6 +85,15 @@ async def test_spoilt_wishes_are_not_fulfilled(tokenizer: PreTrainedTokenizerBas
     assert {score.value for score in scores if isinstance(score, Score)} == {0.0}
 
 
+@pytest.fixture
+def sandbox() -> None:
+    try:
+        chosen()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.usefixtures("sandbox")
 async def test_an_oracle_has_programs_do_its_sums_and_an_idler_earns_nothing(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
@@ -94,6 +105,7 @@ async def test_an_oracle_has_programs_do_its_sums_and_an_idler_earns_nothing(
     assert [await exact.score(trajectory, {}) for trajectory in idler] == [Score(0.0)] * len(POWERS)
 
 
+@pytest.mark.usefixtures("sandbox")
 async def test_spoilt_programs_are_all_wrong_without_breaking_the_tool(tokenizer: PreTrainedTokenizerBase) -> None:
     rules = playbook(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
     for trajectory in await played(POWERS, demonstrations.python(POWERS, 0, 1.0), rules, tokenizer):

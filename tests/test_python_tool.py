@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from project import ROOT
 
+from agentfly_core import experiment
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.record import Observation, ToolCall
-from agentfly_core.sandbox import KEY, preflight
+from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.tools.python import python
@@ -67,6 +69,13 @@ async def test_a_long_output_is_cut_to_eight_kilobytes() -> None:
 async def test_a_missing_sandbox_is_ours_and_never_shown_to_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv(KEY, "bubblewrap")
-    preflight._chosen.cache_clear()
     with pytest.raises(ServiceFailure, match="bubblewrap is not installed"):
         await ask("print(1)")
+
+
+def test_where_no_sandbox_works_an_experiment_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, "bubblewrap")
+    monkeypatch.setenv("PATH", "")
+    science = experiment.read(str(ROOT / "conf/python-tool.yaml")).science
+    with pytest.raises(OSError, match=r"No sandbox for model-written code works here .*bubblewrap is not installed"):
+        experiment.check(science)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from agentfly_core.owner import Owner
-from agentfly_core.sandbox import KEY, preflight
+from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import ATTACKS, INSIDE, NAMESPACES, Attack
 from agentfly_core.sandbox.bubblewrap import Bubblewrap
 from agentfly_core.sandbox.cgroups import PREFIX, Cgroups
@@ -59,7 +59,9 @@ def groups() -> list[Path]:
 
 
 def children() -> int:
-    return len(psutil.Process().children(recursive=True))
+    """How many processes the sandbox has."""
+    server = chosen().backend._process  # type: ignore[attr-defined]
+    return 1 + len(psutil.Process(server.pid).children(recursive=True)) if server else 0
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -270,7 +272,6 @@ async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_
 def test_where_no_sandbox_works_it_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv(KEY, "bubblewrap")
-    preflight._chosen.cache_clear()
     with pytest.raises(Unavailable, match=r"bubblewrap is not installed.*user namespaces.*AGENTFLY_SANDBOX=unsafe"):
         chosen()
 

@@ -129,7 +129,8 @@ def _take_another_exponent(draw: random.Random, problem: Problem) -> list[str]:
 
 
 def _misprint(draw: random.Random, problem: Problem) -> list[str]:
-    return _programs(*problem.facts["bounds"], lambda printed: _slip(draw, printed))
+    exponent, first, bound = problem.facts["bounds"]
+    return _programs(exponent, first, bound, lambda printed: _slip(draw, printed))
 
 
 def _wish(problem: Problem) -> list[tuple[str, int]]:

@@ -15,6 +15,7 @@ from typing import Any
 from agentfly_core.record import Score, Trajectory
 from agentfly_core.reward import reward
 from agentfly_core.sandbox.limits import MIB, Limits
+from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.result import Status
 from agentfly_core.sandbox.running import run
 
@@ -66,7 +67,7 @@ with open("verdict.json", "w") as file:
 """
 
 
-@reward(timeout=120.0)
+@reward(timeout=120.0, ready=chosen)
 async def code_tests(trajectory: Trajectory) -> Score:
     """1 when the program in the episode's answer passes every hidden test, else 0; its part `passed` is their share.
 

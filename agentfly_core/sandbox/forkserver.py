@@ -27,7 +27,7 @@ ENVIRONMENT = {
 }
 
 
-class Unavailable(RuntimeError):
+class Unavailable(OSError):
     """The sandbox cannot be had here; the message says why, to people."""
 
 

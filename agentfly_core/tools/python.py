@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.limits import Limits
+from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.result import ExecResult, Status
 from agentfly_core.sandbox.running import run
 from agentfly_core.tool import ToolError, tool
@@ -19,7 +20,7 @@ _TOLD = {
 }
 
 
-@tool(timeout=120.0, max_chars=SHOWN, retries=1)
+@tool(timeout=120.0, max_chars=SHOWN, retries=1, ready=chosen)
 async def python(code: str) -> str:
     """Run a Python program and read what it prints.
 
