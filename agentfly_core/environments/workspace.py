@@ -1,0 +1,110 @@
+"""Text files of an episode's own, by name; they lie in memory, and no name leads to a file of this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.record import Problem
+from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.limits import Limits
+from agentfly_core.sandbox.result import ExecResult
+from agentfly_core.sandbox.running import run
+from agentfly_core.tool import ToolError
+
+MOST_FILES, MOST_BYTES, MOST_CHANGES = 500, 1_000_000, 100
+LIMITS = Limits()
+_PROGRAM = """
+import json, os, stat, subprocess, sys
+with open("command.txt") as file:
+    command = file.read()
+os.makedirs("work", exist_ok=True)
+done = subprocess.run(["sh", "-c", command], cwd="work", stdin=subprocess.DEVNULL)
+kept = {}
+for folder, _, names in os.walk("work"):
+    for path in (os.path.join(folder, name) for name in names):
+        if stat.S_ISREG(os.lstat(path).st_mode):
+            with open(path, "rb") as file:
+                kept[os.path.relpath(path, "work")] = file.read(1_000_001).decode(errors="replace")
+with open("kept.json", "w") as file:
+    json.dump(kept, file)
+sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
+"""
+
+
+class Workspace(Environment):
+    """Files that a problem's fact `files` lays out:
+
+        {"files": {"main.py": "print(1)\\n", "docs/notes.txt": "To do: everything.\\n"}}
+
+    Its verbs raise ToolError for the model's mistakes. At most 500 files, and 1 MB in all.
+    """
+
+    async def reset(self, problem: Problem) -> None:
+        """Lay out the problem's files; raises ToolError for a name that leads outside."""
+        self.files: dict[str, str] = {}
+        self._before: list[dict[str, str]] = []
+        self._become(dict(problem.facts.get("files", {})))
+        self._before.clear()
+
+    def text(self, name: str) -> str:
+        """What is in a file."""
+        if name not in self.files:
+            raise ToolError(f"There is no file {name!r}. There are: {', '.join(sorted(self.files)) or 'none'}.")
+        return self.files[name]
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file, or replace what is in it."""
+        self._become({**self.files, name: text})
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        """Replace the one place of a file that reads `old`."""
+        if (count := self.text(name).count(old)) != 1:
+            raise ToolError(f"{name!r} has {count} places that read {old!r}, expected 1: say more, or less, of it.")
+        self.write(name, self.files[name].replace(old, new))
+
+    def undo(self) -> None:
+        """Take the last change back, also one that a command made."""
+        if not self._before:
+            raise ToolError("Nothing was changed that could be undone.")
+        self.files = self._before.pop()
+
+    async def run(self, command: str) -> ExecResult:
+        """Run a shell command in a sandbox in which these files lie, and keep what became of them.
+
+        A command that is stopped changes nothing. Raises ServiceFailure where no sandbox works.
+        """
+        given = {f"work/{name}": text for name, text in self.files.items()} | {"command.txt": command}
+        try:
+            result = await run(_PROGRAM, given, limits=LIMITS, collect=["kept.json"])
+        except Unavailable as error:
+            raise ServiceFailure(str(error)) from error
+        if kept := result.files.get("kept.json"):
+            self._become(json.loads(kept))
+        return result
+
+    def snapshot(self) -> Mapping[str, str]:
+        """All files, for `restore`."""
+        return dict(self.files)
+
+    def restore(self, snapshot: Mapping[str, str]) -> None:
+        """Go back to the files of a snapshot, of this or of another workspace."""
+        self._become(dict(snapshot))
+
+    def _become(self, files: dict[str, str]) -> None:
+        for name in files:
+            _check(name)
+        size = sum(len(name.encode()) + len(text.encode(errors="replace")) for name, text in files.items())
+        if len(files) > MOST_FILES or size > MOST_BYTES:
+            raise ToolError(f"{len(files)} files of {size} bytes are too many; {MOST_FILES} of {MOST_BYTES} may be.")
+        if files != self.files:
+            self._before = [*self._before[-MOST_CHANGES:], self.files]
+            self.files = files
+
+
+def _check(name: str) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or str(path) != name or {"..", "."} & {*path.parts} or not name.isprintable() or not name:
+        raise ToolError(f"Got the file name {name!r}, expected a relative one such as 'docs/notes.txt'.")

@@ -1,0 +1,37 @@
+"""What a model reads of an execution."""
+
+from __future__ import annotations
+
+from agentfly_core.environment import ServiceFailure
+from agentfly_core.sandbox.limits import MIB, Limits
+from agentfly_core.sandbox.result import ExecResult, Status
+from agentfly_core.tool import ToolError
+
+
+def told(result: ExecResult, limits: Limits) -> str:
+    """What the program printed; empty when it printed nothing.
+
+    Raises ToolError, with what it printed until then, for a program that did not end well, and ServiceFailure when the
+    sandbox failed.
+    """
+    if result.status is Status.UNAVAILABLE:
+        raise ServiceFailure(f"The sandbox failed: {result.stderr}")
+    if result.status is not Status.OK:
+        raise ToolError("\n".join(filter(None, [_printed(result), _ending(result, limits)])))
+    return _printed(result)
+
+
+def _ending(result: ExecResult, limits: Limits) -> str:
+    stopped = {
+        Status.TIMEOUT: f"Stopped: it took longer than {limits.wall:g} s, or {limits.cpu} s of computing.",
+        Status.OOM: f"Stopped: it needed more than {limits.memory // MIB} MB of memory.",
+        Status.OUTPUT_LIMIT: f"Stopped: it printed more than {limits.captured // MIB} MB.",
+        Status.DISK_LIMIT: f"Stopped: it wrote more than {limits.disk // MIB} MB or {limits.inodes} files.",
+        Status.KILLED: f"Ended by signal {-(result.exit_code or 0)}.",
+    }
+    exited = "" if result.stderr.strip() else f"Ended with exit code {result.exit_code}."
+    return stopped.get(result.status, exited)
+
+
+def _printed(result: ExecResult) -> str:
+    return "\n".join(filter(None, [result.stdout.rstrip("\n"), result.stderr.rstrip("\n")]))
