@@ -62,7 +62,7 @@ def test_without_ids_a_problem_is_known_by_its_question(tmp_path: Path) -> None:
         ({"question": " "}, "its field 'question' is ' ', expected text"),
         ({"question": "Q", "id": 1.5}, "its field 'id' is 1.5, expected text or an integer"),
         (["Q"], "it is a list, expected an object"),
-        ({"question": "What is 0+1?"}, "it has the id or the question of row 1"),
+        ({"question": "What is 0+1?"}, "row 1 has its id, or its question where neither has an `id`: give each one"),
     ],
 )
 def test_a_row_that_is_no_problem_is_named_with_its_number_and_fault(row: Any, fault: str, tmp_path: Path) -> None:

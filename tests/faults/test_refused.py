@@ -34,7 +34,7 @@ def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(tmp_path: Pat
     assert end.code == 2
     message, ending = end.printed.splitlines()
     assert ending.endswith(f"flow.log. To go on: agentfly prepare {TINY} {shlex.quote(data)}")
-    assert message.startswith("agentfly: 1 rows of the data are no problems (tolerated: 0), first rows.jsonl, row 13:")
+    assert message.startswith("agentfly: 1 rows of the data cannot be used (tolerated: 0), first rows.jsonl, row 13:")
     assert json.loads((tmp_path / "quarantine/tiny.json").read_text())[0].startswith("rows.jsonl, row 13:")
     assert not list(tmp_path.glob("artifacts/prepare/*"))
 
