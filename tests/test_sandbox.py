@@ -232,6 +232,11 @@ async def test_a_hundred_executions_32_at_once_leave_nothing(sandbox: Sandbox) -
     assert (children(), groups()) == (0, [])
 
 
+async def test_more_executions_than_the_server_has_room_for_wait_without_holding_the_loop() -> None:
+    results = await asyncio.gather(*(run(f"print({number})") for number in range(600)))
+    assert [result.stdout for result in results] == [f"{number}\n" for number in range(600)]
+
+
 async def test_a_cancelled_execution_is_ended() -> None:
     await works()
     await until(lambda: children() == IDLE)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,9 @@ class ForkServer:
             self._link = self._process = None
 
     def _sent(self, link: socket.socket, descriptors: Sequence[int]) -> bool:
-        try:
-            socket.send_fds(link, [b"."], descriptors, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))
+        try:  # socket.send_fds forgets its flags before Python 3.12, and would wait for room here
+            link.sendmsg([b"."], [rights], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return False
         except OSError as error:
