@@ -121,7 +121,15 @@ class Sandbox:
     async def _prepare(self) -> None:
         with suppress(Unavailable, OSError):  # the next order will say so
             while self._warm and len(self._spares) < SPARES and self.backend.alive():
-                self._spares.append(await self._ready())
+                self._keep(await self._ready())
+
+    def _keep(self, spare: Ready) -> None:
+        """Keep a spare, unless others made enough of them meanwhile."""
+        if len(self._spares) < SPARES:
+            self._spares.append(spare)
+        else:
+            spare.connection.close()
+            self.cgroups.end(spare.cgroup)
 
     async def _ready(self) -> Ready:
         cgroup = self.cgroups.fresh()
