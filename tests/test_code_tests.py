@@ -8,20 +8,13 @@ from letters import assigned, playbook, scripted, silent
 from agentfly_core.record import Problem, Score, Unscored
 from agentfly_core.rewards.code_tests import code_tests, program
 from agentfly_core.rollout import collect
-from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.sandbox.preflight import chosen
 
 TESTS = [{"args": [2, 3], "expected": 5}, {"args": [-1, 1], "expected": 0}]
 ADD = Problem("add", "Write add(a, b).", {"function": "add", "tests": TESTS, "seconds": 1})
 RIGHT = "def add(a, b):\n    return a + b\n"
 
 
-@pytest.fixture(autouse=True)
-def sandbox() -> None:
-    try:
-        chosen()
-    except Unavailable as error:
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("sandbox")
 
 
 async def scored(code: str, problem: Problem = ADD) -> Score | Unscored:

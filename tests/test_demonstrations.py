@@ -19,8 +19,6 @@ from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.shop import bought
 from agentfly_core.rollout import collect
 from agentfly_core.samplers.scripted import Scripted
-from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
@@ -83,14 +81,6 @@ async def test_unspoilt_wishes_are_bought_in_five_turns(tokenizer: PreTrainedTok
 async def test_spoilt_wishes_are_not_fulfilled(tokenizer: PreTrainedTokenizerBase) -> None:
     scores = [trajectory.observed["bought"] for trajectory in await wishes(1.0, tokenizer)]
     assert {score.value for score in scores if isinstance(score, Score)} == {0.0}
-
-
-@pytest.fixture
-def sandbox() -> None:
-    try:
-        chosen()
-    except Unavailable as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.usefixtures("sandbox")

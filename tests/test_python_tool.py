@@ -7,17 +7,9 @@ from agentfly_core import experiment
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.record import Observation, ToolCall
 from agentfly_core.sandbox import KEY
-from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.tools.python import python
 
-
-@pytest.fixture(autouse=True)
-def sandbox() -> None:
-    try:
-        chosen()
-    except Unavailable as error:
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("sandbox")
 
 
 async def ask(code: str) -> Observation:

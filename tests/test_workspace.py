@@ -9,8 +9,6 @@ import pytest
 from agentfly_core.environments import workspace as workspaces
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.record import Observation, Problem, ToolCall
-from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.tool import Tool
 from agentfly_core.tools.files import create_file, edit_file, list_files, read_file, search_files, undo_change
 from agentfly_core.tools.shell import shell
@@ -23,14 +21,6 @@ async def workspace() -> Workspace:
     made = Workspace()
     await made.reset(Problem("count", "Make it print 2.", {"files": FILES}))
     return made
-
-
-@pytest.fixture
-def sandbox() -> None:
-    try:
-        chosen()
-    except Unavailable as error:
-        pytest.skip(str(error))
 
 
 async def ask(tool: Tool, workspace: Workspace, **arguments: Any) -> Observation:

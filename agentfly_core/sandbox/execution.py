@@ -135,7 +135,7 @@ class Sandbox:
         cgroup = self.cgroups.fresh()
         try:
             connection, base = await self.backend.connect(cgroup.entries)
-        except BaseException:
+        except BaseException:  # cancelled too: whatever it is passes on, but the groups are ended
             self.cgroups.end(cgroup)
             raise
         return Ready(connection, base, cgroup)

@@ -55,7 +55,7 @@ class ForkServer:
             try:
                 while not self._sent(link, [theirs.fileno(), *cgroups]):  # noqa: ASYNC110 - nothing tells of room
                     await asyncio.sleep(0.01)
-            except BaseException:
+            except BaseException:  # cancelled too: whatever it is passes on, but the connection is closed
                 ours.close()
                 raise
         return ours, self._base
