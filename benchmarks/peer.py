@@ -1,0 +1,22 @@
+"""Environments of other projects, made once and kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+
+def python_of(name: str, *requirements: str) -> Path:
+    """The interpreter of an environment with these requirements and with our builds of torch and transformers."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    folder = cache / "agentfly" / name
+    python, whole = folder / "bin" / "python", folder / "whole"
+    if not whole.exists():
+        ours = [f"{package}=={version(package)}" for package in ("torch", "transformers", "accelerate")]
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *ours, *requirements], check=True)
+        whole.touch()
+    return python
