@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from agentfly_core import identity
+from agentfly_core.environment import Environment
 from agentfly_core.parts import did_you_mean
 from agentfly_core.plaintext import clip
 from agentfly_core.playbook import Assignment, Playbook
@@ -63,11 +64,11 @@ class Episode:
         """
         if len(self.turns) == self._playbook.max_turns:
             raise EpisodeOver(Ending.MAX_TURNS)
-        given = self._given(read)
+        given, state = self._given(read), self._state()
         sampled = await self._sample(given)
         self._context += (*given, *sampled.tokens)
         message = self._playbook.template.parse(sampled.tokens)
-        self.turns.append(Turn(read, Given(given), message, (sampled,)))
+        self.turns.append(Turn(read, Given(given), message, (sampled,), state=state))
         self.closing.clear()
         if sampled.finish == "length" and self._room() < 1:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
@@ -103,6 +104,10 @@ class Episode:
         if not self.turns:
             return template.open(read, self._playbook.schemas)
         return template.extend(self.turns[-1].sampled[-1].tokens, read)
+
+    def _state(self) -> str:
+        lent = [thing for thing in self.lent.values() if isinstance(thing, Environment)]
+        return " ".join(filter(None, (environment.state_key() for environment in lent)))
 
     def _room(self) -> int:
         return self._playbook.max_model_len - len(self._context)

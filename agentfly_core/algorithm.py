@@ -1,4 +1,4 @@
-"""What an algorithm is: from rewards to advantages, and from log-probabilities to a loss. Pure functions of tensors.
+"""What an algorithm is: from outcomes to advantages, and from log-probabilities to a loss. Pure functions of tensors.
 
 Tensors are [rows, T] and 0 where a token was not sampled. Each token carries its weight, global over the ranks and
 micro-batches of its optimizer step, and the loss is a plain sum: the gradient is the same for any split.
@@ -6,7 +6,7 @@ micro-batches of its optimizer step, and the loss is a plain sum: the gradient i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -14,34 +14,34 @@ import torch
 from torch import Tensor
 
 from agentfly_core.batch import RolloutBatch
+from agentfly_core.outcomes import Outcomes
 
-KL = Literal["k1", "k2", "k3", "abs"]
-
-
-@dataclass(frozen=True)
-class Group:
-    """The trajectories of one problem in one step: `Group((0, 1, 2, 3), tensor([1., 0., 0., 0.]))`.
-
-    `trajectories` are indices into the batch's trajectories, `rewards` [n] float64 are theirs.
-    """
-
-    trajectories: tuple[int, ...]
-    rewards: Tensor
+Critic = Literal["none", "head", "model"]
 
 
 @dataclass(frozen=True)
 class Credit:
-    """How much better than expected each sampled token did: `advantages` [rows, T]."""
+    """How much better than expected each sampled token did: `advantages` [rows, T]; and a critic's goals, `returns`."""
 
     advantages: Tensor
+    returns: Tensor
+
+    @classmethod
+    def of(cls, advantages: Tensor) -> Credit:
+        """Without a critic."""
+        return cls(advantages, torch.zeros_like(advantages))
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the policy says now of the sampled tokens: `logprobs` and `entropy` [rows, T], both differentiable."""
+    """What the policy says now of the sampled tokens, and a critic: all [rows, T] and differentiable.
+
+    `values` are what the critic expects before each token, 0 without a critic.
+    """
 
     logprobs: Tensor
     entropy: Tensor
+    values: Tensor
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,23 @@ class Algorithm(Protocol):
         """Whether `old_logprobs` are those of the policy before the update."""
         ...
 
-    def advantages(self, groups: Sequence[Group], batch: RolloutBatch) -> Credit:
-        """From rewards to advantages, over the whole update; demonstrations come without groups."""
+    @property
+    def credits_signals(self) -> bool:
+        """Whether `credit` reads log-probabilities or values, so that they must be there before the first step."""
+        ...
+
+    @property
+    def needs_greedy(self) -> bool:
+        """Whether each problem is played once more, greedily, for `Outcomes.baselines`."""
+        ...
+
+    @property
+    def critic(self) -> Critic:
+        """What `Outputs.values` come from: a head on the policy's own layers, a model beside it, or nothing."""
+        ...
+
+    def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """From outcomes to advantages, over the whole update."""
         ...
 
     def weights(self, batch: RolloutBatch) -> Tensor:
@@ -81,50 +96,14 @@ class Algorithm(Protocol):
         ...
 
 
-def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
-    """Give every sampled token [rows, T] the value of its trajectory, from `values` [trajectories]."""
-    return (values[batch.trajectory].unsqueeze(1) * batch.sampled).float()
-
-
-def token_mean(batch: RolloutBatch) -> Tensor:
-    """Weights [rows, T] that make the loss the mean over the optimizer step's sampled tokens (DAPO, 2503.14476)."""
-    return batch.sampled / batch.sampled.sum()
-
-
 def log_ratio(now: Tensor, before: Tensor) -> Tensor:
     """`now - before`, kept within -20 and 20 so that its exponential stays finite."""
     return (now - before).clamp(-20.0, 20.0)
 
 
-def ppo_clip(outputs: Outputs, batch: RolloutBatch, low: float, high: float) -> tuple[Tensor, Tensor]:
-    """PPO's clipped loss of each token (1707.06347, eq. 7) with a bound of its own on each side, and where it clips.
-
-    `max(-A rho, -A clip(rho, 1 - low, 1 + high))` with rho the probability ratio to the old policy.
-    """
-    rho = log_ratio(outputs.logprobs, batch.old_logprobs).exp()
-    free = -batch.advantages * rho
-    bound = -batch.advantages * rho.clamp(1.0 - low, 1.0 + high)
-    return torch.maximum(free, bound), bound > free
-
-
-def kl(logprobs: Tensor, reference: Tensor, kind: KL) -> Tensor:
-    """Estimates of KL(policy || reference) at tokens that the policy sampled (joschu.net/blog/kl-approx.html).
-
-    With D = logprobs - reference: k1 = D, k2 = D^2/2, k3 = exp(-D) + D - 1, abs = |D|.
-    """
-    difference = log_ratio(logprobs, reference)
-    if kind == "k1":
-        return difference
-    if kind == "k2":
-        return difference.square() / 2
-    if kind == "k3":
-        return torch.exp(-difference) + difference - 1
-    return difference.abs()
-
-
-def importance(batch: RolloutBatch) -> Tensor:
-    """How likely the learner finds each token compared with the sampler, `exp(old - rollout)`, a constant."""
-    return log_ratio(batch.old_logprobs, batch.rollout_logprobs).detach().exp()
+def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
+    """Give every sampled token [rows, T] the value of its trajectory, from `values` [trajectories]."""
+    return (values[batch.trajectory].unsqueeze(1) * batch.sampled).float()
 
 
 def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
@@ -133,10 +112,21 @@ def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
     `k3` estimates KL(sampler || learner); `ess` is the effective sample size of the weights w = exp(learner - sampler)
     as a share of n.
     """
-    weight = log_ratio(learner.double(), sampler.double()).exp()
+    difference = log_ratio(learner.double(), sampler.double())
+    weight = difference.exp()
     return {
-        "mismatch/k3": float(kl(sampler.double(), learner.double(), "k3").mean()),
+        "mismatch/k3": float((weight - 1 - difference).mean()),
         "mismatch/max_abs_dlogp": float((learner - sampler).abs().max()),
         "mismatch/max_abs_weight_error": float((weight - 1).abs().max()),
         "mismatch/ess": float(weight.sum().square() / weight.square().sum() / len(weight)),
     }
+
+
+def within_groups(outcomes: Outcomes, values: Tensor) -> Tensor:
+    """Each trajectory's value [n] less the mean of its group; 0 for one alone or where all are equal."""
+    found = torch.zeros_like(values)
+    for group in outcomes.groups:
+        mine = values[list(group)]
+        if bool((mine != mine[0]).any()):
+            found[list(group)] = mine - mine.mean()
+    return found

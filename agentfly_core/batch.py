@@ -24,10 +24,12 @@ class RolloutBatch:
         sampled           [[F, F, F, T, T, T], [F, F, F, T, T, F]]          bool [rows, T]
         rollout_logprobs  [[0, 0, 0, -.1, -.7, -.01], [0, 0, 0, -.1, -2., 0]]   float32, as the sampler said
         trajectory        [0, 1]                                            int64 [rows], the row's trajectory
-        old_logprobs, reference_logprobs, advantages, weight                float32 [rows, T], 0 where not sampled
+        turn              [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]          int64 [rows, T], the token's turn
+        old_logprobs, reference_logprobs, old_values, returns, advantages, weight   float32 [rows, T]
 
-    `weight` is a token's share in the loss of its optimizer step. A batch fresh from `pack` knows the sampler alone:
-    its old and reference log-probabilities are the sampler's, its advantages and weights are 0.
+    The last six are 0 where no token was sampled. `weight` is a token's share in the loss of its optimizer step,
+    `returns` is what a critic should have said. A batch fresh from `pack` knows the sampler alone: its old and
+    reference log-probabilities are the sampler's, and the other four are 0.
     """
 
     tokens: Tensor
@@ -35,8 +37,11 @@ class RolloutBatch:
     sampled: Tensor
     rollout_logprobs: Tensor
     trajectory: Tensor
+    turn: Tensor
     old_logprobs: Tensor
     reference_logprobs: Tensor
+    old_values: Tensor
+    returns: Tensor
     advantages: Tensor
     weight: Tensor
 
@@ -66,8 +71,11 @@ def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
         sampled=_padded([row.sampled for _, row in made], torch.bool),
         rollout_logprobs=logprobs,
         trajectory=torch.tensor([i for i, _ in made], dtype=torch.int64),
+        turn=_padded([row.turn for _, row in made], torch.int64),
         old_logprobs=logprobs,
         reference_logprobs=logprobs,
+        old_values=torch.zeros_like(logprobs),
+        returns=torch.zeros_like(logprobs),
         advantages=torch.zeros_like(logprobs),
         weight=torch.zeros_like(logprobs),
     )

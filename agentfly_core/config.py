@@ -21,19 +21,14 @@ from pydantic import (
 )
 
 from agentfly_core.identity import digest
-from agentfly_core.parts import construct, load
+from agentfly_core.parts import construct, full_name, load
 from agentfly_core.redaction import redact
+from agentfly_core.section import Section
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 RESUMABLE: dict[str, Any] = {"resumable": True}
-
-
-class Section(BaseModel):
-    """A part of the configuration: frozen, and closed to unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Part(Section):
@@ -50,6 +45,23 @@ class Part(Section):
     def make(self) -> Any:
         """Import it and call it with its settings; raises ValueError for a setting that it does not have."""
         return construct(load(self.use), self.settings)
+
+
+class AlgorithmPart(Part):
+    """How rewards become changes: a name in agentfly_core.algorithms or an import path, and its settings.
+
+    `{use: dapo, overlong: {longest: 512, buffer: 128}}`; a name alone is short for `{use: name}`.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_name(cls, value: Any) -> Any:
+        return {"use": value} if isinstance(value, str) else value
+
+    @field_validator("use")
+    @classmethod
+    def _full_name(cls, use: str) -> str:
+        return full_name(use, "agentfly_core.algorithms")
 
 
 class Data(Part):
@@ -102,7 +114,7 @@ class WarmStart(Section):
 
     demonstrations: str
     episodes: Positive = 4096
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = Field(default_factory=dict)
     rounds: Positive = 4
     epochs_per_round: Positive = 1
     batch: Positive = 64
@@ -166,9 +178,9 @@ class Science(Section):
     agent: AgentPart = AgentPart()
     tools: tuple[str, ...] = ()
     rewards: dict[str, float]
-    environments: dict[str, Pool] = {}
+    environments: dict[str, Pool] = Field(default_factory=dict)
     warm_start: WarmStart | None = None
-    algorithm: Part = Part(use="agentfly_core.algorithms.grpo:GRPO")
+    algorithm: AlgorithmPart = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")
     update: Update = Update()
     rollout: Rollout = Rollout()
     evaluate: Evaluate = Evaluate()

@@ -47,5 +47,13 @@ class Environment:
         """Whether this instance may be lent again."""
         return True
 
+    def state_key(self) -> str:
+        """A name of the state that the agent is in, for algorithms that compare replies to the same state (GiGPO).
+
+        The same state of a problem has the same name however it was reached: no counters, no clock. Empty: what the
+        model newly read stands for it.
+        """
+        return ""
+
     async def close(self) -> None:
         """Free what `start` took; called once."""

@@ -6,18 +6,26 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from agentfly_core import dataset, jsontext, playbook, yamltext
-from agentfly_core.config import Part, Science, Section, Site, resumable
-from agentfly_core.parts import defaults, did_you_mean, fitting, load
+from agentfly_core.config import Part, Science, Site, resumable
+from agentfly_core.parts import completed, did_you_mean, fitting, load
 from agentfly_core.sandbox import KEY as SANDBOX
+from agentfly_core.section import Section
 from agentfly_core.service import OWNER, RUN
 
 CONF = Path("conf")
 PARTS = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
+GIVEN: Mapping[str, Sequence[str]] = {
+    "algorithm": (),
+    "template": ("tokenizer",),
+    "data": ("seed", *dataset.SPLITS),
+}
+"""The parts that are completed with their defaults, and what each is given besides its settings."""
 S = TypeVar("S", bound=Section)
 
 
@@ -83,17 +91,23 @@ def site_origin(name: str, store: str = "") -> dict[str, str]:
 
 def check(science: Science) -> None:
     """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
-    if not hasattr(load(science.algorithm.use), "loss"):
-        raise ValueError(f"{science.algorithm.use} is no algorithm, expected a class like those in algorithms/.")
-    science.algorithm.make()
+    _correct_once(science)
     playbook.check(science)
     data, template, warm_start = science.data, science.template, science.warm_start
-    fitting(load(template.use), template.settings, ["tokenizer"])
-    fitting(load(data.use), data.settings, ["seed", *dataset.SPLITS])
+    fitting(load(template.use), template.settings, GIVEN["template"])
+    fitting(load(data.use), data.settings, GIVEN["data"])
     if warm_start:
         fitting(load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"])
     if (needed := science.rollout.problems) > data.train:
         raise ValueError(f"rollout.problems: a step needs {needed} problems, data.train gives {data.train} of them.")
+
+
+def _correct_once(science: Science) -> None:
+    if getattr(science.algorithm.make(), "correction", None) and science.update.old_logprobs == "sampler":
+        raise ValueError(
+            "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss corrects for the sampler "
+            "already; leave one of them out."
+        )
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
@@ -117,9 +131,14 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _completed(science: Science) -> Science:
     """The science with the defaults of the parts that it names, so that nothing it depends on is left unsaid."""
-    parts: dict[str, Part] = {name: getattr(science, name) for name in ("algorithm", "template", "data")}
-    full = {name: {**defaults(load(part.use)), **part.model_dump()} for name, part in parts.items()}
-    return science.model_copy(update={name: type(part)(**full[name]) for name, part in parts.items()})
+    if isinstance(maker := load(science.algorithm.use), type | FunctionType) and not hasattr(maker, "loss"):
+        raise ValueError(f"{science.algorithm.use} is no algorithm, expected a class like those in algorithms/.")
+    return science.model_copy(update={name: _full(getattr(science, name), given) for name, given in GIVEN.items()})
+
+
+def _full(part: Part, given: Sequence[str]) -> Part:
+    settings = completed(load(part.use), part.settings, given)
+    return type(part)(**{**part.model_dump(), **settings})
 
 
 def _layers(name: str, store: str) -> dict[str, dict[str, Any]]:

@@ -20,7 +20,8 @@ class UpdateJob:
             learner="/store/runs/shop-1f2e/steps/000006/learner",
             rollouts=("/store/.../rollout-000/trajectories.parquet",),
             scores="/store/.../scored/scores.parquet",          # None: demonstrations
-            algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "clip_high": 0.28},
+            algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "skip_cut": True},
+            rewards={"exact": 1.0, "tool_format": 0.2},         # the weight of each reward by its name
             update={"learning_rate": 1e-6, "epochs": 1, "mini_batches": 2},   # the fields of config.Update
             batch=None,                                         # trajectories a mini-batch; None: update.mini_batches
             temperature=1.0, dtype="float32", seed=8123, reference=None,
@@ -38,6 +39,7 @@ class UpdateJob:
     rollouts: tuple[str, ...]
     scores: str | None
     algorithm: Mapping[str, Any]
+    rewards: Mapping[str, float]
     update: Mapping[str, Any]
     batch: int | None
     temperature: float

@@ -49,6 +49,7 @@ _TURN = pa.struct(
         ("reply", pa.string()),
         ("sampled", pa.list_(_SPAN)),
         ("fresh_context", pa.bool_()),
+        ("state", pa.string()),
     ]
 )
 TRAJECTORY = pa.schema(
@@ -188,6 +189,7 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
         "reply": _text(asdict(turn.reply)),
         "sampled": [asdict(span) for span in turn.sampled],
         "fresh_context": turn.fresh_context,
+        "state": turn.state,
     }
 
 
@@ -202,6 +204,7 @@ def _turn(row: Mapping[str, Any]) -> Turn:
             Sampled(tuple(s["tokens"]), tuple(s["logprobs"]), s["policy_version"], s["finish"]) for s in row["sampled"]
         ),
         fresh_context=row["fresh_context"],
+        state=row.get("state") or "",
     )
 
 

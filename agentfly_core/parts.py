@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 Parameters = Mapping[str, inspect.Parameter]
@@ -34,6 +35,20 @@ def load(path: str) -> Any:
     if not callable(found := getattr(imported, name)):
         raise ValueError(f"{path} is a {type(found).__name__}, expected a function or a class.")
     return found
+
+
+def full_name(short: str, package: str) -> str:
+    """The import path behind a module's name: `full_name("dr_grpo", "agentfly_core.algorithms")` ends in `:DrGRPO`.
+
+    Import paths are returned as they are. Raises ValueError when the package has no such module.
+    """
+    if ":" in short:
+        return short
+    known = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__))
+    if short not in known:
+        raise ValueError(f"Got {short!r}, expected an import path or a name in {package}.{did_you_mean(short, known)}")
+    names = vars(importlib.import_module(f"{package}.{short}"))
+    return f"{package}.{short}:{next(name for name in names if name.lower() == short.replace('_', ''))}"
 
 
 def _imported(module: str, path: str) -> Any:
@@ -100,7 +115,9 @@ def _typed(where: str, value: Any, kind: Any) -> Any:
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
-        raise ValueError(f"{where}: {error.errors()[0]['msg']} (got {value!r})") from None
+        first = error.errors()[0]
+        place = "".join(f".{step}" for step in first["loc"])
+        raise ValueError(f"{where}{place}: {first['msg']} (got {first['input']!r})") from None
     except PydanticUserError:
         raise ValueError(
             f"{where} is annotated with {kind!r}, which nothing in a file can be (got {value!r})"
@@ -111,9 +128,15 @@ def _called(maker: Any) -> str:
     return str(getattr(maker, "__name__", type(maker).__name__))
 
 
-def defaults(maker: Any) -> dict[str, Any]:
-    """The settings of `maker` that may be left out, with their values: `{"clip_low": 0.2, "kl_weight": 0.0}`."""
-    return {p.name: p.default for p in _parameters(maker).values() if p.default is not p.empty}
+def completed(maker: Any, settings: Mapping[str, Any], given: Sequence[str] = ()) -> dict[str, Any]:
+    """The settings of `maker` as in a file, with its defaults for those left out, in its sections too.
+
+    `completed(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}` there; see `fitting`.
+    """
+    known = {p.name: p.default for p in _parameters(maker).values() if p.default is not p.empty}
+    typed = fitting(maker, settings, given)
+    sections = {key: value for key, value in {**known, **typed}.items() if isinstance(value, BaseModel)}
+    return {**known, **settings, **{key: value.model_dump(mode="json") for key, value in sections.items()}}
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -81,7 +81,8 @@ class Sampled:
 class Turn:
     """What the model newly read, then one reply. `given` holds only what is new since the previous turn.
 
-    `fresh_context` says that `given` holds the whole (rewritten) context and starts a new row.
+    `fresh_context` says that `given` holds the whole (rewritten) context and starts a new row. `state` is what the
+    environments called their state before the reply, empty where none does.
     """
 
     read: tuple[Message | Observation, ...]
@@ -89,6 +90,7 @@ class Turn:
     reply: Message
     sampled: tuple[Sampled, ...]
     fresh_context: bool = False
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)

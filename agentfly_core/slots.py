@@ -18,12 +18,12 @@ Stage = Literal["prepare", "model", "demonstrate", "warm_start", "rollout", "sco
 VERSIONS: Mapping[Stage, int] = {
     "prepare": 1,
     "model": 1,
-    "demonstrate": 1,
-    "warm_start": 2,
-    "rollout": 1,
+    "demonstrate": 2,
+    "warm_start": 3,
+    "rollout": 2,
     "score": 1,
-    "update": 2,
-    "evaluate": 1,
+    "update": 3,
+    "evaluate": 2,
 }
 PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")
 

@@ -11,6 +11,7 @@ from agentfly_core.config import Update
 from agentfly_core.gates import stop_if_diverging
 from agentfly_core.learner import Learner, UpdateJob
 from agentfly_core.measured import measured, measuring, timing
+from agentfly_core.parts import load
 from agentfly_core.progress import Progress, report
 from agentfly_core.run import Lab, Run
 from agentfly_core.store import Artifact, Slot, Store
@@ -39,6 +40,7 @@ def step_job(run: Run, step: int) -> UpdateJob:
         rollouts=tuple(str(store.open(shard) / EPISODES) for shard in shards),
         scores=str(store.open(store.artifact(f"{here}/scored")) / "scores.parquet"),
         algorithm={"use": algorithm.use, **algorithm.settings},
+        rewards={load(path).name: weight for path, weight in science.rewards.items()},
         update=science.update.model_dump(mode="json"),
         batch=None,
         temperature=science.rollout.temperature,
@@ -65,6 +67,7 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
         rollouts=(str(lab.store.open(demonstrations) / EPISODES),),
         scores=None,
         algorithm=SFT,
+        rewards={},
         update=_supervised(learning_rate, warm_start.epochs_per_round),
         batch=warm_start.batch,
         temperature=1.0,

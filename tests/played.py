@@ -2,7 +2,9 @@
 
 import random
 
-from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Trajectory, Turn
+from agentfly_core.batch import pack
+from agentfly_core.outcomes import outcomes
+from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
 
 SAID = Message("assistant", "")
 
@@ -30,6 +32,17 @@ def played(*turns, name="t0", group="g0"):
         observed={},
         seed=0,
     )
+
+
+def earned(trajectories, rewards, batch=None, by_turn=None, parts=None, weights=None, greedy=None):
+    """What trajectories earned: a number each, for some by turn, and for some the rewards behind it by name."""
+    parts = parts or [{}] * len(trajectories)
+    by_turn = by_turn or [()] * len(trajectories)
+    scores = [
+        Scored(t.id, part, tuple(turns), float(reward))
+        for t, part, turns, reward in zip(trajectories, parts, by_turn, rewards, strict=True)
+    ]
+    return outcomes(trajectories, scores, greedy or {}, weights or {}, batch or pack(trajectories))
 
 
 def crowd(groups, size, vocabulary=128, seed=0):

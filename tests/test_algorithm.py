@@ -7,45 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from played import crowd, played, turn
+from played import crowd, earned
 
-from agentfly_core.algorithm import Outputs, kl, mismatch, ppo_clip, token_mean
+from agentfly_core.algorithm import Outputs, mismatch
 from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.batch import micro_batches, pack
-from agentfly_core.learners.lesson import group
 from agentfly_core.learners.policy import load_policy
-
-
-def batch_of(advantages, old):
-    """One row that begins with a prompt token, then one sampled token for each advantage."""
-    batch = pack([played(turn([1], dict.fromkeys(range(len(old)), -1.0)))])
-    return replace(batch, advantages=torch.tensor([[0.0, *advantages]]), old_logprobs=torch.tensor([[0.0, *old]]))
-
-
-@pytest.mark.parametrize(
-    ("advantage", "ratio", "loss", "clips"),
-    [
-        (+1.0, 1.0, -1.0, False),
-        (+1.0, 1.5, -1.3, True),  # no gain beyond 1 + 0.3
-        (+1.0, 0.5, -0.5, False),
-        (-1.0, 0.5, +0.8, True),  # no gain below 1 - 0.2
-        (-1.0, 1.5, +1.5, False),
-    ],
-)
-def test_ppo_gains_nothing_by_going_further_than_its_bounds(advantage, ratio, loss, clips):
-    batch = batch_of([advantage], [-2.0])
-    now = torch.tensor([[0.0, -2.0 + math.log(ratio)]])
-    found, clipped = ppo_clip(Outputs(now, now), batch, low=0.2, high=0.3)
-    assert found[0, 1].item() == pytest.approx(loss)
-    assert clipped.tolist() == [[False, clips]]
-
-
-def test_kl_estimates_are_those_of_the_textbook():
-    now, reference = torch.tensor([math.log(0.5)]), torch.tensor([math.log(0.25)])  # D = log 2
-    assert kl(now, reference, "k1").item() == pytest.approx(math.log(2))
-    assert kl(now, reference, "k2").item() == pytest.approx(math.log(2) ** 2 / 2)
-    assert kl(now, reference, "k3").item() == pytest.approx(0.5 + math.log(2) - 1)
-    assert kl(reference, now, "abs").item() == pytest.approx(math.log(2))
+from agentfly_core.losses import Clip
 
 
 def test_mismatch_tells_how_far_sampler_and_learner_are_apart():
@@ -66,12 +34,6 @@ def test_a_sampler_that_agrees_has_no_mismatch():
     }
 
 
-def test_the_token_mean_gives_each_sampled_token_the_same_share():
-    batch = pack([played(turn([1], {3: -1.0, 4: -1.0})), played(turn([1, 2], {3: -1.0}))])
-    third = pytest.approx(1 / 3)
-    assert token_mean(batch).tolist() == [[0, third, third], [0, 0, third]]
-
-
 @settings(max_examples=15, deadline=None)
 @given(
     budget=st.integers(8, 120),
@@ -90,7 +52,7 @@ def test_the_gradient_is_the_same_for_any_split_ranks_and_order_of_rows(nano, bu
 def _prepared(order):
     trajectories = [crowd(3, 4)[i] for i in order]
     algorithm, batch = GRPO(), pack(trajectories)
-    credit = algorithm.advantages(group(trajectories, [float(t.id.endswith(("1", "2"))) for t in trajectories]), batch)
+    credit = algorithm.credit(earned(trajectories, [t.id.endswith(("1", "2")) for t in trajectories]), batch)
     return replace(batch, advantages=credit.advantages, weight=algorithm.weights(batch))
 
 
@@ -99,5 +61,5 @@ def _gradient(policy, batch, parts):
     for rows in parts:
         micro = batch.select(rows)
         outputs = Outputs(*policy(micro.tokens, micro.sampled, 1.0))
-        GRPO(clip_high=5.0, clip_low=1.0).loss(outputs, micro).total.backward()
+        GRPO(policy_loss=Clip(high=5.0, low=1.0)).loss(outputs, micro).total.backward()
     return torch.cat([parameter.grad.flatten() for parameter in policy.parameters()])

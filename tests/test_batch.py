@@ -76,7 +76,7 @@ def test_log_probabilities_and_entropy_are_those_at_the_temperature():
 def test_column_t_is_the_log_probability_of_token_t_given_those_before_it(nano):
     policy = load_policy(str(nano), "float32")
     batch = pack(crowd(2, 2))
-    logprobs, _ = policy(batch.tokens, batch.sampled, 0.7)
+    logprobs, *_ = policy(batch.tokens, batch.sampled, 0.7)
     for row, column in batch.sampled.nonzero().tolist():
         last = policy.model.model(input_ids=batch.tokens[row : row + 1, :column]).last_hidden_state[0, -1]
         alone = torch.log_softmax(policy.model.lm_head.weight @ last / 0.7, -1)[batch.tokens[row, column]]

@@ -32,14 +32,18 @@ def test_every_shipped_experiment_is_valid_and_all_its_parts_can_be_imported(nam
 def test_the_gpu_preset_has_the_settings_of_the_paper():
     science = experiment.read("qwen2.5-3b-code").science
     assert (science.rollout.problems, science.rollout.group_size, science.agent.max_turns) == (64, 8, 8)
-    assert (science.update.learning_rate, science.algorithm.settings["kl_weight"]) == (5e-7, 0.001)
+    assert (science.update.learning_rate, science.algorithm.settings["kl"]["weight"]) == (5e-7, 0.001)
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("algorithm.clip_hihg=0.3", "GRPO has no setting 'clip_hihg'. Did you mean 'clip_high'"),
-        ("algorithm.kl_kind=k1", "gradient vanishes"),
+        ("algorithm.agregation=token_mean", "GRPO has no setting 'agregation'. Did you mean 'aggregation'"),
+        ("algorithm={use: rft, kl: {use: loss}}", "RFT has no setting 'kl'"),
+        ("algorithm=grop", "Did you mean 'grpo'"),
+        ("algorithm.policy_loss={use: gspo, dual: 3}", r"policy_loss.gspo.dual: Extra inputs are not permitted"),
+        ("algorithm.policy_loss=gpso", "does not match any of the expected tags: 'clip', 'gspo'"),
+        ("algorithm.kl={use: loss, kind: k1}", "Input should be 'k2', 'k3' or 'abs'"),
         ("data.digit=2", "arithmetic has no setting 'digit'"),
         ("tools=[agentfly_core.tools.calculator:calculater]", "Did you mean 'calculator'"),
         ("tools=[agentfly_core.rewards.exact:exact]", "expected a Tool"),

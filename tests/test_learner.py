@@ -71,6 +71,7 @@ def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 ==
         rollouts=(str(folder / "t.parquet"),),
         scores=str(folder / "s.parquet"),
         algorithm=GRPO,
+        rewards={},
         update=settings(mini_batches=2),
         batch=None,
         temperature=1.0,
@@ -206,7 +207,7 @@ def test_the_mismatch_is_that_of_the_policy_before_any_step(learner, nano, tmp_p
         found = learner.update(replace(stored(tmp_path, nano, exact), update=update))
         assert found["mismatch/max_abs_weight_error"] < 1e-4
         assert found["mismatch/ess"] == pytest.approx(1.0)
-        assert found["mismatch/capped_share"] == 0.0
+        assert found["mismatch/masked_share"] == 0.0
     made_up = learner.update(stored(tmp_path, nano, crowd(6, 4)))
     assert made_up["mismatch/max_abs_weight_error"] > 0.1
 
@@ -229,7 +230,7 @@ def test_a_reference_policy_holds_the_update_back(learner, job, nano, tmp_path):
     free = learner.update(replace(job, update=settings(epochs=6)))
     assert "train/kl_reference" not in free
     far, _ = saved(learner, tmp_path / "far")
-    held = replace(job, reference=str(nano), algorithm=GRPO | {"kl_weight": 10.0}, update=settings(epochs=6))
+    held = replace(job, reference=str(nano), algorithm=GRPO | {"kl": {"use": "loss", "weight": 10.0}}, update=settings(epochs=6))
     assert learner.update(held)["train/kl_reference"] > 0
     near, _ = saved(learner, tmp_path / "near")
     assert distance(near, nano) < 0.9 * distance(far, nano)
@@ -328,8 +329,8 @@ def test_a_state_that_is_missing_or_another_one_is_refused(learner, job, nano, t
 
 def test_a_failure_comes_back_with_the_traceback_and_the_learner_goes_on(service, job, tmp_path):
     learner = DeepSpeedLearner(service)
-    with pytest.raises(LearnerFailed, match=r"Did you mean 'clip_high'(.|\n)*In the learner:\nTraceback"):
-        learner.update(replace(job, algorithm=GRPO | {"clip_hihg": 0.3}))
+    with pytest.raises(LearnerFailed, match=r"Did you mean 'aggregation'(.|\n)*In the learner:\nTraceback"):
+        learner.update(replace(job, algorithm=GRPO | {"agregation": "token_mean"}))
     assert learner.update(job)["train/optimizer_steps"] == 2
 
 

@@ -12,7 +12,7 @@ from agentfly_core.learners.lesson import mini_batches, read_lesson
 from agentfly_core.parquet import write_scores, write_trajectories
 from agentfly_core.record import Ending, Scored, Unscored
 
-JOB = UpdateJob("fresh:0", "one", "", None, (), None, {}, {}, None, 1.0, "float32", 1, None)
+JOB = UpdateJob("fresh:0", "one", "", None, (), None, {}, {}, {}, None, 1.0, "float32", 1, None)
 
 
 def stored(folder, rewards):
@@ -27,18 +27,24 @@ def stored(folder, rewards):
 
 def test_a_group_may_lie_in_two_shards(tmp_path):
     lesson = read_lesson(stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)}))
-    assert [(g.trajectories, g.rewards.tolist()) for g in lesson.groups] == [
-        ((0, 1), [0.0, 0.5]),
-        ((2, 3), [1.0, 1.5]),
-        ((4, 5), [2.0, 2.5]),
-    ]
+    assert lesson.outcomes.groups == ((0, 1), (2, 3), (4, 5))
+    assert lesson.outcomes.rewards.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
 
 
 def test_unscored_trajectories_are_left_out_and_counted_never_zero(tmp_path):
     rewards = {f"t{g}-{i}": 1.0 for g in range(3) for i in range(2)} | {"t1-0": Unscored("exact: TimeoutError")}
     lesson = read_lesson(stored(tmp_path, rewards))
     assert (lesson.trajectories, lesson.unscored) == (5, 1)
-    assert [g.rewards.tolist() for g in lesson.groups] == [[1.0, 1.0], [1.0], [1.0, 1.0]]
+    assert lesson.outcomes.groups == ((0, 1), (2,), (3, 4))
+
+
+def test_a_greedy_episode_is_a_baseline_and_is_not_learned_from(tmp_path):
+    job = stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)})
+    first, second, *others = crowd(3, 2)
+    write_trajectories(tmp_path / "0.parquet", [first, replace(second, role="baseline", chain=1), others[0]])
+    lesson = read_lesson(job)
+    assert (lesson.trajectories, lesson.outcomes.rewards.tolist()) == (5, [0.0, 1.0, 1.5, 2.0, 2.5])
+    assert lesson.outcomes.baselines.nan_to_num(-1.0).tolist() == [0.5, -1.0, -1.0, -1.0, -1.0]
 
 
 def test_a_trajectory_without_any_score_is_an_error(tmp_path):
@@ -48,7 +54,7 @@ def test_a_trajectory_without_any_score_is_an_error(tmp_path):
 
 def test_demonstrations_need_no_scores(tmp_path):
     lesson = read_lesson(replace(stored(tmp_path, {}), scores=None))
-    assert (lesson.trajectories, lesson.unscored, lesson.groups) == (6, 0, ())
+    assert (lesson.trajectories, lesson.unscored) == (6, 0)
 
 
 def test_a_demonstration_that_failed_is_not_imitated(tmp_path):

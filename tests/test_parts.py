@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from agentfly_core.parts import construct, defaults, fitting
+from agentfly_core.algorithms.grpo import GRPO
+from agentfly_core.parts import completed, construct, fitting, full_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -40,8 +41,21 @@ def test_settings_become_what_the_annotations_say() -> None:
     assert construct(spelled, {"accent": "soft", "marks": ["!"]}, {"tokenizer": 7}) == (7, "soft", ("!",))
 
 
-def test_settings_that_may_be_left_out_are_known_with_their_values() -> None:
-    assert defaults(Tighter) == {"low": 0.2, "kind": "k3", "cap": None}
+def test_settings_that_are_left_out_are_completed_with_their_values() -> None:
+    assert completed(Tighter, {"cap": 2}) == {"low": 0.2, "kind": "k3", "cap": 2}
+
+
+def test_sections_are_completed_too() -> None:
+    found = completed(GRPO, {"policy_loss": {"use": "clip", "high": 0.28}, "aggregation": "seq_mean_token_sum"})
+    assert found["policy_loss"] == {"use": "clip", "low": 0.2, "high": 0.28, "dual": None}
+    assert found["aggregation"] == {"use": "seq_mean_token_sum"}
+
+
+def test_a_module_name_is_short_for_its_class() -> None:
+    assert full_name("dr_grpo", "agentfly_core.algorithms") == "agentfly_core.algorithms.dr_grpo:DrGRPO"
+    assert full_name("my.own:Thing", "agentfly_core.algorithms") == "my.own:Thing"
+    with pytest.raises(ValueError, match="Did you mean 'rloo'"):
+        full_name("rlo", "agentfly_core.algorithms")
 
 
 @pytest.mark.parametrize(

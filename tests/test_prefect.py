@@ -145,7 +145,7 @@ def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
 
 def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path, monkeypatch):
     monkeypatch.chdir(Project.clone(tmp_path / "project").root)
-    first = lab_of("tiny", ["steps=5", "warm_start=null", "algorithm.kl_weight=0.00001"], "local", "")
+    first = lab_of("tiny", ["steps=5", "warm_start=null", "algorithm.skip_cut=true"], "local", "")
     with opened(first, "nightly-2026-11-20"):
         pass
     changes = recorded_changes(lab_of("tiny", [], "local", ""), "nightly-2026-11-20")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from played import played, turn
+from played import earned, played, turn
 
 from agentfly_core.algorithm import Outputs
 from agentfly_core.algorithms.sft import SFT
@@ -13,15 +13,16 @@ from agentfly_core.batch import pack
 
 def test_the_loss_is_the_mean_surprise_at_replies_and_nothing_else_is_learned():
     batch = pack([played(turn([1, 2], {3: 0.0, 4: 0.0}), turn([5], {6: 0.0})), played(turn([1], {9: 0.0}))])
-    batch = replace(batch, weight=SFT().weights(batch))
+    batch = replace(batch, weight=SFT().weights(batch), advantages=batch.sampled.float())
     #                          given    reply       tool  reply
     logprobs = torch.tensor([[0.0, 0.0, -1.0, -2.0, 0.0, -3.0], [0.0, -6.0, 0.0, 0.0, 0.0, 0.0]], requires_grad=True)
-    loss = SFT().loss(Outputs(logprobs, torch.zeros_like(logprobs)), batch).total
+    loss = SFT().loss(Outputs(logprobs, torch.zeros_like(logprobs), torch.zeros_like(logprobs)), batch).total
     loss.backward()
     assert loss.item() == pytest.approx((1 + 2 + 3 + 6) / 4)
     assert logprobs.grad.tolist() == [[0, 0, -0.25, -0.25, 0, -0.25], [0, -0.25, 0, 0, 0, 0]]
 
 
 def test_every_demonstrated_token_is_worth_learning():
-    batch = pack([played(turn([1, 2], {3: 0.0}))])
-    assert SFT().advantages((), batch).advantages.tolist() == [[0, 0, 1]]
+    demonstrations = [played(turn([1, 2], {3: 0.0}))]
+    batch = pack(demonstrations)
+    assert SFT().credit(earned(demonstrations, [0.0]), batch).advantages.tolist() == [[0, 0, 1]]

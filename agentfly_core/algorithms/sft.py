@@ -1,32 +1,36 @@
-"""Supervised fine-tuning on demonstrations, masked: only the tokens of replies are learned."""
+"""Supervised fine-tuning, masked: only the tokens of replies are learned."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from agentfly_core.algorithm import Credit, Group, Loss, Outputs, token_mean
+from agentfly_core.aggregation import TokenMean
+from agentfly_core.algorithm import Credit, Critic, Loss, Outputs
 from agentfly_core.batch import RolloutBatch
+from agentfly_core.outcomes import Outcomes
 
 
 @dataclass(frozen=True)
 class SFT:
-    """The mean of -log p over the demonstrated replies' tokens; no settings: `SFT()`."""
+    """The mean of -log p over the replies' tokens of demonstrations; no settings: `SFT()`."""
 
     needs_reference: ClassVar[bool] = False
     needs_old: ClassVar[bool] = False
+    credits_signals: ClassVar[bool] = False
+    needs_greedy: ClassVar[bool] = False
+    critic: ClassVar[Critic] = "none"
 
-    def advantages(self, groups: Sequence[Group], batch: RolloutBatch) -> Credit:
-        """Every demonstrated token is as good as another."""
-        return Credit(batch.sampled.float())
+    def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """Every token is as good as another."""
+        return Credit.of(batch.sampled.float())
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """The mean over all demonstrated tokens of the optimizer step."""
-        return token_mean(batch)
+        """The mean over all sampled tokens of the optimizer step."""
+        return TokenMean().weights(batch)
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
         """-log p, weighted."""
-        return Loss(-(batch.weight * outputs.logprobs).sum(), {})
+        return Loss(-(batch.weight * batch.advantages * outputs.logprobs).sum(), {})

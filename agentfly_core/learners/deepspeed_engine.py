@@ -26,34 +26,40 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from agentfly_core import probe
+from agentfly_core.algorithm import Critic
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.config import Update
 from agentfly_core.learners.policy import load_policy
 
 Engine = Any
+POLICY = "model."  # where the policy's weights stand in the engine's module; the critic's begin with "critic."
 MOMENTS = ("exp_avg", "exp_avg_sq")
 TENSORS, STATE = "learner.safetensors", "learner.json"
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template*")
 
 
-def fresh(policy: str, dtype: str, zero_stage: int) -> Engine:
-    """An engine around the policy in this directory, with an optimizer that has no history."""
+def fresh(policy: str, dtype: str, zero_stage: int, critic: Critic) -> Engine:
+    """An engine around the policy in this directory and a new critic, with an optimizer that has no history."""
     if zero_stage == 0:
         raise ValueError("Got ZeRO stage 0, which keeps no float32 weights beside bfloat16: use stage 1.")
-    model = load_policy(policy, dtype)
+    model = load_policy(policy, dtype, critic)
+    parts = [model.model, model.critic] if model.critic is not None else [model.model]
     engine, *_ = deepspeed.initialize(
         model=model,
-        model_parameters=[p for p in model.parameters() if p.requires_grad],
+        model_parameters=[{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts],
         config=_settings(dtype, zero_stage),
     )
     _make_moments(engine)
     return engine
 
 
-def set_hyper_parameters(engine: Engine, update: Update) -> None:
-    """Take what the optimizer's next steps shall use; nothing of it comes from an earlier update or a saved state."""
-    for group in engine.optimizer.param_groups:
-        group["lr"] = update.learning_rate
+def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
+    """Take what the optimizer's next steps shall use; nothing of it comes from an earlier update or a saved state.
+
+    A critic's own weights learn `critic_rate` times as fast.
+    """
+    for group, rate in zip(engine.optimizer.param_groups, (1.0, critic_rate), strict=False):
+        group["lr"] = update.learning_rate * rate
         group["betas"] = update.betas
         group["weight_decay"] = update.weight_decay
     engine.optimizer.clip_grad = update.max_grad_norm
@@ -93,7 +99,8 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
     with safe_open(folder / TENSORS, "pt") as tensors:
         for name, parameter in _parameters(engine):
             weight = tensors.get_tensor(f"{name}/weight")
-            if not torch.equal(safe_get_full_fp32_param(parameter).cpu(), weight.to(parameter.dtype).float()):
+            as_policy = safe_get_full_fp32_param(parameter).cpu()
+            if name.startswith(POLICY) and not torch.equal(as_policy, weight.to(parameter.dtype).float()):
                 raise ValueError(f"{folder} belongs to another policy: {name} differs from the policy's.")
             safe_set_full_fp32_param(parameter, weight)
             for moment in MOMENTS:
@@ -103,13 +110,16 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     """Write a Hugging Face directory with the tokenizer of `source`, and the probe; every rank must call it."""
-    weights = {name: safe_get_full_fp32_param(p).to(p.dtype).cpu() for name, p in _parameters(engine)}
+    weights = {
+        name.removeprefix(POLICY): safe_get_full_fp32_param(p).to(p.dtype).cpu()
+        for name, p in _parameters(engine)
+        if name.startswith(POLICY)
+    }
     logprobs = _probe(engine)
     if torch.distributed.get_rank() != 0:
         return
     model = engine.module.model
-    prefix = "model."
-    model.save_pretrained(folder, state_dict={name.removeprefix(prefix): w for name, w in weights.items()})
+    model.save_pretrained(folder, state_dict=weights)
     for path in source.iterdir():
         if any(path.match(pattern) for pattern in TOKENIZER):
             shutil.copy(path, folder / path.name)
@@ -119,7 +129,7 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
 def _probe(engine: Engine) -> list[float]:
     row = torch.tensor([probe.tokens(engine.module.model.config.vocab_size)], device=engine.device)
     with torch.no_grad():
-        logprobs, _ = engine(row, torch.arange(probe.TOKENS, device=engine.device).unsqueeze(0) > 0, 1.0)
+        logprobs, _, _ = engine(row, torch.arange(probe.TOKENS, device=engine.device).unsqueeze(0) > 0, 1.0)
     return [float(value) for value in logprobs[0, 1:]]
 
 
@@ -137,9 +147,9 @@ def _settings(dtype: str, zero_stage: int) -> dict[str, Any]:
 def _make_moments(engine: Engine) -> None:
     # AdamW makes its moments in its first step, too late to load them: one step of size 0 on a gradient of 0.
     row = torch.zeros(1, 2, dtype=torch.int64, device=engine.device)
-    logprobs, _ = engine(row, torch.tensor([[False, True]], device=engine.device), 1.0)
+    found = engine(row, torch.tensor([[False, True]], device=engine.device), 1.0)
     engine.set_gradient_accumulation_boundary(True)
-    engine.backward(0.0 * logprobs.sum(), scale_wrt_gas=False)
+    engine.backward(0.0 * sum(part.sum() for part in found), scale_wrt_gas=False)
     engine.step()
     _set_steps(engine, 0)
 

@@ -14,8 +14,9 @@ from deepspeed.accelerator import get_accelerator
 from torch import Tensor, nn
 
 from agentfly_core import config
-from agentfly_core.algorithm import Algorithm, Outputs, kl, mismatch
+from agentfly_core.algorithm import Algorithm, Outputs, mismatch
 from agentfly_core.batch import RolloutBatch, micro_batches
+from agentfly_core.divergence import kl
 from agentfly_core.gates import SKIPPED_IN_A_ROW
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed_engine import Engine
@@ -54,7 +55,8 @@ class Update:
         members = torch.unique(lesson.batch.trajectory)
         steps = mini_batches(self.job, members, self.settings.epochs, self.settings.mini_batches)
         batch = self._with_signals(lesson.batch, reference, len(steps))
-        batch = replace(batch, advantages=self.algorithm.advantages(lesson.groups, batch).advantages)
+        credit = self.algorithm.credit(lesson.outcomes, batch)
+        batch = replace(batch, advantages=credit.advantages, returns=credit.returns)
         for done, chosen in enumerate(steps, 1):
             self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
             progress(done, len(steps))
@@ -64,21 +66,24 @@ class Update:
 
     def _with_signals(self, batch: RolloutBatch, reference: nn.Module | None, steps: int) -> RolloutBatch:
         if reference is not None:
-            batch = replace(batch, reference_logprobs=self._score(reference, batch))
+            batch = replace(batch, reference_logprobs=self._score(reference, batch)[0])
         ours = self.algorithm.needs_old and self.settings.old_logprobs == "learner"
-        self.on_policy = ours and steps <= 1
-        if ours and not self.on_policy:
-            batch = replace(batch, old_logprobs=self._score(self.engine, batch))
-            self._compare(batch.old_logprobs, batch)
+        self.on_policy = ours and steps <= 1 and not self.algorithm.credits_signals
+        if (ours and not self.on_policy) or self.algorithm.critic != "none":
+            logprobs, values = self._score(self.engine, batch)
+            batch = replace(batch, old_values=values, old_logprobs=logprobs if ours else batch.old_logprobs)
+            self._compare(logprobs, batch)
         return batch
 
-    def _score(self, model: nn.Module, batch: RolloutBatch) -> Tensor:
-        found = torch.zeros_like(batch.rollout_logprobs)
+    def _score(self, model: nn.Module, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
+        """The log-probabilities and values [rows, T] of sampled tokens, on every rank."""
+        logprobs, values = torch.zeros_like(batch.rollout_logprobs), torch.zeros_like(batch.rollout_logprobs)
         with torch.no_grad(), self._clock("time/forward"):
             for rows, micro in self._micro_batches(batch):
-                logprobs, _ = model(micro.tokens, micro.sampled, self.job.temperature)
-                _put(found, rows, logprobs)
-        return self.ranks.sum(found)
+                found = model(micro.tokens, micro.sampled, self.job.temperature)
+                _put(logprobs, rows, found[0])
+                _put(values, rows, found[2])
+        return self.ranks.sum(logprobs), self.ranks.sum(values)
 
     def _step(self, batch: RolloutBatch) -> None:
         learns = bool(batch.advantages.any())
@@ -98,14 +103,14 @@ class Update:
         self.skipped = {"empty": self.skipped, "taken": 0, "skipped": self.skipped + 1}[outcome]
 
     def _loss(self, micro: RolloutBatch) -> tuple[Tensor, Tensor]:
-        logprobs, entropy = self.engine(micro.tokens, micro.sampled, self.job.temperature)
+        logprobs, entropy, values = self.engine(micro.tokens, micro.sampled, self.job.temperature)
         if self.on_policy:
             micro = replace(micro, old_logprobs=logprobs.detach())
-        loss = self.algorithm.loss(Outputs(logprobs, entropy), micro)
-        values = {"train/entropy": entropy, **loss.metrics}
+        loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
+        found = {"train/entropy": entropy, **loss.metrics}
         if self.algorithm.needs_old:
-            values["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
-        for name, value in values.items():
+            found["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
+        for name, value in found.items():
             self.sums[name] += float((value.detach().double() * micro.sampled).sum())
         self.sums["tokens"] += float(micro.sampled.sum())
         return loss.total, logprobs
@@ -148,7 +153,7 @@ class Update:
             found["train/loss"] = loss / len(self.norms)
             found["train/grad_norm"] = sum(self.norms) / len(self.norms)
         if self.mismatch:
-            found = {"mismatch/capped_share": 0.0} | found | self.mismatch
+            found = {"mismatch/masked_share": 0.0} | found | self.mismatch
         if seconds := sum(self.seconds.values()):
             found["train/tokens_per_second"] = tokens / seconds
         found |= self.seconds | self._counts(lesson)

@@ -28,7 +28,7 @@ import torch.distributed as dist
 from deepspeed.accelerator import get_accelerator
 
 from agentfly_core import config
-from agentfly_core.algorithm import Algorithm
+from agentfly_core.algorithm import Algorithm, Critic
 from agentfly_core.learner import FRESH, UpdateJob
 from agentfly_core.learners import deepspeed_engine as engines
 from agentfly_core.learners.deepspeed_update import Update
@@ -53,6 +53,7 @@ class Worker:
         self.ranks, self.zero_stage, self.token_budget = ranks, zero_stage, token_budget
         self.engine: engines.Engine | None = None
         self.label: str | None = None
+        self.critic: Critic = "none"
         self.policy = ""
         self.reference: tuple[str, Policy] | None = None
 
@@ -70,11 +71,11 @@ class Worker:
 
     def update(self, job: UpdateJob, progress: Progress) -> dict[str, float]:
         """Go from `job.start` to `job.end`."""
-        self._go_to(job)
-        self.label = None
         algorithm = construct(load(job.algorithm["use"]), {k: v for k, v in job.algorithm.items() if k != "use"})
+        self._go_to(job, algorithm.critic)
+        self.label = None
         settings = config.Update.model_validate(job.update)
-        engines.set_hyper_parameters(self.engine, settings)
+        engines.set_hyper_parameters(self.engine, settings, getattr(algorithm, "critic_rate", 1.0))
         update = Update(self.engine, job, settings, algorithm, self.ranks, self.token_budget, job.skipped)
         lesson = read_lesson(job)
         engines.require_known_tokens(self.engine, lesson.batch)
@@ -89,8 +90,8 @@ class Worker:
         self.engine = self.label = None
         gc.collect()
 
-    def _go_to(self, job: UpdateJob) -> None:
-        if self.label == job.start:
+    def _go_to(self, job: UpdateJob, critic: Critic) -> None:
+        if (self.label, self.critic) == (job.start, critic):
             return
         if job.learner is None and not job.start.startswith(FRESH):
             raise ValueError(
@@ -98,7 +99,7 @@ class Worker:
                 f"run the updates before it again. Only a start that begins with {FRESH!r} needs no state."
             )
         self.forget()
-        self.engine = engines.fresh(job.policy, job.dtype, self.zero_stage)
+        self.engine, self.critic = engines.fresh(job.policy, job.dtype, self.zero_stage, critic), critic
         if job.learner is not None:
             engines.read_state(self.engine, job.start, Path(job.learner))
 

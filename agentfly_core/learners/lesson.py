@@ -1,9 +1,8 @@
-"""What an update learns from: the stored trajectories and scores of a job, as a batch, in groups, in mini-batches."""
+"""What an update learns from: a job's stored trajectories and scores, as a batch, with outcomes, in mini-batches."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +11,19 @@ import torch
 from torch import Tensor
 
 from agentfly_core import identity
-from agentfly_core.algorithm import Group
 from agentfly_core.batch import RolloutBatch, pack
 from agentfly_core.learner import UpdateJob
+from agentfly_core.outcomes import Outcomes, earned, outcomes
 from agentfly_core.parquet import read_scores, read_trajectories
-from agentfly_core.record import Ending, Trajectory, Unscored
+from agentfly_core.record import Ending, Scored, Trajectory, Unscored
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """The `trajectories` trajectories of a batch and their groups; `unscored` more were left out."""
+    """The `trajectories` trajectories of a batch and what they earned; `unscored` more were left out."""
 
     batch: RolloutBatch
-    groups: tuple[Group, ...]
+    outcomes: Outcomes
     trajectories: int
     unscored: int
 
@@ -32,24 +31,17 @@ class Lesson:
 def read_lesson(job: UpdateJob) -> Lesson:
     """Read a job's files, leaving out trajectories without a score and failed demonstrations; the batch may be empty.
 
-    Raises ValueError when a trajectory has no row in the scores.
+    What a greedy episode earned is a baseline, and its tokens are not learned from. Raises ValueError when a trajectory
+    has no row in the scores.
     """
     found = [t for path in job.rollouts for t in read_trajectories(Path(path))]
-    rewards = _rewards(found, Path(job.scores)) if job.scores else dict.fromkeys(_whole(found), 0.0)
-    kept = [t for t in found if t.id in rewards]
-    groups = group(kept, [rewards[t.id] for t in kept]) if job.scores else ()
-    return Lesson(pack(kept), groups, len(kept), len(found) - len(kept))
-
-
-def group(trajectories: Sequence[Trajectory], rewards: Sequence[float]) -> tuple[Group, ...]:
-    """The trajectories by their group, in the order in which groups appear."""
-    members = defaultdict(list)
-    for index, trajectory in enumerate(trajectories):
-        members[trajectory.group].append(index)
-    return tuple(
-        Group(tuple(indices), torch.tensor([rewards[i] for i in indices], dtype=torch.float64))
-        for indices in members.values()
-    )
+    scores = _scores(found, Path(job.scores)) if job.scores else _imitated(found)
+    greedy = {t.group: earned(scores[t.id]) for t in found if t.role == "baseline" and t.id in scores}
+    played = [t for t in found if t.role != "baseline"]
+    kept = [t for t in played if t.id in scores]
+    batch = pack(kept)
+    found_out = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
+    return Lesson(batch, found_out, len(kept), len(played) - len(kept))
 
 
 def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) -> list[Tensor]:
@@ -68,12 +60,12 @@ def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) 
     return found
 
 
-def _whole(trajectories: Sequence[Trajectory]) -> list[str]:
-    return [t.id for t in trajectories if t.ending is not Ending.FAILED]
+def _imitated(trajectories: Sequence[Trajectory]) -> dict[str, Scored]:
+    return {t.id: Scored(t.id, {}, (), 0.0) for t in trajectories if t.ending is not Ending.FAILED}
 
 
-def _rewards(trajectories: Sequence[Trajectory], scores: Path) -> dict[str, float]:
-    by_id = {score.trajectory_id: score.reward for score in read_scores(scores)}
+def _scores(trajectories: Sequence[Trajectory], path: Path) -> dict[str, Scored]:
+    by_id = {score.trajectory_id: score for score in read_scores(path)}
     if missing := [t.id for t in trajectories if t.id not in by_id]:
-        raise ValueError(f"{scores} has no score for {len(missing)} trajectories, the first is {missing[0]}.")
-    return {name: reward for name, reward in by_id.items() if not isinstance(reward, Unscored)}
+        raise ValueError(f"{path} has no score for {len(missing)} trajectories, the first is {missing[0]}.")
+    return {name: score for name, score in by_id.items() if not isinstance(score.reward, Unscored)}

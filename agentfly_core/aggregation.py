@@ -1,0 +1,75 @@
+"""Each sampled token's share in the loss of its optimizer step: fixed over all ranks before anything is rejected.
+
+A sequence is a trajectory, however many rows it has.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.section import BY_NAME, Section
+
+
+class TokenMean(Section):
+    """The mean over the step's sampled tokens (DAPO, arXiv 2503.14476): long replies count for more."""
+
+    use: Literal["token_mean"] = "token_mean"
+
+    def weights(self, batch: RolloutBatch) -> Tensor:
+        """Shares [rows, T]."""
+        return batch.sampled / batch.sampled.sum().clamp(min=1)
+
+
+class SeqMeanTokenMean(Section):
+    """The mean over trajectories of their tokens' mean (GRPO, arXiv 2402.03300): all trajectories count the same."""
+
+    use: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
+
+    def weights(self, batch: RolloutBatch) -> Tensor:
+        """Shares [rows, T]."""
+        tokens, count = _per_trajectory(batch)
+        return batch.sampled / (count * tokens.clamp(min=1))
+
+
+class SeqMeanTokenSum(Section):
+    """The mean over trajectories of their tokens' sum."""
+
+    use: Literal["seq_mean_token_sum"] = "seq_mean_token_sum"
+
+    def weights(self, batch: RolloutBatch) -> Tensor:
+        """Shares [rows, T]."""
+        _, count = _per_trajectory(batch)
+        return batch.sampled / float(count)
+
+
+class SeqSumNorm(Section):
+    """The mean over trajectories of their tokens' sum over a constant `horizon` in tokens (Dr. GRPO, 2503.20783).
+
+    No trajectory's length changes what one of its tokens weighs.
+    """
+
+    use: Literal["seq_sum_norm"] = "seq_sum_norm"
+    horizon: Annotated[int, Field(ge=1)]
+
+    def weights(self, batch: RolloutBatch) -> Tensor:
+        """Shares [rows, T]."""
+        _, count = _per_trajectory(batch)
+        return batch.sampled / float(count * self.horizon)
+
+
+Aggregation = Annotated[
+    TokenMean | SeqMeanTokenMean | SeqMeanTokenSum | SeqSumNorm, Field(discriminator="use"), BY_NAME
+]
+"""In an experiment file `token_mean`, or `{use: seq_sum_norm, horizon: 512}`."""
+
+
+def _per_trajectory(batch: RolloutBatch) -> tuple[Tensor, int]:
+    """How many tokens were sampled in each row's trajectory [rows, 1], and how many trajectories there are."""
+    known, index = torch.unique(batch.trajectory, return_inverse=True)
+    tokens = torch.zeros(len(known), dtype=torch.int64).index_add(0, index, batch.sampled.sum(dim=1))
+    return tokens[index].unsqueeze(1), max(len(known), 1)

@@ -1,0 +1,15 @@
+"""CISPO (MiniMax-M1, arXiv 2506.13585): GRPO's advantages, clipped importance weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentfly_core import losses
+from agentfly_core.algorithms.grpo import GRPO
+
+
+@dataclass(frozen=True, kw_only=True)
+class CISPO(GRPO):
+    """GRPO with the loss `cispo`."""
+
+    policy_loss: losses.PolicyLoss = losses.CISPO()

@@ -1,0 +1,48 @@
+"""Decoupled clip and dynamic sampling policy optimisation (DAPO, arXiv 2503.14476)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
+
+from agentfly_core.algorithm import Credit
+from agentfly_core.algorithms.grpo import GRPO
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.losses import Clip, PolicyLoss
+from agentfly_core.outcomes import Outcomes
+from agentfly_core.section import Section
+from agentfly_core.sequences import sequences
+
+Tokens = Annotated[int, Field(ge=1)]
+
+
+class Overlong(Section):
+    """A soft penalty on length (eq. 13): 0 up to `longest - buffer` sampled tokens, `-factor` at `longest`, and beyond.
+
+    With longest 100, buffer 20 and factor 1 a trajectory of 90 tokens loses 0.5.
+    """
+
+    longest: Tokens
+    buffer: Tokens
+    factor: Annotated[float, Field(gt=0.0)] = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DAPO(GRPO):
+    """GRPO with a higher upper bound and, if wanted, a penalty on length.
+
+    Its dynamic sampling is `rollout.refills`: groups of equal rewards are replaced by further problems.
+    """
+
+    policy_loss: PolicyLoss = Clip(low=0.2, high=0.28)
+    overlong: Overlong | None = None
+
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """GRPO's, of the rewards less the penalty."""
+        if (bound := self.overlong) is not None:
+            beyond = sequences(batch, len(outcomes.rewards)).lengths - (bound.longest - bound.buffer)
+            penalty = (beyond / bound.buffer).clamp(0.0, 1.0) * bound.factor
+            outcomes = replace(outcomes, rewards=outcomes.rewards - penalty)
+        return super().advantages(outcomes, batch)

@@ -1,0 +1,15 @@
+"""Divergence proximal policy optimisation (arXiv 2602.04879): GRPO's advantages, a bound on probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentfly_core import losses
+from agentfly_core.algorithms.grpo import GRPO
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPPO(GRPO):
+    """GRPO with the loss `dppo_tv`."""
+
+    policy_loss: losses.PolicyLoss = losses.DPPO()

@@ -1,0 +1,25 @@
+"""GRPO without its biases of difficulty and length: Dr. GRPO (arXiv 2503.20783)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentfly_core.aggregation import Aggregation, SeqSumNorm
+from agentfly_core.algorithm import Credit, spread, within_groups
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.outcomes import Outcomes
+from agentfly_core.policy_gradient import PolicyGradient
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrGRPO(PolicyGradient):
+    """A = R - mean over a group: rewards 1, 0, 0, 0 give A = 0.75, -0.25, -0.25, -0.25; tokens over a constant.
+
+    The horizon should be about what a trajectory may sample at most: it scales the learning rate.
+    """
+
+    aggregation: Aggregation = SeqSumNorm(horizon=1024)
+
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """The same for every sampled token of a trajectory."""
+        return Credit.of(spread(within_groups(outcomes, outcomes.rewards), batch))

@@ -1,0 +1,17 @@
+"""Group sequence policy optimisation (arXiv 2507.18071): GRPO's advantages, ratios of whole replies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentfly_core import losses
+from agentfly_core.aggregation import Aggregation, SeqMeanTokenMean
+from agentfly_core.algorithms.grpo import GRPO
+
+
+@dataclass(frozen=True, kw_only=True)
+class GSPO(GRPO):
+    """GRPO with the loss `gspo`, every trajectory counting the same."""
+
+    policy_loss: losses.PolicyLoss = losses.GSPO()
+    aggregation: Aggregation = SeqMeanTokenMean()

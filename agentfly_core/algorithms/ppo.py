@@ -1,0 +1,55 @@
+"""Proximal policy optimisation with a critic (arXiv 1707.06347)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from agentfly_core.algorithm import Credit, Loss, Outputs
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.gae import GAE, TokenGAE
+from agentfly_core.outcomes import Outcomes
+from agentfly_core.policy_gradient import PolicyGradient
+from agentfly_core.sequences import sequences
+from agentfly_core.whitening import whitened
+
+Positive = Annotated[float, Field(gt=0.0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPO(PolicyGradient):
+    """Generalised advantages of a learned value, whitened over the batch: by `token`, by `turn`, or `bilevel`.
+
+    The critic is a `head` on the policy's last layer, or a `model` of its own that starts as a copy of the policy; its
+    own weights learn `critic_rate` times as fast as the policy's. `value_weight` is that of its loss,
+    `0.5 max((V - R)^2, (clip(V, V_old - value_clip, V_old + value_clip) - R)^2)`.
+    """
+
+    gae: GAE = TokenGAE()
+    critic: Literal["head", "model"] = "head"
+    critic_rate: Positive = 10.0
+    value_weight: Positive = 0.5
+    value_clip: Positive = 0.2
+
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """One a token; a turn's reward lies on its last token."""
+        layout = sequences(batch, len(outcomes.rewards))
+        turns = torch.where(layout.present, layout.gather(batch.turn), -1)
+        values = layout.gather(batch.old_values).double()
+        advantages, returns = self.gae.estimate(layout.gather(outcomes.token_rewards), values, turns)
+        return Credit(whitened(layout.scatter(advantages), batch), layout.scatter(returns))
+
+    def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
+        """The policy's loss and the critic's."""
+        policy = super().loss(outputs, batch)
+        error = self._value_loss(outputs.values, batch)
+        total = policy.total + self.value_weight * (batch.weight * error).sum()
+        return replace(policy, total=total, metrics={**policy.metrics, "train/value_loss": error.detach()})
+
+    def _value_loss(self, values: Tensor, batch: RolloutBatch) -> Tensor:
+        near = batch.old_values + (values - batch.old_values).clamp(-self.value_clip, self.value_clip)
+        return 0.5 * torch.maximum((values - batch.returns).square(), (near - batch.returns).square())

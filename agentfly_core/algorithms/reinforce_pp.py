@@ -1,0 +1,36 @@
+"""REINFORCE++ (arXiv 2501.03262): token returns, whitened over the whole batch; no groups are needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from agentfly_core.algorithm import Credit
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.outcomes import Outcomes
+from agentfly_core.policy_gradient import PolicyGradient
+from agentfly_core.sequences import sequences
+from agentfly_core.whitening import whitened
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReinforcePP(PolicyGradient):
+    """G_t = r_t + gamma G_(t+1) over a trajectory's sampled tokens, whatever was read in between; then whitened.
+
+    With gamma 0.5 a reward of 1 on the last of three tokens gives returns 0.25, 0.5, 1.
+    """
+
+    gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
+
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """One a token."""
+        layout = sequences(batch, len(outcomes.rewards))
+        rewards = layout.gather(outcomes.token_rewards)
+        found, after = torch.zeros_like(rewards), torch.zeros(len(rewards), dtype=rewards.dtype)
+        for t in reversed(range(rewards.shape[1])):
+            after = rewards[:, t] + self.gamma * after
+            found[:, t] = after
+        return Credit.of(whitened(layout.scatter(found), batch))

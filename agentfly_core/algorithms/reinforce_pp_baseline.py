@@ -1,0 +1,20 @@
+"""REINFORCE++ with the group's mean as baseline (arXiv 2501.03262): whitened over the batch, not in the group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentfly_core.algorithm import Credit, spread, within_groups
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.outcomes import Outcomes
+from agentfly_core.policy_gradient import PolicyGradient
+from agentfly_core.whitening import whitened
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReinforcePPBaseline(PolicyGradient):
+    """A = R - mean over a group, then whitened over the batch's sampled tokens."""
+
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """The same for every sampled token of a trajectory, up to the whitening."""
+        return Credit.of(whitened(spread(within_groups(outcomes, outcomes.rewards), batch), batch))

@@ -1,0 +1,32 @@
+"""REINFORCE with the reward of a greedy episode as baseline (ReMax, arXiv 2310.10505)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentfly_core.aggregation import Aggregation, SeqMeanTokenSum
+from agentfly_core.algorithm import Credit, spread
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.losses import PolicyLoss, Reinforce
+from agentfly_core.outcomes import Outcomes
+from agentfly_core.policy_gradient import PolicyGradient
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReMax(PolicyGradient):
+    """A = R - R of the greedy episode of the same problem, which is played besides and not trained on.
+
+    A problem whose greedy episode has no score teaches nothing.
+    """
+
+    policy_loss: PolicyLoss = Reinforce()
+    aggregation: Aggregation = SeqMeanTokenSum()
+
+    @property
+    def needs_greedy(self) -> bool:
+        """It is the baseline."""
+        return True
+
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """The same for every sampled token of a trajectory."""
+        return Credit.of(spread((outcomes.rewards - outcomes.baselines).nan_to_num(0.0), batch))

@@ -1,0 +1,30 @@
+"""Rejection-sampling fine-tuning: imitate one's own successes (RAFT, arXiv 2304.06767; RFT, 2308.01825)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from agentfly_core.algorithm import Credit, spread
+from agentfly_core.algorithms.sft import SFT
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.outcomes import Outcomes
+
+
+@dataclass(frozen=True)
+class RFT(SFT):
+    """SFT on the trajectories whose reward is at least `threshold`, at most `best` of each problem (the first ones)."""
+
+    threshold: float = 1.0
+    best: Annotated[int, Field(ge=1)] = 4
+
+    def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """1 for the tokens of a trajectory that is kept, else 0."""
+        kept = torch.zeros_like(outcomes.rewards)
+        for group in outcomes.groups:
+            good = [i for i in group if outcomes.rewards[i] >= self.threshold]
+            kept[sorted(good, key=lambda i: -float(outcomes.rewards[i]))[: self.best]] = 1.0
+        return Credit.of(spread(kept, batch))

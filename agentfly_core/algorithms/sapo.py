@@ -1,0 +1,17 @@
+"""Soft adaptive policy optimisation (arXiv 2511.20347): GRPO's advantages behind a smooth gate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentfly_core import losses
+from agentfly_core.aggregation import Aggregation, SeqMeanTokenMean
+from agentfly_core.algorithms.grpo import GRPO
+
+
+@dataclass(frozen=True, kw_only=True)
+class SAPO(GRPO):
+    """GRPO with the loss `sapo`, every trajectory counting the same."""
+
+    policy_loss: losses.PolicyLoss = losses.SAPO()
+    aggregation: Aggregation = SeqMeanTokenMean()

@@ -1,0 +1,88 @@
+"""Weights for a sampler whose probabilities differ from the learner's: w = exp(old - rollout), a constant."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from agentfly_core.algorithm import log_ratio
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.loss import TokenLosses, row_means
+from agentfly_core.section import BY_NAME, Section
+
+Bound = Annotated[float, Field(gt=0.0)]
+
+
+class TokenTIS(Section):
+    """Truncated importance sampling by token: `min(w, cap)`."""
+
+    use: Literal["token_tis"] = "token_tis"
+    cap: Bound = 2.0
+
+    def weights(self, batch: RolloutBatch) -> TokenLosses:
+        """What each token's loss is multiplied with; `mismatch/masked_share` counts the truncated."""
+        weight = log_ratio(batch.old_logprobs, batch.rollout_logprobs).exp()
+        return _weights(weight.clamp(max=self.cap), weight > self.cap)
+
+
+class SequenceTIS(Section):
+    """Truncated importance sampling by row: `min(product of w, cap)` for all its tokens."""
+
+    use: Literal["sequence_tis"] = "sequence_tis"
+    cap: Bound = 2.0
+
+    def weights(self, batch: RolloutBatch) -> TokenLosses:
+        """What each token's loss is multiplied with; `mismatch/masked_share` counts the truncated."""
+        weight = _products(batch)
+        return _weights(weight.clamp(max=self.cap), weight > self.cap)
+
+
+class _Between(Section):
+    low: Bound = 0.5
+    high: Bound = 2.0
+
+    @model_validator(mode="after")
+    def _in_order(self) -> _Between:
+        if self.low > self.high:
+            raise ValueError(f"low is {self.low:g} and high {self.high:g}; expected low <= high")
+        return self
+
+
+class IcePop(_Between):
+    """`w` where it lies between low and high; a token beyond them is left out."""
+
+    use: Literal["icepop"] = "icepop"
+    high: Bound = 5.0
+
+    def weights(self, batch: RolloutBatch) -> TokenLosses:
+        """What each token's loss is multiplied with; `mismatch/masked_share` counts those left out."""
+        weight = log_ratio(batch.old_logprobs, batch.rollout_logprobs).exp()
+        beyond = (weight < self.low) | (weight > self.high)
+        return _weights(weight.masked_fill(beyond, 0.0), beyond)
+
+
+class SequenceMask(_Between):
+    """A row whose geometric mean of w lies beyond low and high is left out; the others weigh 1."""
+
+    use: Literal["sequence_mask"] = "sequence_mask"
+
+    def weights(self, batch: RolloutBatch) -> TokenLosses:
+        """What each token's loss is multiplied with; `mismatch/masked_share` counts those left out."""
+        mean = row_means(log_ratio(batch.old_logprobs, batch.rollout_logprobs), batch).exp()
+        beyond = ((mean < self.low) | (mean > self.high)).expand_as(batch.sampled)
+        return _weights((~beyond).float(), beyond)
+
+
+Correction = Annotated[TokenTIS | SequenceTIS | IcePop | SequenceMask, Field(discriminator="use"), BY_NAME]
+"""In an experiment file `{use: token_tis, cap: 2.0}`, or `icepop` for its defaults."""
+
+
+def _products(batch: RolloutBatch) -> Tensor:
+    total = (batch.old_logprobs - batch.rollout_logprobs).sum(dim=1, keepdim=True)
+    return log_ratio(total, total.new_zeros(())).exp().expand_as(batch.old_logprobs)
+
+
+def _weights(weight: Tensor, beyond: Tensor) -> TokenLosses:
+    return TokenLosses(weight.detach(), {"mismatch/masked_share": beyond.float()})

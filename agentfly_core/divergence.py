@@ -1,0 +1,50 @@
+"""Keeping near a reference policy: estimates of the divergence, in the loss or in the reward."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from agentfly_core.algorithm import log_ratio
+from agentfly_core.section import Section
+
+Kind = Literal["k1", "k2", "k3", "abs"]
+Weight = Annotated[float, Field(gt=0.0)]
+
+
+def kl(logprobs: Tensor, reference: Tensor, kind: Kind) -> Tensor:
+    """Estimates of KL(policy || reference) at tokens that the policy sampled (joschu.net/blog/kl-approx.html).
+
+    With D = logprobs - reference: k1 = D, k2 = D^2/2, k3 = exp(-D) + D - 1, abs = |D|.
+    """
+    difference = log_ratio(logprobs, reference)
+    if kind == "k1":
+        return difference
+    if kind == "k2":
+        return difference.square() / 2
+    if kind == "k3":
+        return torch.exp(-difference) + difference - 1
+    return difference.abs()
+
+
+class LossKL(Section):
+    """`weight` times the divergence is added to the loss; not k1, whose gradient vanishes on-policy."""
+
+    use: Literal["loss"] = "loss"
+    weight: Weight = 0.001
+    kind: Literal["k2", "k3", "abs"] = "k3"
+
+
+class RewardKL(Section):
+    """`weight` times the divergence is taken off each token's reward (InstructGPT, arXiv 2203.02155)."""
+
+    use: Literal["reward"] = "reward"
+    weight: Weight = 0.001
+    kind: Kind = "k1"
+
+
+KL = Annotated[LossKL | RewardKL, Field(discriminator="use")]
+"""In an experiment file `{use: loss, weight: 0.001, kind: k2}`."""

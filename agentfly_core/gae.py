@@ -1,0 +1,119 @@
+"""Generalised advantage estimation (arXiv 1506.02438) over the tokens that the model chose, and over its turns.
+
+Tensors are float64 [trajectories, longest]: a trajectory's sampled tokens side by side, so that what was read in
+between is skipped and not discounted through. A value is what the critic expects before its token; nothing follows the
+last one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from agentfly_core.section import BY_NAME, Section
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class TokenGAE(Section):
+    """`delta_t = r_t + gamma V_(t+1) - V_t` and `A_t = delta_t + gamma lam A_(t+1)`, token by token.
+
+    A reward of 1 on the last of four tokens of values .1, .2, .3, .4 gives A_0 = 0.800 with gamma 1 and lam .95.
+    """
+
+    use: Literal["token"] = "token"
+    gamma: Share = 1.0
+    lam: Share = 0.95
+
+    def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
+        """Advantages, and the returns that the critic should have said; `turns` number the tokens, -1 is none."""
+        everywhere = torch.ones_like(rewards, dtype=torch.bool)
+        advantages = _backwards(rewards, values, everywhere, self.gamma, self.lam)
+        return advantages, advantages + values
+
+
+class TurnGAE(Section):
+    """The same over turns: a turn earns its tokens' rewards, and its value is that of its first token.
+
+    Every token of a turn has the turn's advantage, and the turn's return for its goal.
+    """
+
+    use: Literal["turn"] = "turn"
+    gamma: Share = 1.0
+    lam: Share = 0.95
+
+    def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
+        """Advantages, and the returns that the critic should have said; `turns` number the tokens, -1 is none."""
+        first, last = _first(turns), _last(turns)
+        earned = torch.zeros_like(rewards)
+        total = torch.zeros(len(rewards), dtype=rewards.dtype)
+        for t in reversed(range(rewards.shape[1])):
+            total = torch.where(last[:, t], 0.0, total) + rewards[:, t]
+            earned[:, t] = total
+        advantages = _backwards(earned, values, first, self.gamma, self.lam)
+        return _held(advantages, first), _held(advantages + values, first)
+
+
+class BilevelGAE(Section):
+    """Turns first, then the tokens in each (VAGEN, arXiv 2510.16907).
+
+    Over the last tokens of turns, GAE with `gamma_turn` and `lam_turn` says what the end of each turn was worth; that
+    stands for its reward in a GAE over the tokens of the turn alone.
+    """
+
+    use: Literal["bilevel"] = "bilevel"
+    gamma: Share = 1.0
+    lam: Share = 1.0
+    gamma_turn: Share = 0.95
+    lam_turn: Share = 0.95
+
+    def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
+        """Advantages, and the returns that the critic should have said; `turns` number the tokens, -1 is none."""
+        last = _last(turns)
+        worth = _backwards(rewards, values, last, self.gamma_turn, self.lam_turn) + values
+        earned = torch.where(last, worth, rewards)
+        everywhere = torch.ones_like(last)
+        advantages = _backwards(earned, values, everywhere, self.gamma, self.lam, apart=last)
+        return advantages, advantages + values
+
+
+GAE = Annotated[TokenGAE | TurnGAE | BilevelGAE, Field(discriminator="use"), BY_NAME]
+"""In an experiment file `token`, or `{use: bilevel, gamma_turn: 0.9}`."""
+
+
+def _backwards(
+    rewards: Tensor, values: Tensor, here: Tensor, gamma: float, lam: float, apart: Tensor | None = None
+) -> Tensor:
+    """GAE over the places that are `here`, 0 elsewhere; nothing is carried over a place that stands `apart`."""
+    found = torch.zeros_like(rewards)
+    value = torch.zeros(len(rewards), dtype=rewards.dtype)
+    advantage = torch.zeros_like(value)
+    for t in reversed(range(rewards.shape[1])):
+        if apart is not None:
+            value, advantage = value.masked_fill(apart[:, t], 0.0), advantage.masked_fill(apart[:, t], 0.0)
+        now = rewards[:, t] + gamma * value - values[:, t] + gamma * lam * advantage
+        value = torch.where(here[:, t], values[:, t], value)
+        advantage = torch.where(here[:, t], now, advantage)
+        found[:, t] = torch.where(here[:, t], now, 0.0)
+    return found
+
+
+def _first(turns: Tensor) -> Tensor:
+    before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
+    return (turns >= 0) & (turns != before)
+
+
+def _last(turns: Tensor) -> Tensor:
+    after = torch.cat([turns[:, 1:], torch.full((len(turns), 1), -1)], dim=1)
+    return (turns >= 0) & (turns != after)
+
+
+def _held(values: Tensor, first: Tensor) -> Tensor:
+    """Each turn's first value at all of its tokens."""
+    found = values.clone()
+    for t in range(1, values.shape[1]):
+        found[:, t] = torch.where(first[:, t], values[:, t], found[:, t - 1])
+    return found

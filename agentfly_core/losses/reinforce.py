@@ -1,0 +1,25 @@
+"""REINFORCE (Williams, 1992), for updates of a single optimizer step."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agentfly_core.algorithm import Outputs
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.loss import TokenLosses
+from agentfly_core.section import Section
+
+
+class Reinforce(Section):
+    """`-A log p`; no settings."""
+
+    use: Literal["reinforce"] = "reinforce"
+
+    @property
+    def needs_old(self) -> bool:
+        """There is no ratio."""
+        return False
+
+    def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        """See TokenLosses."""
+        return TokenLosses(-batch.advantages * outputs.logprobs, {})

@@ -1,0 +1,98 @@
+"""What all algorithms share: a loss of tokens, their weights, a correction for the sampler, a penalty for straying."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from agentfly_core.aggregation import Aggregation, TokenMean
+from agentfly_core.algorithm import Credit, Critic, Loss, Outputs
+from agentfly_core.batch import RolloutBatch
+from agentfly_core.correction import Correction
+from agentfly_core.divergence import KL, LossKL, RewardKL, kl
+from agentfly_core.losses import Clip, PolicyLoss
+from agentfly_core.outcomes import Outcomes
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyGradient(ABC):
+    """An Algorithm up to its advantages: a subclass says how `advantages` come about, and other defaults.
+
+    algorithm:
+      use: grpo
+      policy_loss: {use: clip, low: 0.2, high: 0.28}
+      aggregation: token_mean
+      correction: {use: token_tis, cap: 2.0}          # for a sampler that differs from the learner
+      kl: {use: loss, weight: 0.001, kind: k3}        # to the policy that training started from
+      skip_cut: true                                  # trajectories at a limit of their length teach nothing
+    """
+
+    policy_loss: PolicyLoss = Clip()
+    aggregation: Aggregation = TokenMean()
+    correction: Correction | None = None
+    kl: KL | None = None
+    skip_cut: bool = False
+
+    @abstractmethod
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """From rewards to advantages [rows, T], over the whole update."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Only with a penalty for straying."""
+        return self.kl is not None
+
+    @property
+    def needs_old(self) -> bool:
+        """For a ratio to the old policy, and for what corrects the sampler or penalises the old policy's tokens."""
+        return self.policy_loss.needs_old or self.correction is not None or isinstance(self.kl, RewardKL)
+
+    @property
+    def credits_signals(self) -> bool:
+        """A critic's values and a penalty in the reward are part of the credit."""
+        return self.critic != "none" or isinstance(self.kl, RewardKL)
+
+    @property
+    def needs_greedy(self) -> bool:
+        """Few compare with a greedy episode."""
+        return False
+
+    @property
+    def critic(self) -> Critic:
+        """Few have one."""
+        return "none"
+
+    def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+        """The advantages, of rewards that pay for straying if they shall; none for what is cut, if it shall be so."""
+        if isinstance(self.kl, RewardKL):
+            outcomes = _paying(outcomes, self.kl, batch)
+        found = self.advantages(outcomes, batch)
+        if not self.skip_cut:
+            return found
+        return replace(found, advantages=found.advantages.masked_fill(outcomes.cut[batch.trajectory, None], 0.0))
+
+    def weights(self, batch: RolloutBatch) -> Tensor:
+        """Each sampled token's share in the optimizer step's loss."""
+        return self.aggregation.weights(batch)
+
+    def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
+        """The weighted sum of the tokens' losses, corrected for the sampler, plus the penalty."""
+        found = self.policy_loss.tokens(outputs, batch)
+        losses, metrics = found.tokens, dict(found.metrics)
+        if self.correction is not None:
+            correction = self.correction.weights(batch)
+            losses, metrics = losses * correction.tokens, {**metrics, **correction.metrics}
+        if isinstance(self.kl, LossKL):
+            divergence = kl(outputs.logprobs, batch.reference_logprobs, self.kl.kind)
+            losses, metrics["train/kl_reference"] = losses + self.kl.weight * divergence, divergence.detach()
+        return Loss((batch.weight * losses).sum(), metrics)
+
+
+def _paying(outcomes: Outcomes, penalty: RewardKL, batch: RolloutBatch) -> Outcomes:
+    divergence = kl(batch.old_logprobs, batch.reference_logprobs, penalty.kind).double() * batch.sampled
+    cost = penalty.weight * divergence
+    total = torch.zeros_like(outcomes.rewards).index_add(0, batch.trajectory, cost.sum(dim=1))
+    return replace(outcomes, rewards=outcomes.rewards - total, token_rewards=outcomes.token_rewards - cost)
