@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from boxes import GUARD, IDLE, INODES_ARE_NOT_BOUNDED, bubblewrapped, children, groups, until
 
-from agentfly_core.owner import Owner
 from agentfly_core.sandbox import KEY
-from agentfly_core.sandbox.attacks import ATTACKS, INSIDE, NAMESPACES, Attack
-from agentfly_core.sandbox.bubblewrap import Bubblewrap
-from agentfly_core.sandbox.cgroups import PREFIX, Cgroups
-from agentfly_core.sandbox.execution import Order, Sandbox
+from agentfly_core.sandbox.attacks import ATTACKS, Attack
+from agentfly_core.sandbox.cgroups import Cgroups
 from agentfly_core.sandbox.forkserver import ForkServer, Unavailable
 from agentfly_core.sandbox.limits import MIB, Limits
+from agentfly_core.sandbox.order import Order
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.result import ExecResult, Status
 from agentfly_core.sandbox.running import run
+from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.trial import attacked
 
-INODES_ARE_NOT_BOUNDED = {"create 10,000 files"}
-IDLE = 4  # a server, its first process, and two executions that wait for their order
 MAKES_NAMESPACES = ["unshare", "-Urmp", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "none", "/tmp"]
 ROOT = Path(__file__).resolve().parent.parent
-GUARD = INSIDE.format(outside={kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,25 +44,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="module")
 def bubblewrap() -> Sandbox:
-    if not shutil.which("bwrap"):
-        pytest.skip("bubblewrap is not installed")
-    return Sandbox(Bubblewrap(), Cgroups.found())
-
-
-def groups() -> list[Path]:
-    return [folder for parent in Cgroups.found().parents for folder in parent.glob(f"{PREFIX}*")]
-
-
-def children() -> int:
-    """How many processes the sandbox has."""
-    server = chosen().backend._process  # type: ignore[attr-defined]
-    return 1 + len(psutil.Process(server.pid).children(recursive=True)) if server else 0
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - the end of a process is no event of the loop
-            await asyncio.sleep(0.01)
+    return bubblewrapped()
 
 
 async def works(text: str = "print(6 * 7)") -> bool:
@@ -270,8 +247,8 @@ async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_
     owner.kill()
     owner.communicate()
     await until(lambda: not any(process.is_running() for process in below))
-    mine = [folder for folder in groups() if folder.name.endswith(Owner.current().mark)]
-    assert groups() == mine
+    Cgroups.found()
+    assert groups(owner.pid) == []
 
 
 def test_where_no_sandbox_works_it_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

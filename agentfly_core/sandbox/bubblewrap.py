@@ -26,7 +26,7 @@ class Bubblewrap:
         self._program = program
         self._running: set[asyncio.Task[None]] = set()
 
-    async def connect(self, cgroups: Sequence[int]) -> tuple[socket.socket, int]:
+    async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
         """A connection to the keeper of a new execution, and 0: it finds out itself what memory it starts with."""
         if not (program := shutil.which(self._program)):
             raise Unavailable("bubblewrap is not installed")

@@ -16,6 +16,7 @@ from typing import Any
 from agentfly_core.sandbox import wire
 
 SECONDS_TO_START = 30.0
+ONCE, KEPT = b"once", b"kept"
 SOURCES = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     "HOME": "/sandbox",
@@ -44,16 +45,17 @@ class ForkServer:
         self._link: socket.socket | None = None
         self._base = 0
 
-    async def connect(self, cgroups: Sequence[int]) -> tuple[socket.socket, int]:
+    async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
         """A connection to a new execution's keeper, and the memory in bytes that its process starts with.
 
-        The execution enters the cgroups of these open files. Raises Unavailable.
+        The execution enters the cgroups of these open files. One that is `kept` for several orders takes none of the 32
+        places. Raises Unavailable.
         """
         link = await asyncio.to_thread(self._started) if self._link is None or self._died() else self._link
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                while not self._sent(link, [theirs.fileno(), *cgroups]):  # noqa: ASYNC110 - nothing tells of room
+                while not _sent(link, KEPT if kept else ONCE, [theirs.fileno(), *cgroups]):  # noqa: ASYNC110 - nothing tells of room
                     await asyncio.sleep(0.01)
             except BaseException:  # cancelled too: whatever it is passes on, but the connection is closed
                 ours.close()
@@ -72,16 +74,6 @@ class ForkServer:
             if self._process:
                 self._process.wait()
             self._link = self._process = None
-
-    def _sent(self, link: socket.socket, descriptors: Sequence[int]) -> bool:
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))
-        try:  # socket.send_fds forgets its flags before Python 3.12, and would wait for room here
-            link.sendmsg([b"."], [rights], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            raise Unavailable(f"the sandbox's server ended: {error}") from error
-        return True
 
     def _died(self) -> bool:
         return self._process is not None and self._process.poll() is not None
@@ -103,6 +95,17 @@ class ForkServer:
                 )
             self._base = _answer(self._link)
             return self._link
+
+
+def _sent(link: socket.socket, what: bytes, descriptors: Sequence[int]) -> bool:
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))
+    try:  # socket.send_fds forgets its flags before Python 3.12, and would wait for room here
+        link.sendmsg([what], [rights], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise Unavailable(f"the sandbox's server ended: {error}") from error
+    return True
 
 
 def _answer(link: socket.socket) -> int:

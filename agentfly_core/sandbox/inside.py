@@ -1,24 +1,21 @@
-"""The process in which model-written code runs: it gives up what it could misuse, then becomes `python main.py`."""
+"""The process in which model-written code runs: it gives up what it could misuse, then runs it."""
 
 from __future__ import annotations
 
 import atexit
-import importlib.machinery
 import os
 import resource
+import socket
 import sys
-import threading
-import traceback
-import types
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from agentfly_core.sandbox import kernel, landlock, seccomp, view
+from agentfly_core.sandbox import kernel, landlock, programs, seccomp, view
 from agentfly_core.sandbox.limits import Limits
 
 OPEN_FILES = 256
+READY = b"ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,8 @@ class Work:
     """Where and how the code runs.
 
     `base` is the memory in bytes that a process has before it starts, `grouped` says that a control group bounds the
-    memory of all, and `locked` is False only where the user chose to run without a sandbox.
+    memory of all, `locked` is False only where the user chose to run without a sandbox, and `kept` says that the
+    process waits for more when its code has ended.
     """
 
     folder: Path
@@ -34,33 +32,41 @@ class Work:
     base: int
     grouped: bool
     locked: bool
+    kept: bool
 
 
-def run(work: Work, streams: tuple[int, int, int], fault: int) -> NoReturn:
-    """Run main.py of the working directory to its end, and this process with it.
+def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoReturn:
+    """Run main.py of the working directory, or what comes over the line, to its end, and this process with it.
 
-    `fault` is the descriptor to which goes what prevents it; it is closed before the code starts.
+    Over the line goes first that it is ready, or what prevents it.
     """
     code = 1
     try:
-        _settle(work, streams, fault)
-        _become(work.folder / "main.py")
-        os.close(fault)
-        code = _python(work.folder / "main.py")
-    except Exception as error:  # nothing of the code's own gets here
-        with suppress(OSError):
-            os.write(fault, f"{type(error).__name__}: {error}".encode())
+        why = _prevented(work, streams, line.fileno())
+        line.send(why or READY)
+        if not why:
+            code = programs.each(line) if work.kept else programs.only(work.folder / "main.py", line)
     finally:
         os._exit(code)
 
 
-def _settle(work: Work, streams: tuple[int, int, int], fault: int) -> None:
+def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
+    """Make the process what the code finds; what prevents it, empty for nothing."""
+    try:
+        _settle(work, streams, line)
+        _become(work.folder / "main.py")
+    except Exception as error:  # nothing of the code's own gets here
+        return f"{type(error).__name__}: {error}".encode()
+    return b""
+
+
+def _settle(work: Work, streams: tuple[int, int, int], line: int) -> None:
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
     os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
-    os.closerange(3, fault)
-    os.closerange(fault + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    os.closerange(3, line)
+    os.closerange(line + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     os.chdir(work.folder)
     bound(work)
     if work.locked:
@@ -81,7 +87,8 @@ def bound(work: Work) -> None:
         (resource.RLIMIT_MSGQUEUE, 0),
     ):
         resource.setrlimit(kind, (most, most))
-    resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu, limits.cpu + 1))
+    if not work.kept:
+        resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu, limits.cpu + 1))
 
 
 def lock() -> None:
@@ -90,23 +97,6 @@ def lock() -> None:
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     landlock.apply([Path(place) for place in view.SCRATCH.values()])
     seccomp.apply()
-
-
-def _python(main: Path) -> int:
-    """What `python main.py` does, up to its exit code."""
-    code = 0
-    try:
-        module = types.ModuleType("__main__")
-        sys.modules["__main__"] = module
-        loader = importlib.machinery.SourceFileLoader("__main__", str(main))
-        module.__file__, module.__loader__ = str(main), loader
-        loader.exec_module(module)
-        threading._shutdown()  # type: ignore[attr-defined]
-    except BaseException as error:
-        code = _told(error, str(main))
-    atexit._run_exitfuncs()
-    _flush()
-    return code
 
 
 def _become(main: Path) -> None:
@@ -122,24 +112,3 @@ def _become(main: Path) -> None:
         stream = open(number, "w" if number else "r", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-
-
-def _told(error: BaseException, main: str) -> int:
-    """Print what ended the code as Python does, without our frames; its exit code."""
-    _flush()
-    if isinstance(error, SystemExit):
-        if error.code is None or isinstance(error.code, int):
-            return (error.code or 0) & 0xFF
-        print(error.code, file=sys.stderr)
-        return 1
-    trace = error.__traceback__
-    while trace and trace.tb_frame.f_code.co_filename != main:
-        trace = trace.tb_next
-    traceback.print_exception(type(error), error.with_traceback(trace), trace)
-    return 1
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and not stream.closed:
-            stream.flush()

@@ -11,8 +11,9 @@ from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import PROBES
 from agentfly_core.sandbox.bubblewrap import Bubblewrap
 from agentfly_core.sandbox.cgroups import Cgroups
-from agentfly_core.sandbox.execution import Order, Sandbox
 from agentfly_core.sandbox.forkserver import ForkServer, Unavailable
+from agentfly_core.sandbox.order import Order
+from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.trial import attacked
 from agentfly_core.sandbox.unsafe import Unsafe
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentfly_core.sandbox import landlock
-from agentfly_core.sandbox.execution import Sandbox
+from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.trial import Outcome
 
 WHAT_IT_IS = {

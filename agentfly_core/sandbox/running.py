@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from agentfly_core.sandbox.execution import Order
 from agentfly_core.sandbox.limits import Limits
+from agentfly_core.sandbox.order import Order
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.result import ExecResult
 
@@ -31,9 +31,10 @@ async def run(
     a file name outside.
     """
     sandbox = await asyncio.to_thread(chosen)
-    given = {name: _bytes(content) for name, content in (files or {}).items()}
-    return await sandbox.execute(Order(_bytes(code), given, _bytes(stdin), tuple(collect), limits or Limits()))
+    given = {name: as_bytes(content) for name, content in (files or {}).items()}
+    return await sandbox.execute(Order(as_bytes(code), given, as_bytes(stdin), tuple(collect), limits or Limits()))
 
 
-def _bytes(content: str | bytes) -> bytes:
+def as_bytes(content: str | bytes) -> bytes:
+    """Code or content as UTF-8; what is none, such as half a pair of surrogates, is written out."""
     return content.encode(errors="backslashreplace") if isinstance(content, str) else content

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.sandbox import keeper, kernel, view, wire
+from agentfly_core.sandbox.forkserver import ONCE
 
 NOBODY = 65534
 AT_ONCE = 34  # two of them may be waiting for their order
@@ -94,8 +95,11 @@ def _exists(uid: int) -> bool:
 
 
 def _serve(link: socket.socket) -> None:
-    """Start an execution for each message, 32 and the spares at a time; the others wait in the socket, in order."""
-    running = 0
+    """Start an execution for each message, and let the others wait in the socket when 32 and the spares run.
+
+    Those that are kept for several orders, by episodes, are not counted: else they could keep all others waiting.
+    """
+    running = set[int]()
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
@@ -103,20 +107,21 @@ def _serve(link: socket.socket) -> None:
     base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
     link.send(wire.packed({"ready": True, "base": base}))
     while True:
-        wanted: list[Any] = [awake, link] if running < AT_ONCE else [awake]
+        wanted: list[Any] = [awake, link] if len(running) < AT_ONCE else [awake]
         ready = select.select(wanted, [], [])[0]
         if awake in ready:
             os.read(awake, 4096)
             running -= _reaped()
         if link in ready:
-            _, descriptors, _, _ = socket.recv_fds(link, 16, DESCRIPTORS)
+            what, descriptors, _, _ = socket.recv_fds(link, 16, DESCRIPTORS)
             if not descriptors:
                 return
-            _start(link, descriptors)
-            running += 1
+            pid = _start(link, descriptors)
+            if what == ONCE:
+                running.add(pid)
 
 
-def _start(link: socket.socket, descriptors: list[int]) -> None:
+def _start(link: socket.socket, descriptors: list[int]) -> int:
     uid, gid, why = os.geteuid(), os.getegid(), ""
     with socket.socket(fileno=descriptors[0]) as connection:
         try:
@@ -129,13 +134,14 @@ def _start(link: socket.socket, descriptors: list[int]) -> None:
             os._exit(0)
     for cgroup in descriptors[1:]:
         os.close(cgroup)
+    return pid
 
 
-def _reaped() -> int:
-    ended = 0
+def _reaped() -> set[int]:
+    ended = set[int]()
     with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            ended += 1
+        while pid := os.waitpid(-1, os.WNOHANG)[0]:
+            ended.add(pid)
     return ended
 
 

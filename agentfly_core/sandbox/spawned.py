@@ -30,7 +30,8 @@ def main() -> None:
         sys.executable = str(view.interpreter())
         base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
         order, blobs = wire.read(connection.makefile("rb"))
-        keeper.serve(connection, order, blobs, Work(folder, Limits(**order["limits"]), base, bool(cgroups), locked))
+        work = Work(folder, Limits(**order["limits"]), base, bool(cgroups), locked, order["kept"])
+        keeper.serve(connection, order, blobs, work)
     except (OSError, ValueError, EOFError) as error:
         with suppress(OSError):
             connection.sendall(wire.packed({"unavailable": f"{type(error).__name__}: {error}"}))

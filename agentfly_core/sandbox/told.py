@@ -8,8 +8,8 @@ from agentfly_core.sandbox.result import ExecResult, Status
 from agentfly_core.tool import ToolError
 
 
-def told(result: ExecResult, limits: Limits) -> str:
-    """What the program printed; empty when it printed nothing.
+def told(result: ExecResult, limits: Limits, note: str = "") -> str:
+    """What the program printed, and `note` behind it; empty when there is neither.
 
     Raises ToolError, with what it printed until then, for a program that did not end well, and ServiceFailure when the
     sandbox failed.
@@ -17,8 +17,8 @@ def told(result: ExecResult, limits: Limits) -> str:
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")
     if result.status is not Status.OK:
-        raise ToolError("\n".join(filter(None, [_printed(result), _ending(result, limits)])))
-    return _printed(result)
+        raise ToolError("\n".join(filter(None, [_printed(result), _ending(result, limits), note])))
+    return "\n".join(filter(None, [_printed(result), note]))
 
 
 def _ending(result: ExecResult, limits: Limits) -> str:

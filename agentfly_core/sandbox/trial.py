@@ -17,8 +17,9 @@ from pathlib import Path
 import psutil
 
 from agentfly_core.sandbox.attacks import INSIDE, NAMESPACES, Attack
-from agentfly_core.sandbox.execution import Order, Sandbox
+from agentfly_core.sandbox.order import Order
 from agentfly_core.sandbox.result import ExecResult
+from agentfly_core.sandbox.sandbox import Sandbox
 
 
 @dataclass(frozen=True)
@@ -80,17 +81,17 @@ def target() -> Iterator[Target]:
             bystander.communicate()
 
 
-async def attacked(sandbox: Sandbox, attacks: Sequence[Attack]) -> list[Outcome]:
-    """What becomes of attacks on a sandbox, one after another."""
+async def attacked(sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False) -> list[Outcome]:
+    """What becomes of attacks on a sandbox, one after another, with `kept` from interpreters that wait for more."""
     await sandbox.execute(Order(b""))
     with target() as here:
-        return [await _tried(attack, sandbox, here) for attack in attacks]
+        return [await _tried(attack, sandbox, here, kept) for attack in attacks]
 
 
-async def _tried(attack: Attack, sandbox: Sandbox, on: Target) -> Outcome:
+async def _tried(attack: Attack, sandbox: Sandbox, on: Target, kept: bool) -> Outcome:
     outside = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES}
     code = INSIDE.format(outside=outside) + attack.code.format(file=on.file, port=on.port, pid=on.bystander.pid)
-    result = await sandbox.execute(Order(code.encode(), collect=attack.collect, limits=attack.limits))
+    result = await sandbox.execute(Order(code.encode(), {}, b"", attack.collect, attack.limits, kept))
     return Outcome(attack.name, *await _judged(attack, result, on))
 
 

@@ -23,7 +23,7 @@ class Unsafe:
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
 
-    async def connect(self, cgroups: Sequence[int]) -> tuple[socket.socket, int]:
+    async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
         """A connection to the keeper of a new execution, and 0: it finds out itself what memory it starts with."""
         ours, theirs = socket.socketpair()
         folder = tempfile.TemporaryDirectory(prefix="agentfly-sandbox-")

@@ -1,17 +1,18 @@
-"""Python that a model writes, run in a sandbox of its own for each call: nothing is kept between calls."""
+"""Python that a model writes, in a sandbox: `python` keeps nothing between calls, `python_session` everything."""
 
 from __future__ import annotations
 
 from agentfly_core.environment import ServiceFailure
+from agentfly_core.environments.interpreter import LIMITS, Interpreter
 from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.sandbox.limits import Limits
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.told import told
 from agentfly_core.tool import tool
 
 SHOWN = 8192
-LIMITS = Limits()
+SILENT = "The program printed nothing."
+LOST = "The interpreter ended: what was defined in it is gone, and the next call starts a new one."
 
 
 @tool(timeout=120.0, max_chars=SHOWN, retries=1, ready=chosen)
@@ -25,4 +26,15 @@ async def python(code: str) -> str:
         result = await run(code, limits=LIMITS)
     except Unavailable as error:
         raise ServiceFailure(str(error)) from error
-    return told(result, LIMITS) or "The program printed nothing."
+    return told(result, LIMITS) or SILENT
+
+
+@tool(name="python", timeout=120.0, max_chars=SHOWN, ready=chosen)
+async def python_session(code: str, *, interpreter: Interpreter) -> str:
+    """Run Python and read what it prints; what earlier calls defined, imported and wrote to files is still there.
+
+    Args:
+        code: one or more lines; print() what you want to know, nothing else is shown
+    """
+    result = await interpreter.run(code)
+    return told(result, LIMITS, "" if interpreter.alive else LOST) or SILENT

@@ -1,0 +1,43 @@
+"""A Python interpreter of an episode's own, in a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from agentfly_core.environment import Environment
+from agentfly_core.record import Problem
+from agentfly_core.sandbox.limits import Limits
+from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.sandbox.result import ExecResult
+from agentfly_core.sandbox.session import Session
+
+LIMITS = Limits()
+
+
+class Interpreter(Environment):
+    """What the calls of one episode define, import and write to files is there for its later calls, and for no other's.
+
+    Nothing of it can be made clean again, so each instance is lent once.
+    """
+
+    max_uses: ClassVar[int | None] = 1
+
+    async def reset(self, problem: Problem) -> None:
+        """Find the sandbox; raises Unavailable where none works. The interpreter starts with the first call."""
+        await self.close()
+        self._session = Session(await asyncio.to_thread(chosen), LIMITS)
+
+    async def run(self, code: str) -> ExecResult:
+        """Run code after all that this episode ran before."""
+        return await self._session.run(code)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the next call finds what the last one left."""
+        return self._session.alive
+
+    async def close(self) -> None:
+        """End the interpreter, with all that it started."""
+        if hasattr(self, "_session"):
+            await self._session.close()

@@ -1,0 +1,111 @@
+"""Running model-written code in this very interpreter: one program, or one after another with what the others left."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.abc
+import importlib.machinery
+import linecache
+import os
+import socket
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+
+def only(main: Path, line: socket.socket) -> int:
+    """Do what `python main.py` does, up to its exit code, which it returns; the line is closed before."""
+    line.close()
+    module = _main()
+    loader = importlib.machinery.SourceFileLoader("__main__", str(main))
+    module.__file__, module.__loader__ = str(main), loader
+
+    def run() -> None:
+        loader.exec_module(module)
+        threading._shutdown()  # type: ignore[attr-defined]
+
+    code = _code(run, str(main))
+    atexit._run_exitfuncs()
+    _flush()
+    return code
+
+
+def each(line: socket.socket) -> int:
+    """Run what comes over the line, all in one module, and answer each with its exit code in one byte.
+
+    Ends when the other end is closed, and in every process but the first: a fork that gets to the end of its code is
+    done.
+    """
+    module, first, number = _main(), os.getpid(), 0
+    while (source := _received(line)) is not None:
+        number += 1
+        piece = _Piece(f"<call {number}>", source)
+        code = _code(partial(piece.exec_module, module), piece.name)
+        _flush()
+        if os.getpid() != first:
+            return code
+        line.send(bytes([code]))
+    return 0
+
+
+class _Piece(importlib.abc.ExecutionLoader):
+    """Code that has no file; tracebacks show its lines."""
+
+    def __init__(self, name: str, source: str) -> None:
+        self.name, self.source = name, source
+        linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+
+    def get_filename(self, fullname: str) -> str:
+        return self.name
+
+    def get_source(self, fullname: str) -> str:
+        return self.source
+
+
+def _main() -> types.ModuleType:
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    return module
+
+
+def _received(line: socket.socket) -> str | None:
+    descriptors = socket.recv_fds(line, 1, 1)[1]
+    if not descriptors:
+        return None
+    with open(descriptors[0], encoding="utf-8", errors="replace", newline="") as file:
+        return file.read()
+
+
+def _code(run: Callable[[], None], name: str) -> int:
+    """The exit code of code whose file is called `name`; what ended it is printed."""
+    try:
+        run()
+    except BaseException as error:
+        return _told(error, name)
+    return 0
+
+
+def _told(error: BaseException, name: str) -> int:
+    """Print what ended the code as Python does, without our frames; its exit code."""
+    _flush()
+    if isinstance(error, SystemExit):
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        print(error.code, file=sys.stderr)
+        return 1
+    trace = error.__traceback__
+    while trace and trace.tb_frame.f_code.co_filename != name:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error.with_traceback(trace), trace)
+    return 1
+
+
+def _flush() -> None:
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
+        with suppress(Exception):  # the code may have put anything there
+            getattr(sys, name).flush()

@@ -1,0 +1,177 @@
+"""The process of model-written code as its keeper sees it: what comes out of it, and its end."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentfly_core.sandbox.inside import READY, Work, run
+from agentfly_core.sandbox.result import Status
+
+CHUNK = 65536
+GLANCE, BLINK = 0.05, 0.01
+
+
+@dataclass
+class Watched:
+    """A process that runs code, and what came out of it since it was handed some.
+
+    `pipes` are its stdout, its stderr and its line: over the line a process that is kept is handed code, and says the
+    exit code of what has ended, in one byte. Like every exit code, that is the word of model-written code.
+    """
+
+    pid: int
+    work: Work
+    line: socket.socket
+    pidfd: int
+    pipes: dict[int, bytearray]
+    started: float = field(default_factory=time.monotonic)
+    computed: float = 0.0
+    disk_was_full: bool = False
+    ending: tuple[int, int] | None = None
+
+    @classmethod
+    def start(cls, stdin: bytes, work: Work) -> Watched:
+        """Start the process; raises OSError with what prevents it."""
+        given, (line, theirs) = _in_memory(stdin), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        (out, write_out), (err, write_err) = os.pipe(), os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            run(work, (given, write_out, write_err), theirs)
+        theirs.close()
+        for descriptor in (given, write_out, write_err):
+            os.close(descriptor)
+        if (said := line.recv(CHUNK)) != READY:
+            raise OSError(said.decode() or "the process ended before its code started")
+        line.setblocking(False)
+        pipes = {descriptor: bytearray() for descriptor in (out, err, line.fileno())}
+        return cls(pid, work, line, os.pidfd_open(pid), pipes)
+
+    def hand(self, code: bytes) -> None:
+        """Let a process that is kept go on, with code to run."""
+        for text in self.pipes.values():
+            text.clear()
+        self.started, self.computed, self.disk_was_full = time.monotonic(), self._computed, self._disk_is_full
+        self._signal(signal.SIGCONT)
+        given = _in_memory(code)
+        with suppress(OSError):  # whoever does not listen has ended, or runs out of time
+            socket.send_fds(self.line, [b"."], [given])
+        os.close(given)
+
+    def until_end(self, connection: socket.socket) -> Status | None:
+        """Take its output until the code ends, which is None, or a limit is reached, or the caller is gone."""
+        limits, reading = self.work.limits, set(self.pipes)
+        glance = math.inf if self.work.grouped or os.getpid() != 1 else GLANCE
+        while True:
+            wanted: list[Any] = [self.pidfd, connection, *reading]
+            ready = set(select.select(wanted, [], [], 0 if self.said else max(min(self._left, glance), BLINK))[0])
+            if self._left <= 0 or connection in ready:
+                return Status.TIMEOUT
+            if glance < math.inf and _memory_used() > limits.memory:
+                return Status.OOM
+            reading -= {pipe for pipe in ready & reading if not self._take(pipe)}
+            if sum(map(len, self.pipes.values())) > limits.captured:
+                return Status.OUTPUT_LIMIT
+            if (self.said or self.pidfd in ready) and not ready & reading:
+                return None
+
+    @property
+    def said(self) -> bytes:
+        """The exit codes that it said."""
+        return bytes(self.pipes[self.line.fileno()])
+
+    @property
+    def waits(self) -> bool:
+        """Whether it said that its code has ended, and has not ended itself."""
+        return bool(self.said) and not select.select([self.pidfd], [], [], 0)[0]
+
+    def rest(self) -> tuple[int, int]:
+        """Stop it, with whatever it started, until it is handed more; how its code ended, and its peak memory."""
+        self._signal(signal.SIGSTOP)
+        words = Path(f"/proc/{self.pid}/status").read_bytes().partition(b"\nVmHWM:")[2].split()
+        return self.said[0] << 8, int(words[0]) * 1024 if words else 0
+
+    def end(self) -> tuple[int, int]:
+        """Kill whatever is left, and wait for it, once; how the process ended, and its peak memory in bytes."""
+        if self.ending is None:
+            self._signal(signal.SIGKILL)
+            wait, usage = os.wait4(self.pid, 0)[1:]
+            with suppress(ChildProcessError):
+                while True:
+                    os.waitpid(-1, 0)
+            self.ending = wait, usage.ru_maxrss * 1024
+        return self.ending
+
+    @property
+    def output(self) -> tuple[bytes, bytes]:
+        """Its stdout and stderr, as much of them as is kept."""
+        out, err, _ = self.pipes.values()
+        room = self.work.limits.captured
+        return bytes(out[:room]), bytes(err[: max(room - len(out), 0)])
+
+    @property
+    def filled_the_disk(self) -> bool:
+        """Whether there is no room left, and was some before."""
+        return self._disk_is_full and not self.disk_was_full
+
+    @property
+    def _left(self) -> float:
+        """Seconds that its code has left.
+
+        The computing of a process that is kept is not limited by the kernel, which would count from its start.
+        """
+        left = self.started + self.work.limits.wall - time.monotonic()
+        return min(left, self.computed + self.work.limits.cpu - self._computed) if self.work.kept else left
+
+    @property
+    def _computed(self) -> float:
+        """Seconds that the process has computed, by its clock; see clock_getcpuclockid(3)."""
+        return time.clock_gettime(~self.pid << 3 | 2)
+
+    @property
+    def _disk_is_full(self) -> bool:
+        disk = os.statvfs(self.work.folder)
+        return self.work.locked and not (disk.f_bfree and disk.f_ffree)
+
+    def _take(self, pipe: int) -> bool:
+        data = b""
+        with suppress(ConnectionResetError):  # a line that was closed with something unread in it
+            data = os.read(pipe, CHUNK)
+        self.pipes[pipe] += data
+        return bool(data)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To every other process of this namespace, or, where it has no namespace of its own, the process's group."""
+        with suppress(ProcessLookupError):
+            if os.getpid() == 1:
+                os.kill(-1, number)
+            else:
+                os.killpg(self.pid, number)
+
+
+def _in_memory(content: bytes) -> int:
+    """The descriptor of a file of this content that has no name."""
+    descriptor = os.memfd_create("content")
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _memory_used() -> int:
+    """Bytes that all processes of this namespace but this one use together, shared pages counted once."""
+    total = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit() and name != "1":
+            with suppress(OSError):
+                text = Path(f"/proc/{name}/smaps_rollup").read_text()
+                total += int(text.partition("Pss:")[2].split()[0])
+    return total * 1024

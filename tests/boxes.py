@@ -1,0 +1,53 @@
+"""What a sandbox uses of this machine, and waiting for it to change."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agentfly_core.sandbox.attacks import INSIDE, NAMESPACES
+from agentfly_core.sandbox.bubblewrap import Bubblewrap
+from agentfly_core.sandbox.cgroups import PREFIX, Cgroups
+from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.sandbox.sandbox import Sandbox
+
+IDLE = 4  # a server, its first process, and two executions that wait for their order
+INODES_ARE_NOT_BOUNDED = {"create 10,000 files"}  # by bubblewrap
+GUARD = INSIDE.format(outside={kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES})
+
+
+def bubblewrapped() -> Sandbox:
+    """One of bubblewrap's; skips where it is not installed."""
+    if not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not installed")
+    return Sandbox(Bubblewrap(), Cgroups.found())
+
+
+def groups(owner: int | None = None) -> list[Path]:
+    """The control groups of a process's executions, this one's without another."""
+    marked = f"{PREFIX}*-{owner or os.getpid()}-*"
+    return [folder for parent in chosen().cgroups.parents for folder in parent.glob(marked)]
+
+
+def processes() -> list[psutil.Process]:
+    """The processes of this machine's sandbox."""
+    server = chosen().backend._process  # type: ignore[attr-defined]
+    return [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)] if server else []
+
+
+def children() -> int:
+    """How many processes this machine's sandbox has."""
+    return len(processes())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what no event tells."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - the end of a process is no event of the loop
+            await asyncio.sleep(0.01)
