@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from agentfly_core.health import SIGNS, Sign
 from agentfly_core.identity import digest
 from agentfly_core.parts import construct, full_name, load
 from agentfly_core.redaction import redact
@@ -185,6 +186,7 @@ class Science(Section):
     rollout: Rollout = Rollout()
     evaluate: Evaluate = Evaluate()
     gates: Gates = Gates()
+    health: dict[str, Sign | None] = Field(default=SIGNS, json_schema_extra=RESUMABLE)
     steps: Positive = Field(json_schema_extra=RESUMABLE)
     log_trajectories_every: Positive = Field(default=5, json_schema_extra=RESUMABLE)
     seed: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
@@ -13,13 +13,15 @@ from pydantic import BaseModel, ValidationError
 
 from agentfly_core import dataset, jsontext, playbook, yamltext
 from agentfly_core.config import Part, Science, Site, resumable
+from agentfly_core.health import SIGNS
 from agentfly_core.parts import completed, did_you_mean, fitting, load
 from agentfly_core.sandbox import KEY as SANDBOX
 from agentfly_core.section import Section
 from agentfly_core.service import OWNER, RUN
 
 CONF = Path("conf")
-PARTS = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
+PARTS: dict[str, Any] = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
+PARTS["health"] = {name: sign.model_dump() for name, sign in SIGNS.items() if sign}
 GIVEN: Mapping[str, Sequence[str]] = {
     "algorithm": (),
     "template": ("tokenizer",),
@@ -115,7 +117,11 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Differen
     before, after = flat(old), flat(new)
     free = set(resumable(Science))
     keys = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
-    return [Difference(key, before.get(key), after.get(key), key in free) for key in keys]
+    return [Difference(key, before.get(key), after.get(key), _within(key, free)) for key in keys]
+
+
+def _within(key: str, free: Set[str]) -> bool:
+    return key in free or key.partition(".")[0] in free
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

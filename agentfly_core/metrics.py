@@ -109,6 +109,7 @@ def _calls(trajectories: Sequence[Trajectory], tools: Sequence[str]) -> dict[str
     return {
         "avg_tool_calls": len(calls) / episodes,
         "avg_bad_calls": (len(calls) - by_tool.total()) / episodes,
+        "bad_call_share": (len(calls) - by_tool.total()) / max(len(calls), 1),
         "avg_tool_errors": errors.total() / episodes,
         **{f"tool_calls/{name}": by_tool[name] / episodes for name in tools},
         **{f"tool_errors/{name}": errors[name] / episodes for name in tools},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from agentfly_core import slots
+from agentfly_core import health, slots
 from agentfly_core.measured import measured, worst
 from agentfly_core.metrics import point
 from agentfly_core.run import Run
@@ -32,4 +32,6 @@ def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: A
     if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
         logger.warning("Step %s taught nothing: no two episodes of a problem earned different rewards.", step)
     metrics = {**graded.metrics, **updated.metrics, **worst(played, "resources/"), **seconds}
+    before = run.store.read_json(f"{slots.of_step(run.name, step - 1)}/metrics.json") if step > 1 else {"metrics": {}}
+    metrics |= health.lasting(run.science.health, metrics, before["metrics"])
     run.store.write_json(f"{slots.of_step(run.name, step)}/metrics.json", point(step, metrics, updated.time_ms))

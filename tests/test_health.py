@@ -1,0 +1,67 @@
+"""Signs that training goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from agentfly_core import experiment
+from agentfly_core.gates import GateClosed
+from agentfly_core.health import SIGNS, Sign, lasting, warnings
+
+DULL = {"entropy": Sign(metric="train/entropy", below=0.01, steps=2)}
+
+
+def steps(signs, *values):
+    """The metrics of steps with these entropies, one after the other."""
+    metrics = {}
+    for value in values:
+        now = {"train/entropy": value}
+        metrics = now | lasting(signs, now, metrics)
+    return metrics
+
+
+def test_a_sign_is_told_when_it_has_lasted_long_enough():
+    assert warnings(DULL, steps(DULL, 0.5, 0.004)) == []
+    told = "train/entropy is 0.004, below 0.01, for 2 steps in a row"
+    assert warnings(DULL, steps(DULL, 0.5, 0.009, 0.004)) == [told]
+
+
+def test_a_good_step_between_starts_the_count_anew():
+    assert steps(DULL, 0.001, 0.001, 0.5, 0.001)["health/entropy"] == 1.0
+
+
+def test_a_sign_that_shall_stops_the_run():
+    fatal = {"entropy": DULL["entropy"].model_copy(update={"stop": True})}
+    warnings(fatal, steps(fatal, 0.001))
+    with pytest.raises(
+        GateClosed, match=r"entropy is 0.001, below 0.01, for 2 steps in a row \(health.entropy\)"
+    ):
+        warnings(fatal, steps(fatal, 0.001, 0.001))
+
+
+def test_what_was_not_measured_is_no_sign():
+    assert lasting(DULL, {}, {}) == {"health/entropy": 0.0}
+
+
+def test_a_healthy_step_shows_none_of_the_vetted_signs():
+    healthy = {"agent/rollout/unscored": 0.0, "train/entropy": 0.7, "mismatch/k3": 1e-6, "train/grad_norm": 0.3}
+    assert set(lasting(SIGNS, healthy, {}).values()) == {0.0}
+
+
+def test_a_sign_has_one_bound():
+    with pytest.raises(ValidationError, match="give one of above and below"):
+        Sign(metric="train/entropy")
+
+
+def test_an_experiment_changes_one_value_of_a_sign_or_takes_it_away():
+    science = experiment.read("quickstart", ["health.entropy.stop=true", "health.grad_norm=null"]).science
+    assert science.health["entropy"] == SIGNS["entropy"].model_copy(update={"stop": True})
+    assert science.health["grad_norm"] is None
+    assert "health/grad_norm" not in lasting(science.health, {}, {})
+
+
+def test_bounds_may_change_when_a_run_is_continued():
+    before, after = (experiment.read("quickstart", given).science for given in ([], ["health.entropy.below=0.1"]))
+    changes = experiment.differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
+    assert [(change.key, change.resumable) for change in changes] == [("health.entropy.below", True)]
