@@ -262,6 +262,5 @@ async def test_without_a_sandbox_a_session_is_ended_all_the_same(monkeypatch: py
     async with session() as it:
         await it.run("import os, threading\nx = 42\nif os.fork() == 0: threading.Event().wait()")
         assert (await it.run("print(x)")).stdout == "42\n"
-    await until(lambda: psutil.Process().children(recursive=True) == before)
+    await until(lambda: {*psutil.Process().children(recursive=True)} <= {*before})
     chosen().close()
-    assert groups() == []
