@@ -83,6 +83,14 @@ class Algorithm(Protocol):
         """What `Outputs.values` come from: a head on the policy's own layers, a model beside it, or nothing."""
         ...
 
+    def after(self, before: Mapping[str, float]) -> Algorithm:
+        """The algorithm as it goes on from an update with these metrics; without any, from its settings."""
+        ...
+
+    def measures(self, batch: RolloutBatch) -> Mapping[str, float]:
+        """What is worth telling, and what `after` needs, of an update before its first step."""
+        ...
+
     def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """From outcomes to advantages, over the whole update."""
         ...

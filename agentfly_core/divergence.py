@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -9,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from agentfly_core.algorithm import log_ratio
-from agentfly_core.section import Section
+from agentfly_core.section import BY_NAME, Section
 
 Kind = Literal["k1", "k2", "k3", "abs"]
 Weight = Annotated[float, Field(gt=0.0)]
@@ -45,6 +46,29 @@ class RewardKL(Section):
     weight: Weight = 0.001
     kind: Kind = "k1"
 
+    def after(self, before: Mapping[str, float]) -> RewardKL:
+        """The weight stays."""
+        return self
 
-KL = Annotated[LossKL | RewardKL, Field(discriminator="use")]
+
+class AdaptiveKL(RewardKL):
+    """The same with a weight that keeps the divergence near a target (arXiv 1909.08593, section 2.2).
+
+    After n trajectories it is multiplied with `1 + clip(measured / target - 1, -0.2, 0.2) n / horizon`.
+    """
+
+    use: Literal["adaptive"] = "adaptive"  # type: ignore[assignment]
+    target: Weight = 0.01
+    horizon: Weight = 10_000.0
+
+    def after(self, before: Mapping[str, float]) -> AdaptiveKL:
+        """The weight after an update with these metrics."""
+        if "train/kl_weight" not in before:
+            return self
+        beyond = min(max(before["train/kl_reference"] / self.target - 1, -0.2), 0.2)
+        factor = 1 + beyond * before["train/trajectories"] / self.horizon
+        return self.model_copy(update={"weight": before["train/kl_weight"] * factor})
+
+
+KL = Annotated[LossKL | RewardKL | AdaptiveKL, Field(discriminator="use"), BY_NAME]
 """In an experiment file `{use: loss, weight: 0.001, kind: k2}`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +27,8 @@ class UpdateJob:
             temperature=1.0, dtype="float32", seed=8123, reference=None,
         )
 
-    `skipped` counts the optimizer steps in a row that were skipped just before; the update stops after three of them.
+    `before` are the metrics of the run's update before this one: an adaptive setting goes on from them, and so does the
+    count of optimizer steps skipped in a row; the update stops after three of them.
     `learner` is None for a fresh optimizer on `policy`, and where the state at `start` was not kept on disk: then the
     learner must have it in memory.
     """
@@ -46,7 +47,7 @@ class UpdateJob:
     dtype: str
     seed: int
     reference: str | None
-    skipped: int = 0
+    before: Mapping[str, float] = field(default_factory=dict)
 
 
 class LearnerLost(RuntimeError):

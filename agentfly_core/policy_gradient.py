@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -64,6 +66,17 @@ class PolicyGradient(ABC):
     def critic(self) -> Critic:
         """Few have one."""
         return "none"
+
+    def after(self, before: Mapping[str, float]) -> Self:
+        """An adaptive penalty goes on from what the update before it measured."""
+        return replace(self, kl=self.kl.after(before)) if isinstance(self.kl, RewardKL) else self
+
+    def measures(self, batch: RolloutBatch) -> Mapping[str, float]:
+        """The divergence that the rewards pay for, a token, and its weight."""
+        if not isinstance(self.kl, RewardKL) or not bool(batch.sampled.any()):
+            return {}
+        divergence = kl(batch.old_logprobs, batch.reference_logprobs, self.kl.kind)[batch.sampled]
+        return {"train/kl_reference": float(divergence.mean()), "train/kl_weight": self.kl.weight}
 
     def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The advantages, of rewards that pay for straying if they shall; none for what is cut, if it shall be so."""

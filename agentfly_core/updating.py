@@ -47,7 +47,7 @@ def step_job(run: Run, step: int) -> UpdateJob:
         dtype=science.dtype,
         seed=identity.seed(science.seed, "update", step),
         reference=str(store.open(policy_of(run, 0))) if algorithm.make().needs_reference else None,
-        skipped=int(measured(store, before).metrics["train/skipped_in_a_row"]) if step > 1 else 0,
+        before=measured(store, before).metrics if step > 1 else {},
     )
 
 

@@ -271,7 +271,7 @@ def test_an_update_stops_after_three_skipped_steps_in_a_row_counting_those_befor
     job = replace(stored(tmp_path, nano, [*crowd(2, 4), *spoilt]), update=four_steps)
     found = learner.update(job)
     assert (found["train/skipped_steps"], found["train/skipped_in_a_row"]) == (3, 3)
-    found = learner.update(replace(job, start="fresh:again", skipped=2))
+    found = learner.update(replace(job, start="fresh:again", before={"train/skipped_in_a_row": 2.0}))
     assert (found["train/skipped_steps"], found["train/skipped_in_a_row"]) == (1, 3)
 
 

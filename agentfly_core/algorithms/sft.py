@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +23,14 @@ class SFT:
     credits_signals: ClassVar[bool] = False
     needs_greedy: ClassVar[bool] = False
     critic: ClassVar[Critic] = "none"
+
+    def after(self, before: Mapping[str, float]) -> SFT:
+        """Nothing adapts."""
+        return self
+
+    def measures(self, batch: RolloutBatch) -> Mapping[str, float]:
+        """Nothing besides the loss."""
+        return {}
 
     def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """Every token is as good as another."""

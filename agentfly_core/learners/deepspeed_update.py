@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -42,21 +42,24 @@ class Update:
     algorithm: Algorithm
     ranks: Ranks
     token_budget: int
-    skipped: int
     steps: Counter[str] = field(default_factory=Counter)
     sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     norms: list[float] = field(default_factory=list)
     mismatch: dict[str, float] = field(default_factory=dict)
+    known: Mapping[str, float] = field(default_factory=dict)
     on_policy: bool = False
+    skipped: int = 0
 
     def run(self, lesson: Lesson, reference: nn.Module | None, progress: Progress) -> dict[str, float]:
         """Take the optimizer steps, telling how many are done, and return the metrics."""
+        self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         members = torch.unique(lesson.batch.trajectory)
         steps = mini_batches(self.job, members, self.settings.epochs, self.settings.mini_batches)
         batch = self._with_signals(lesson.batch, reference, len(steps))
         credit = self.algorithm.credit(lesson.outcomes, batch)
         batch = replace(batch, advantages=credit.advantages, returns=credit.returns)
+        self.known = self.algorithm.measures(batch)
         for done, chosen in enumerate(steps, 1):
             self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
             progress(done, len(steps))
@@ -156,7 +159,7 @@ class Update:
             found = {"mismatch/masked_share": 0.0} | found | self.mismatch
         if seconds := sum(self.seconds.values()):
             found["train/tokens_per_second"] = tokens / seconds
-        found |= self.seconds | self._counts(lesson)
+        found |= self.seconds | self._counts(lesson) | dict(self.known)
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
     def _counts(self, lesson: Lesson) -> dict[str, float]:
