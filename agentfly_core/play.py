@@ -15,6 +15,7 @@ from agentfly_core import identity
 from agentfly_core.config import Science
 from agentfly_core.dataset import ledger
 from agentfly_core.gates import stop_if_failing, stop_if_unscored
+from agentfly_core.home import Home
 from agentfly_core.metrics import rollout_metrics
 from agentfly_core.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.parts import construct, load
@@ -48,7 +49,7 @@ def of_shard(assignments: Sequence[Assignment], size: int, shard: int) -> Sequen
     return assignments[shard * size : (shard + 1) * size]
 
 
-def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], folder: Path) -> None:
+def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], folder: Path, home: Home) -> None:
     """Have the experiment's script play training problems, again and again until there are `warm_start.episodes`.
 
     Raises GateClosed when more episodes failed than the experiment allows.
@@ -62,20 +63,27 @@ def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], f
     playbook = Playbook.from_science(science, tokenizer)
     sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), playbook.template.stop_tokens[0], script)
     watch = watching("demonstrate", 0, 0, settings.episodes)
-    played, _ = _collect(everything[: settings.episodes], playbook, sampler, folder, watch)
+    played, _ = _collect(everything[: settings.episodes], playbook, sampler, folder, watch, home)
     stop_if_failing(played, science.gates.failed)
 
 
 def play_shard(
-    science: Science, tokenizer: Any, sampler: Sampler, assignments: Sequence[Assignment], folder: Path, watch: Watch
+    science: Science,
+    tokenizer: Any,
+    sampler: Sampler,
+    assignments: Sequence[Assignment],
+    folder: Path,
+    watch: Watch,
+    home: Home,
 ) -> dict[str, float]:
     """Play a shard and leave its trajectories and timings in `folder`; returns the metrics of its environments.
 
     Raises SamplerLost with the sampler, and GateClosed when more episodes failed than the experiment allows.
     """
-    played, resources = _collect(assignments, Playbook.from_science(science, tokenizer), sampler, folder, watch)
+    playbook = Playbook.from_science(science, tokenizer)
+    played, measured = _collect(assignments, playbook, sampler, folder, watch, home)
     stop_if_failing(played, science.gates.failed)
-    return resources
+    return measured
 
 
 def score_episodes(science: Science, rollouts: Sequence[Path], step: int, folder: Path) -> dict[str, float]:
@@ -111,12 +119,12 @@ def watching(stage: str, step: int, done: int, total: int) -> Watch:
 
 
 def _collect(
-    assignments: Sequence[Assignment], playbook: Playbook, sampler: Sampler, folder: Path, watch: Watch
+    assignments: Sequence[Assignment], playbook: Playbook, sampler: Sampler, folder: Path, watch: Watch, home: Home
 ) -> tuple[list[Trajectory], dict[str, float]]:
-    played, timings, resources = asyncio.run(collect(assignments, playbook, sampler, watch))
+    played, timings, measured = home.run(collect(assignments, playbook, sampler, watch, home.resources))
     write_trajectories(folder / EPISODES, played)
     write_timings(folder, timings)
-    return played, resources
+    return played, measured
 
 
 def _assignments(

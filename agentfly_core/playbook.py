@@ -65,7 +65,7 @@ class Playbook:
             max_observation_tokens=agent.max_observation_tokens,
             max_model_len=agent.max_model_len,
             deadline=agent.deadline,
-            limits=_limits(science),
+            limits=limits_of(science),
         )
 
     @cached_property
@@ -99,7 +99,7 @@ def check(science: Science) -> None:
     _agent(science.agent.use)
     tools = [named(path, Tool) for path in science.tools]
     rewards = [named(path, Reward) for path in science.rewards]
-    _refuse_misfits(tools, rewards, _limits(science))
+    _refuse_misfits(tools, rewards, limits_of(science))
     if silent := [tool.name for tool in tools if not tool.schema.description]:
         raise ValueError(
             f"The tool {silent[0]!r} says nothing of itself to the model: give its function a docstring, or say "
@@ -119,19 +119,25 @@ def named(path: str, kind: type[P]) -> P:
     return found
 
 
-def _agent(path: str) -> Agent:
-    agent: Agent = load(path)
-    if isinstance(agent, type) or not any(map(inspect.iscoroutinefunction, (agent, agent.__call__))):  # type: ignore[operator]
-        raise ValueError(f"{path} is no agent, expected an `async def` of one Episode that returns its Ending.")
-    return agent
-
-
-def _limits(science: Science) -> dict[type[Environment], Limit]:
+def limits_of(science: Science) -> dict[type[Environment], Limit]:
+    """How many environments of each kind an experiment allows; raises ValueError for what is no environment."""
     found = {path: load(path) for path in science.environments}
     for path, kind in found.items():
         if not (isinstance(kind, type) and issubclass(kind, Environment)):
             raise ValueError(f"{path} is no environment, expected a subclass of agentfly_core.environment:Environment.")
     return {found[path]: Limit(p.limit, p.max_uses, p.lifetime) for path, p in science.environments.items()}
+
+
+def kinds_of(science: Science) -> tuple[type[Environment], ...]:
+    """The kinds of environment that every episode of an experiment needs."""
+    return _kinds([named(path, Tool) for path in science.tools], [named(path, Reward) for path in science.rewards])
+
+
+def _agent(path: str) -> Agent:
+    agent: Agent = load(path)
+    if isinstance(agent, type) or not any(map(inspect.iscoroutinefunction, (agent, agent.__call__))):  # type: ignore[operator]
+        raise ValueError(f"{path} is no agent, expected an `async def` of one Episode that returns its Ending.")
+    return agent
 
 
 def _kinds(tools: Sequence[Tool], rewards: Sequence[Reward]) -> tuple[type[Environment], ...]:

@@ -19,9 +19,7 @@ from agentfly_core.record import Problem
 
 State = Literal["starting", "idle", "leased", "dead"]
 CLOSE_SECONDS = 30.0
-COUNTS = (
-    "started", "closed", "expired", "starts_failed", "resets_failed", "closes_failed", "most_in_use", "most_waiting",
-)  # fmt: skip
+COUNTS = ("started", "closed", "expired", "starts_failed", "resets_failed", "closes_failed")
 _log = logging.getLogger(__name__)
 
 
@@ -35,8 +33,8 @@ class Limit:
 
         Limit(8, max_uses=100, lifetime=3600.0)
 
-    After `max_uses` leases, or at the first return or lease when it is older than `lifetime` seconds, an environment is
-    closed and another one takes its place. None: no bound.
+    After `max_uses` leases, or as soon as it is looked at when older than `lifetime` seconds, an environment is closed
+    and another one takes its place. None: no bound.
     """
 
     limit: int
@@ -77,14 +75,21 @@ class Pool:
         self._alive: list[Instance] = []
         self._background: set[asyncio.Task[None]] = set()
         self._count: Counter[str] = Counter()
+        self._most: Counter[str] = Counter()
         self._waiting = 0
         self._waits: list[float] = []
 
     def warm(self, count: int, seconds: float) -> None:
-        """Begin to start environments in up to `count` empty places, all at the same time; each may take `seconds`."""
+        """Begin to have `count` environments, all at the same time; each may take `seconds` to start.
+
+        Those that are idle are looked at, and replaced where they are worn or unwell.
+        """
+        self._places = deque(_settled(place) for place in self._places)
+        idle = [number for number, place in enumerate(self._places) if isinstance(place, Instance)]
         empty = [number for number, place in enumerate(self._places) if place is None]
-        for number in empty[::-1][:count]:
-            self._places[number] = asyncio.create_task(self._warm(seconds))
+        missing = max(0, count - self._limit.limit + len(empty))
+        for number in idle + empty[::-1][:missing]:
+            self._places[number] = asyncio.create_task(self._warm(self._places[number], seconds))
 
     @asynccontextmanager
     async def lend(self, problem: Problem, seconds: float) -> AsyncIterator[Environment]:
@@ -110,27 +115,31 @@ class Pool:
         self._back(instance, well=False)
 
     async def close(self) -> None:
-        """Close all that are idle, after what still goes on; raises RuntimeError for those that are lent."""
+        """Close all that are not lent, also those that only start; raises RuntimeError for those that are lent."""
+        warming = [place for place in self._places if isinstance(place, asyncio.Task)]
+        for task in warming:
+            task.cancel()
+        await asyncio.gather(*warming, return_exceptions=True)
         while self._background:
             await asyncio.wait(self._background)
-        for number, place in enumerate(self._places):
-            if instance := await _in(place):
-                await self._end(instance)
-            self._places[number] = None
-        if self._alive:
-            left = ", ".join(f"{one.state} for {one.problem.id}" if one.problem else one.state for one in self._alive)
+        for instance in [one for one in self._alive if one.state != "leased"]:
+            await self._end(instance)
+        self._places = deque([None] * len(self._places))
+        if problems := [one.problem.id for one in self._alive if one.problem]:
             raise RuntimeError(
-                f"{self._kind.__name__}: {self._count['started']} were started and {self._count['closed']} closed; "
-                f"still there: {left}."
+                f"{self._kind.__name__}: {len(problems)} were never given back, and are not closed; they were lent for "
+                f"{', '.join(problems)}."
             )
 
     def metrics(self) -> dict[str, float]:
         """See ResourceManager.metrics."""
         waits = sorted(self._waits) or [0.0]
-        counts = {name: self._count[name] for name in COUNTS}
-        middle, slow = waits[len(waits) // 2], waits[int(len(waits) * 0.95)]
         now = {"in_use": self._leased, "waiting": self._waiting}
-        return {**now, **counts, "wait_p50": middle, "wait_p95": slow}
+        counts = {name: self._count[name] for name in COUNTS}
+        most = {f"most_{name}": max(self._most[name], count) for name, count in now.items()}
+        middle, slow = waits[len(waits) // 2], waits[int(len(waits) * 0.95)]
+        self._count, self._most, self._waits = Counter(), Counter(), []
+        return {**now, **counts, **most, "wait_p50": middle, "wait_p95": slow}
 
     @property
     def _leased(self) -> int:
@@ -140,7 +149,7 @@ class Pool:
         start = time.monotonic()
         self._waiting += 1
         if self._free.locked():
-            self._most("waiting", self._waiting)
+            self._most["waiting"] = max(self._most["waiting"], self._waiting)
         try:
             async with asyncio.timeout(seconds):
                 await self._free.acquire()
@@ -163,7 +172,9 @@ class Pool:
             self._places.append(instance)
         self._free.release()
 
-    async def _warm(self, seconds: float) -> Instance | None:
+    async def _warm(self, place: Place, seconds: float) -> Instance | None:
+        if (instance := await _in(place)) and await self._kept(instance):
+            return instance
         try:
             return await self._started(seconds)
         except Exception as error:  # who gets this place starts one again, and is told what is wrong
@@ -189,6 +200,7 @@ class Pool:
             self._count["starts_failed"] += 1
             await self._end(instance)
             raise ServiceFailure(f"{self._kind.__name__} could not be started: {wrong}")
+        instance.state = "idle"
         return instance
 
     async def _wrong_reset(self, instance: Instance, problem: Problem, seconds: float) -> str | None:
@@ -201,11 +213,8 @@ class Pool:
     def _lend_out(self, instance: Instance, problem: Problem) -> Instance:
         instance.state, instance.problem, instance.returning = "leased", problem, None
         instance.uses += 1
-        self._most("in_use", self._leased)
+        self._most["in_use"] = max(self._most["in_use"], self._leased)
         return instance
-
-    def _most(self, what: str, now: int) -> None:
-        self._count[f"most_{what}"] = max(self._count[f"most_{what}"], now)
 
     async def _abandon(self, getting: asyncio.Task[Instance]) -> None:
         (instance,) = await asyncio.gather(getting, return_exceptions=True)
@@ -221,10 +230,16 @@ class Pool:
         return instance.returning
 
     async def _take_back(self, instance: Instance, well: bool) -> None:
-        kept = well and not self._is_worn(instance) and await self._is_fit(instance.environment)
-        if not kept:
+        if not well:
             await self._end(instance)
-        self._put(instance if kept else None)
+        self._put(instance if well and await self._kept(instance) else None)
+
+    async def _kept(self, instance: Instance) -> bool:
+        """Whether it may be lent again; if not, it is closed."""
+        if not self._is_worn(instance) and await self._is_fit(instance.environment):
+            return True
+        await self._end(instance)
+        return False
 
     def _is_worn(self, instance: Instance) -> bool:
         bounds = [bound for bound in (self._limit.max_uses, self._kind.max_uses) if bound is not None]
@@ -241,6 +256,9 @@ class Pool:
             return False
 
     async def _end(self, instance: Instance) -> None:
+        await asyncio.shield(self._go_on(self._close(instance)))
+
+    async def _close(self, instance: Instance) -> None:
         if (wrong := await _tried(instance.environment.close, CLOSE_SECONDS)) is not None:
             _log.warning("%s was not closed well: %s", self._kind.__name__, wrong)
             self._count["closes_failed"] += 1
@@ -254,6 +272,11 @@ class Pool:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+def _settled(place: Place) -> Place:
+    """What has become of a place where an instance was started."""
+    return place.result() if isinstance(place, asyncio.Task) and place.done() else place
 
 
 async def _in(place: Place) -> Instance | None:

@@ -33,7 +33,7 @@ class ResourceManager:
                 ...
 
     A number is short for its Limit. Entering it ends what dead processes left of their environments; leaving it closes
-    every environment, and raises RuntimeError that names what was started and not closed.
+    every environment, and raises RuntimeError that names what was lent and not given back.
     """
 
     def __init__(self, limits: Mapping[type[Environment], Limit | int]) -> None:
@@ -51,9 +51,10 @@ class ResourceManager:
         await self.close()
 
     def warm(self, kinds: Iterable[type[Environment]], count: int, timeout: float) -> None:
-        """Begin to start up to `count` environments of each kind, all at the same time, `timeout` seconds for each.
+        """Begin to have `count` environments of each kind, all at the same time; each may take `timeout` seconds.
 
-        What cannot be started is logged, and started again by the lease that needs it.
+        Those that are idle are looked at, and replaced where they are worn or no longer healthy. What cannot be started
+        is logged, and started again by the lease that needs it.
         """
         for kind in kinds:
             self._pool(kind).warm(count, timeout)
@@ -100,7 +101,7 @@ class ResourceManager:
                 yield lent
 
     async def close(self) -> None:
-        """Close every environment; raises RuntimeError for a lease that has not ended."""
+        """Close every environment, also one that only starts; raises RuntimeError for a lease that has not ended."""
         ends = await asyncio.gather(*(pool.close() for pool in self._pools.values()), return_exceptions=True)
         for leak in filter(None, ends):
             raise leak
@@ -108,8 +109,8 @@ class ResourceManager:
     def metrics(self) -> dict[str, float]:
         """Counts, and seconds of waiting, by kind: `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`.
 
-        `most_in_use` and `most_waiting` are the most there were at a time, `expired` the leases that their deadline
-        ended.
+        They are of the time since this was asked last; `in_use` and `waiting` are of now. `most_in_use` and
+        `most_waiting` are the most there were at a time, `expired` the leases that their deadline ended.
         """
         pools = {kind.__name__: pool.metrics() for kind, pool in self._pools.items()}
         return {f"resources/{kind}/{name}": value for kind, found in pools.items() for name, value in found.items()}

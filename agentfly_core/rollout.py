@@ -81,14 +81,19 @@ async def play(
 
 
 async def collect(
-    assignments: Sequence[Assignment], playbook: Playbook, sampler: Sampler, watch: Callable[[Trajectory], None]
+    assignments: Sequence[Assignment],
+    playbook: Playbook,
+    sampler: Sampler,
+    watch: Callable[[Trajectory], None],
+    resources: ResourceManager,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play a shard of episodes at the same time; `watch` is told each trajectory as it ends.
 
-    Both lists are sorted by (problem, chain, agent); the last is what the ResourceManager measured. There are as many
-    seats as there are episodes, or environments if those are fewer: an episode takes a seat when the one before it
-    ends, so that whoever sits is never kept from replying. Raises SamplerLost when the shard must be played again, and
-    whatever the agent, the template or `watch` raised, with a note of the episode.
+    Both lists are sorted by (problem, chain, agent); the last is what `resources` measured. There are as many seats as
+    there are episodes, or environments if those are fewer: an episode takes a seat when the one before it ends, so that
+    whoever sits is never kept from replying. As many environments are there, or starting, when it ends. Raises
+    SamplerLost when the shard must be played again, and whatever the agent, the template or `watch` raised, with a note
+    of the episode.
     """
     played: list[tuple[Trajectory, Timing]] = []
 
@@ -98,14 +103,14 @@ async def collect(
 
     failure: BaseException | None = None
     try:
-        resources = await _play_all(assignments, playbook, sampler, note)
+        measured = await _play_all(assignments, playbook, sampler, note, resources)
     except BaseExceptionGroup as failures:
         failure = _worst(failures)
     if failure is not None:
         raise failure
     assert len(played) == len(assignments), "an episode was cancelled from within"
     played.sort(key=lambda pair: (pair[0].problem.id, pair[0].chain, pair[0].agent))
-    return [trajectory for trajectory, _ in played], [timing for _, timing in played], resources
+    return [trajectory for trajectory, _ in played], [timing for _, timing in played], measured
 
 
 async def _play_all(
@@ -113,11 +118,12 @@ async def _play_all(
     playbook: Playbook,
     sampler: Sampler,
     note: Callable[[Trajectory, Timing], None],
+    resources: ResourceManager,
 ) -> dict[str, float]:
     seats = min([len(assignments), *(playbook.limits[kind].limit for kind in playbook.kinds)])
     waiting = iter(assignments)
 
-    async def sit(voice: Voice, resources: ResourceManager) -> None:
+    async def sit(voice: Voice) -> None:
         for assignment in waiting:
             try:
                 note(*await play(assignment, playbook, voice, resources))
@@ -126,11 +132,13 @@ async def _play_all(
                 raise
         voice.leave()
 
-    async with ResourceManager(playbook.limits) as resources, sampler.shard(seats) as voice, TaskGroup() as group:
-        resources.warm(playbook.kinds, seats, LEASE_SECONDS)
+    resources.warm(playbook.kinds, seats, LEASE_SECONDS)
+    async with sampler.shard(seats) as voice, TaskGroup() as group:
         for _ in range(seats):
-            group.create_task(sit(voice, resources))
-    return resources.metrics()
+            group.create_task(sit(voice))
+    measured = resources.metrics()
+    resources.warm(playbook.kinds, seats, LEASE_SECONDS)
+    return measured
 
 
 async def _lend(episode: Episode, playbook: Playbook, resources: ResourceManager, stack: AsyncExitStack) -> None:

@@ -5,17 +5,37 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentfly_core.home import Home, home
 from agentfly_core.learner import Learner
 from agentfly_core.learners import deepspeed
+from agentfly_core.playbook import kinds_of, limits_of
+from agentfly_core.rollout import LEASE_SECONDS
 from agentfly_core.run import Lab
 from agentfly_core.sampler import Sampler
 from agentfly_core.service import Service, new_address, supervised
 from agentfly_core.store import Artifact
 
 IN_PROCESS = Service("transformers", "")
+_homes: dict[Service, Home] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Playground:
+    """Where episodes are played: `Playground(Service("vllm", "/tmp/agentfly-x1/vllm.sock"), Service(...))`."""
+
+    sampler: Service
+    environments: Service
+
+
+@contextmanager
+def playground(lab: Lab, model: Artifact, owner: str, logs: Path) -> Iterator[Playground]:
+    """The sampler and the environments of an experiment, starting; `owner` is the uid of the run they belong to."""
+    with sampler_service(lab, model, owner, logs) as sampler, environments_service(lab, owner) as environments:
+        yield Playground(sampler, environments)
 
 
 @contextmanager
@@ -33,6 +53,23 @@ def sampler_service(lab: Lab, model: Artifact, owner: str, logs: Path) -> Iterat
 
 
 @contextmanager
+def environments_service(lab: Lab, owner: str) -> Iterator[Service]:
+    """The environments of an experiment, starting in this process, as many as a shard needs.
+
+    When the block ends they are closed; raises RuntimeError for one that was lent and not given back.
+    """
+    service = Service("environments", owner)
+    with home(limits_of(lab.science)) as here:
+        size = min(lab.science.rollout.shard, lab.science.rollout.problems * lab.science.rollout.group_size)
+        here.loop.call_soon_threadsafe(here.resources.warm, kinds_of(lab.science), size, LEASE_SECONDS)
+        _homes[service] = here
+        try:
+            yield service
+        finally:
+            del _homes[service]
+
+
+@contextmanager
 def learner_service(lab: Lab, owner: str, logs: Path) -> Iterator[Service]:
     """The learner's workers, starting."""
     address = new_address("learner")
@@ -46,6 +83,11 @@ def sampler_at(service: Service, lab: Lab, policy: Artifact, version: int) -> Sa
     sampler = _sampler(service, lab.science.dtype, lab.site.device, lab.site.concurrency)
     sampler.load(lab.store.open(policy), version)
     return sampler
+
+
+def environments_at(service: Service) -> Home:
+    """Where the environments behind a service live, which is in this process."""
+    return _homes[service]
 
 
 @functools.cache

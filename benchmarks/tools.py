@@ -26,6 +26,7 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.model import materialise
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.record import Problem
+from agentfly_core.resources import ResourceManager
 from agentfly_core.rollout import collect
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.templates.chatml import Hermes
@@ -79,8 +80,9 @@ def wall(tokenizer: Any, kind: Tool, latency: float, episodes: int, turns: int) 
         lambda problem, chain, turn: replies[turn],
     )
     one = Assignment(Problem("wait", "Wait."), 0, 1, "train", 1.0, 0)
+    all_of_them, resources = [replace(one, chain=i) for i in range(episodes)], ResourceManager({})
     start = time.monotonic()
-    played, *_ = asyncio.run(collect([replace(one, chain=i) for i in range(episodes)], book, sampler, lambda _: None))
+    played, *_ = asyncio.run(collect(all_of_them, book, sampler, lambda _: None, resources))
     assert all(len(trajectory.observations) == turns for trajectory in played)
     return time.monotonic() - start
 

@@ -11,10 +11,9 @@ from prefect import flow
 
 from agentfly_core.dataset import shards_of_split
 from agentfly_core.run import Lab, final_policy, name_of, policy_of
-from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, evaluation
-from agentfly_core.warm import sampler_service
+from agentfly_core.warm import Playground, playground
 from flows import results
 from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
@@ -39,8 +38,8 @@ def evaluate(
     chosen = policy_named(lab, policy)
     data, logs = prepare(lab), settle(Path.cwd()).state / "logs"
     with telling_stage(lab, "evaluate", chosen.digest) as tell:
-        with sampler_service(lab, chosen, f"evaluate-{chosen.digest[:16]}", logs) as sampler:
-            found = evaluated(lab, chosen, data, sampler, "test", 0)
+        with playground(lab, chosen, f"evaluate-{chosen.digest[:16]}", logs) as ground:
+            found = evaluated(lab, chosen, data, ground, "test", 0)
         tell.data(data)
         tell.evaluation(found, 0)
     if results.wanted():
@@ -48,10 +47,10 @@ def evaluate(
     return results.of_evaluation(found)
 
 
-def evaluated(lab: Lab, policy: Artifact, data: Artifact, sampler: Service, split: str, step: int) -> Evaluation:
+def evaluated(lab: Lab, policy: Artifact, data: Artifact, ground: Playground, split: str, step: int) -> Evaluation:
     """How the policy of a step does on a held-out split."""
     shards = range(shards_of_split(lab.science, lab.store.open(data), split))
-    played = [held_out(lab, policy, data, sampler, split, shard, step) for shard in shards]
+    played = [held_out(lab, policy, data, ground, split, shard, step) for shard in shards]
     scored = score(lab, played, step, f"{split} after step {step}")
     return evaluation(lab, policy, split, played, scored)
 

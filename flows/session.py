@@ -15,7 +15,7 @@ from agentfly_core.run import Lab, Run, name_of, opened
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.telling import RunTeller
-from agentfly_core.warm import learner_service, sampler_service
+from agentfly_core.warm import Playground, learner_service, playground
 from flows.display import Display
 from flows.lab import lab_of
 from flows.places import settle
@@ -37,11 +37,11 @@ class Session:
         return self.run.lab
 
     @contextmanager
-    def services(self, model: Artifact) -> Iterator[tuple[Service, Service]]:
-        """The sampler and the learner, starting now and warm until the block ends."""
-        with sampler_service(self.lab, model, self.run.uid, self.logs) as sampler:
+    def services(self, model: Artifact) -> Iterator[tuple[Playground, Service]]:
+        """The sampler with the environments, and the learner, starting now and warm until the block ends."""
+        with playground(self.lab, model, self.run.uid, self.logs) as ground:
             with learner_service(self.lab, self.run.uid, self.logs) as learner:
-                yield sampler, learner
+                yield ground, learner
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from prefect import flow, runtime
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.summary import stages_before
+from agentfly_core.warm import Playground
 from flows.evaluate import evaluated
 from flows.parameters import ExperimentName, Overrides, RunName, SiteName, StoreUri
 from flows.session import Session, session
@@ -39,32 +40,32 @@ def train(
     """Train an agent: start the run, or continue it from what is on disk."""
     with session(experiment, run, overrides, new, site, store) as here:
         model = base_model(here.lab, here.run.parent)
-        with here.services(model) as (sampler, learner):
+        with here.services(model) as (playground, learner):
             versioned, data = version(here.lab), prepare(here.lab)
             here.run.remember_data(data, versioned)
             here.tell.data(data)
-            start = warm_started(here.lab, model, data, learner)
+            start = warm_started(here.lab, model, data, playground.environments, learner)
             here.tell.made(stages_before(here.lab, here.run.parent))
-            before = evaluated(here.lab, start, data, sampler, "test", 0)
+            before = evaluated(here.lab, start, data, playground, "test", 0)
             here.tell.evaluation(before, 0)
-            policy = improved(here, start, data, sampler, learner)
-            after = evaluated(here.lab, policy, data, sampler, "test", here.run.science.steps)
+            policy = improved(here, start, data, playground, learner)
+            after = evaluated(here.lab, policy, data, playground, "test", here.run.science.steps)
             here.tell.evaluation(after, here.run.science.steps)
         summary = finish(here.run, before, after, here.tell.mlflow_run_id())
         here.tell.end(policy, summary, after.time_ms)
     return summary
 
 
-def improved(here: Session, policy: Artifact, data: Artifact, sampler: Service, learner: Service) -> Artifact:
+def improved(here: Session, policy: Artifact, data: Artifact, playground: Playground, learner: Service) -> Artifact:
     """The policy after all steps; one step is rollout, score, update."""
     run = here.run
     run.remember_start(policy)
     for step in range(1, run.science.steps + 1):
-        played = [rollout(run, policy, data, sampler, step, shard) for shard in range(run.shards)]
+        played = [rollout(run, policy, data, playground, step, shard) for shard in range(run.shards)]
         scored = score(run.lab, played, step, f"step {step}")
         policy = update(run, policy, scored, learner, step)
         log_step(run, played, scored, policy, step)
         here.tell.step(step)
         if run.evaluates(step):
-            here.tell.evaluation(evaluated(run.lab, policy, data, sampler, "validation", step), step)
+            here.tell.evaluation(evaluated(run.lab, policy, data, playground, "validation", step), step)
     return policy

@@ -11,53 +11,52 @@ from agentfly_core.measured import measuring, timing
 from agentfly_core.play import of_shard, of_step, of_test, play_shard, watching
 from agentfly_core.rollout import Assignment
 from agentfly_core.run import Lab, Run
-from agentfly_core.sampler import Sampler
-from agentfly_core.service import Service
 from agentfly_core.store import Artifact
-from agentfly_core.warm import sampler_at, tokenizer_of
+from agentfly_core.warm import Playground, environments_at, sampler_at, tokenizer_of
 from tasks.stage import Made, reused, stage
 
 
 @stage("rollout step {step} shard {shard}", retries=3)
-def rollout(run: Run, policy: Artifact, data: Artifact, service: Service, step: int, shard: int) -> Made:
+def rollout(run: Run, policy: Artifact, data: Artifact, ground: Playground, step: int, shard: int) -> Made:
     """Publish one shard of a step's episodes, played with the policy of the step before."""
     slot = slots.rollout(run.science, run.name, policy, data, step, shard)
     if found := run.store.find(slot):
         return reused(found)
     problems = split(run.store.open(data), "train")
     chosen = problems_of_step(problems, step, run.science.rollout.problems, run.science.seed)
+    assigned = of_step(run.science, chosen, step)
     with run.store.publish(slot) as folder, measuring(folder) as metrics:
-        with timing(metrics, "time/swap"):
-            sampler = sampler_at(service, run.lab, policy, step - 1)
-        metrics |= _play(run.lab, policy, sampler, of_step(run.science, chosen, step), shard, "rollout", step, folder)
+        metrics |= _play(run.lab, ground, policy, step - 1, assigned, shard, "rollout", step, folder)
     return run.store.artifact(slot.uri)
 
 
 @stage("evaluate {name} step {step} shard {shard}", retries=3)
-def held_out(lab: Lab, policy: Artifact, data: Artifact, service: Service, name: str, shard: int, step: int) -> Made:
+def held_out(lab: Lab, policy: Artifact, data: Artifact, ground: Playground, name: str, shard: int, step: int) -> Made:
     """Publish one shard of the episodes that a policy plays on a held-out split."""
     slot = slots.evaluation(lab.science, policy, data, name, shard)
     if found := lab.store.find(slot):
         return reused(found)
-    problems = split(lab.store.open(data), name)
+    assigned = of_test(lab.science, split(lab.store.open(data), name), name)
     with lab.store.publish(slot) as folder, measuring(folder) as metrics:
-        with timing(metrics, "time/swap"):
-            sampler = sampler_at(service, lab, policy, step)
-        metrics |= _play(lab, policy, sampler, of_test(lab.science, problems, name), shard, "evaluate", step, folder)
+        metrics |= _play(lab, ground, policy, step, assigned, shard, "evaluate", step, folder)
     return lab.store.artifact(slot.uri)
 
 
 def _play(
     lab: Lab,
+    ground: Playground,
     policy: Artifact,
-    sampler: Sampler,
+    version: int,
     everything: Sequence[Assignment],
     shard: int,
     stage: str,
     step: int,
     folder: Path,
 ) -> dict[str, float]:
-    size = lab.science.rollout.shard
+    metrics: dict[str, float] = {}
+    with timing(metrics, "time/swap"):
+        sampler = sampler_at(ground.sampler, lab, policy, version)
+    size, home = lab.science.rollout.shard, environments_at(ground.environments)
     watch = watching(stage, step, shard * size, len(everything))
     tokenizer = tokenizer_of(lab.store.open(policy))
-    return play_shard(lab.science, tokenizer, sampler, of_shard(everything, size, shard), folder, watch)
+    return metrics | play_shard(lab.science, tokenizer, sampler, of_shard(everything, size, shard), folder, watch, home)

@@ -9,20 +9,19 @@ from agentfly_core.play import demonstrate as play_demonstrations
 from agentfly_core.run import Lab
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
-from agentfly_core.warm import learner, tokenizer_of
+from agentfly_core.warm import environments_at, learner, tokenizer_of
 from tasks.stage import Made, reused, stage
 
 
 @stage("play demonstrations")
-def demonstrate(lab: Lab, model: Artifact, data: Artifact) -> Made:
+def demonstrate(lab: Lab, model: Artifact, data: Artifact, environments: Service) -> Made:
     """Publish episodes that a script played on training problems."""
     slot = slots.demonstrations(lab.science, model, data)
     if found := lab.store.find(slot):
         return reused(found)
     with lab.store.publish(slot) as folder, measuring(folder):
-        play_demonstrations(
-            lab.science, tokenizer_of(lab.store.open(model)), split(lab.store.open(data), "train"), folder
-        )
+        tokenizer, problems = tokenizer_of(lab.store.open(model)), split(lab.store.open(data), "train")
+        play_demonstrations(lab.science, tokenizer, problems, folder, environments_at(environments))
     return lab.store.artifact(slot.uri)
 
 

@@ -18,13 +18,16 @@ from agentfly_core.identity import seed
 from agentfly_core.plaintext import clip
 from agentfly_core.playbook import Agent, Assignment, Playbook
 from agentfly_core.record import BadCall, Message, Observation, Problem, ToolCall, Trajectory
-from agentfly_core.resources import Limit
+from agentfly_core.resources import Limit, ResourceManager
 from agentfly_core.reward import Reward
+from agentfly_core.rollout import Timing, collect
+from agentfly_core.sampler import Sampler
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.template import ToolSchema
 from agentfly_core.tool import Tool
 
 STOP = ord("$")
+ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
 _CALL = re.compile(r"<([^<>]*)(>?)")
 
 
@@ -106,6 +109,28 @@ def assigned(*problems: Problem, chains: int = 1) -> list[Assignment]:
     ]
 
 
+def silent(trajectory: Trajectory) -> None:
+    """Nobody watches."""
+
+
+async def collected(
+    assignments: Sequence[Assignment],
+    rules: Playbook,
+    sampler: Sampler,
+    watch: Callable[[Trajectory], None] = silent,
+) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
+    """A shard, played with environments of its own."""
+    async with ResourceManager(rules.limits) as resources:
+        return await collect(assignments, rules, sampler, watch, resources)
+
+
+async def play(replies: Sequence[str], *tools: Tool, **settings: Any) -> Trajectory:
+    """One episode of ADD whose replies are given."""
+    sampler = scripted(lambda problem, chain, turn: replies[turn])
+    (trajectory,), *_ = await collected(assigned(ADD), playbook(*tools, **settings), sampler)
+    return trajectory
+
+
 def tokens(trajectory: Trajectory) -> str:
     """All its tokens as letters."""
     turns = trajectory.turns
@@ -116,7 +141,3 @@ def mask(trajectory: Trajectory) -> str:
     """One letter a token: `.` read, `x` sampled."""
     turns = trajectory.turns
     return "".join("." * len(turn.given.tokens) + "x" * sum(len(s.tokens) for s in turn.sampled) for turn in turns)
-
-
-def silent(trajectory: Trajectory) -> None:
-    """Nobody watches."""

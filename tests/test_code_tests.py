@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from letters import assigned, playbook, scripted, silent
+from letters import assigned, collected, playbook, scripted
 
 from agentfly_core.record import Problem, Score, Unscored
 from agentfly_core.rewards.code_tests import code_tests, program
-from agentfly_core.rollout import collect
 
 TESTS = [{"args": [2, 3], "expected": 5}, {"args": [-1, 1], "expected": 0}]
 ADD = Problem("add", "Write add(a, b).", {"function": "add", "tests": TESTS, "seconds": 1})
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 
 async def scored(code: str, problem: Problem = ADD) -> Score | Unscored:
     sampler = scripted(lambda problem, chain, turn: f"Here:\n```python\n{code}```\nDone.")
-    (trajectory,), *_ = await collect(assigned(problem), playbook(max_tokens=4000), sampler, silent)
+    (trajectory,), *_ = await collected(assigned(problem), playbook(max_tokens=4000), sampler)
     return await code_tests.score(trajectory, {})
 
 

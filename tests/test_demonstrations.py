@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from letters import assigned, playbook, silent
+from letters import assigned, collected, playbook
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core.datasets import demonstrations
@@ -17,7 +17,6 @@ from agentfly_core.playbook import Playbook
 from agentfly_core.record import Ending, Problem, Score, Trajectory, rows
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.shop import bought
-from agentfly_core.rollout import collect
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.answer import answer
@@ -43,7 +42,7 @@ async def played(
 ) -> list[Trajectory]:
     encode = partial(tokenizer.encode, add_special_tokens=False)
     sampler = Scripted(encode, rules.template.stop_tokens[0], script)
-    return (await collect(assigned(*problems), rules, sampler, silent))[0]
+    return (await collected(assigned(*problems), rules, sampler))[0]
 
 
 async def sums(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:

@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 from agentfly_core.config import Science
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.gates import GateClosed
+from agentfly_core.home import home
 from agentfly_core.play import demonstrate, of_step, play_shard, score_episodes
 from agentfly_core.record import Problem, Trajectory
 from agentfly_core.reward import reward
@@ -58,7 +59,8 @@ def tokenizer(nano: Path) -> Any:
 def played(rules: Science, tokenizer: Any, said: str, folder: Path) -> None:
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
     sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), stop, lambda problem, chain, turn: said)
-    play_shard(rules, tokenizer, sampler, of_step(rules, PROBLEMS, 1), folder, lambda trajectory: None)
+    with home({}) as here:
+        play_shard(rules, tokenizer, sampler, of_step(rules, PROBLEMS, 1), folder, lambda trajectory: None, here)
 
 
 def test_a_shard_whose_tools_service_is_gone_stops(tokenizer: Any, tmp_path: Path) -> None:
@@ -67,8 +69,8 @@ def test_a_shard_whose_tools_service_is_gone_stops(tokenizer: Any, tmp_path: Pat
 
 
 def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_path: Path) -> None:
-    with pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
-        demonstrate(science(), tokenizer, PROBLEMS, tmp_path)
+    with home({}) as here, pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
+        demonstrate(science(), tokenizer, PROBLEMS, tmp_path, here)
 
 
 def test_scores_that_are_missing_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:

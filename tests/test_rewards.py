@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from letters import assigned, playbook, scripted, silent
+from letters import assigned, collected, playbook, scripted
 
 from agentfly_core.record import Problem, Score, Trajectory, Unscored
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.format import tool_format
-from agentfly_core.rollout import collect
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
 
@@ -15,7 +14,7 @@ ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
 
 async def play(*replies: str, problem: Problem = ADD) -> Trajectory:
     sampler = scripted(lambda problem, chain, turn: replies[turn])
-    return (await collect(assigned(problem), playbook(calculator, answer, max_turns=2), sampler, silent))[0][0]
+    return (await collected(assigned(problem), playbook(calculator, answer, max_turns=2), sampler))[0][0]
 
 
 @pytest.mark.parametrize(

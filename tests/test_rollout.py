@@ -1,45 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from letters import STOP, Letters, assigned, decode, encode, mask, playbook, scripted, silent, tokens
+from letters import ADD, STOP, assigned, collected, decode, encode, mask, play, playbook, tokens
 
 from agentfly_core.agent import Episode
-from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.environment import ServiceFailure
 from agentfly_core.parquet import read_trajectories, write_trajectories
-from agentfly_core.record import (
-    BadCall,
-    Ending,
-    Message,
-    Observation,
-    Problem,
-    Sampled,
-    Score,
-    ToolCall,
-    Trajectory,
-    Unscored,
-    rows,
-)
-from agentfly_core.reward import reward, score
-from agentfly_core.rollout import collect
-from agentfly_core.sampler import Request, SamplerLost
+from agentfly_core.record import BadCall, Ending, Message, Observation, Sampled, ToolCall, rows
+from agentfly_core.sampler import Request
 from agentfly_core.samplers.scripted import Scripted
-from agentfly_core.tool import Tool, ToolError, tool
+from agentfly_core.tool import ToolError, tool
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
-
-ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
-
-
-async def play(replies: list[str], *tools: Tool, **settings: Any) -> Trajectory:
-    """One episode whose replies are given."""
-    sampler = scripted(lambda problem, chain, turn: replies[turn])
-    (trajectory,), *_ = await collect(assigned(ADD), playbook(*tools, **settings), sampler, silent)
-    return trajectory
 
 
 async def test_two_turns_are_kept_token_by_token_and_only_replies_are_sampled() -> None:
@@ -65,7 +41,7 @@ async def test_the_sampler_is_asked_with_exactly_the_tokens_of_the_record() -> N
             return await super().sample(request)
 
     sampler = Listening(encode, STOP, lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
-    (trajectory,), *_ = await collect(assigned(ADD), playbook(calculator), sampler, silent)
+    (trajectory,), *_ = await collected(assigned(ADD), playbook(calculator), sampler)
     assert decode(asked[1].prompt) == tokens(trajectory)[: len(asked[1].prompt)]
     assert [request.order for request in asked] == [("add-41-58", 0, 0), ("add-41-58", 0, 1)]
     assert asked[0].seed != asked[1].seed
@@ -119,38 +95,6 @@ async def test_an_answer_of_too_many_tokens_loses_its_middle() -> None:
 
     trajectory = await play(["<recite>", "ok"], recite, max_observation_tokens=20)
     assert trajectory.observations[0].content == "a" * 10 + "\n[... 80 bytes omitted ...]\n" + "z" * 10
-
-
-class Desk(Environment):
-    """It remembers which problem it was last set up for, and all for which one was closed."""
-
-    closed: ClassVar[list[str]] = []
-
-    async def reset(self, problem: Problem) -> None:
-        self.problem = problem.id
-
-    async def close(self) -> None:
-        self.closed.append(self.problem)
-
-
-async def test_an_episode_past_its_deadline_fails_alone_and_its_environment_is_closed() -> None:
-    @tool
-    async def look(*, desk: Desk) -> str:
-        return "a desk"
-
-    async def forgetful(episode: Episode) -> Ending:
-        if episode.problem.id == "stuck":
-            await asyncio.Event().wait()
-        await episode.reply(*episode.opening)
-        return Ending.NO_TOOL_CALLS
-
-    rules = playbook(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
-    problems = assigned(ADD, Problem("stuck", "?"))
-    found, _, measured = await collect(problems, rules, scripted(lambda *_: "99"), silent)
-    assert [(t.problem.id, t.ending) for t in found] == [("add-41-58", Ending.NO_TOOL_CALLS), ("stuck", Ending.FAILED)]
-    assert found[1].error == "LeaseExpired: no ending within 0.2 s, the agent's deadline"
-    assert sorted(Desk.closed) == ["add-41-58", "stuck"]
-    assert [measured[f"resources/Desk/{name}"] for name in ("expired", "started", "closed")] == [1, 2, 2]
 
 
 async def test_an_agent_that_ends_without_an_answer_is_an_error() -> None:
@@ -234,181 +178,6 @@ async def test_calls_of_one_reply_are_answered_in_order_and_parallel_ones_at_the
     assert (done[0], sorted(done[1:3]), done[3]) == ("a", ["b", "c"], "d")
 
 
-async def test_a_slow_tool_of_one_episode_keeps_no_other_from_going_on() -> None:
-    others_done = threading.Event()
-
-    @tool
-    def wait(chain: int) -> str:
-        assert chain > 0 or others_done.wait(30), "the other episodes were blocked"
-        return "ok"
-
-    ended: list[int] = []
-
-    def watch(trajectory: Trajectory) -> None:
-        ended.append(trajectory.chain)
-        if len(ended) == 7:
-            others_done.set()
-
-    sampler = scripted(lambda problem, chain, turn: (f"<wait chain={chain}>", "ok")[turn])
-    trajectories, *_ = await collect(assigned(ADD, chains=8), playbook(wait), sampler, watch)
-    assert ended[-1] == 0
-    assert [o for t in trajectories for o in t.observations] == [Observation("wait", "ok")] * 8
-
-
-class Counter(Environment):
-    """Counts, and can be lost."""
-
-    async def reset(self, problem: Problem) -> None:
-        self.count = 0
-
-    def up(self) -> int:
-        self.count += 1
-        return self.count
-
-
-class Ledger(Counter): ...
-
-
-@tool
-async def up(lost: bool = False, *, counter: Counter) -> int:
-    if lost:
-        raise ServiceFailure("the counter's process died")
-    return counter.up()
-
-
-@tool
-async def book(*, ledger: Ledger, counter: Counter) -> list[str]:
-    return [type(ledger).__name__, type(counter).__name__]
-
-
-@reward
-async def counted(counter: Counter, trajectory: Trajectory) -> float:
-    if trajectory.chain == 3:
-        raise RuntimeError("no judge")
-    return counter.count
-
-
-async def test_a_reward_sees_the_environment_that_the_tools_used() -> None:
-    trajectory = await play(["<up><up>", "<up>", "ok"], up, rewards=[counted], limits={Counter: 1})
-    assert trajectory.observed == {"counted": Score(3.0)}
-    (scored,) = await score([trajectory], {counted: 0.5})
-    assert scored.reward == 1.5
-
-
-async def test_two_kinds_of_environment_in_one_episode_are_each_the_right_one() -> None:
-    trajectory = await play(["<book>", "ok"], book, limits={Counter: 1, Ledger: 1})
-    assert trajectory.observations[0].content == '["Ledger", "Counter"]'
-
-
-async def test_one_lost_environment_and_one_failing_reward_cost_one_episode_each() -> None:
-    sampler = scripted(lambda problem, chain, turn: (f"<up lost={chain == 2}>", "<up>", "ok")[turn])
-    rules = playbook(up, rewards=[counted], limits={Counter: 8})
-    trajectories, timings, _ = await collect(assigned(ADD, chains=8), rules, sampler, silent)
-    assert [t.chain for t in trajectories] == list(range(8))
-    assert [t.trajectory_id for t in timings] == [t.id for t in trajectories]
-    lost = trajectories.pop(2)
-    assert (lost.ending, lost.error) == (Ending.FAILED, "ServiceFailure: the counter's process died")
-    assert (len(lost.turns), lost.observed) == (1, {})
-    assert {t.ending for t in trajectories} == {Ending.NO_TOOL_CALLS}
-    unscored = trajectories.pop(2)
-    assert unscored.observed == {"counted": Unscored("counted: RuntimeError: no judge")}
-    assert [t.observed for t in trajectories] == [{"counted": Score(2.0)}] * 6
-
-
-async def test_a_lost_environment_is_closed_and_its_place_taken_by_a_fresh_one() -> None:
-    made: list[str] = []
-
-    class Traced(Counter):
-        async def start(self) -> None:
-            made.append("start")
-
-        async def close(self) -> None:
-            made.append("close")
-
-    async def lose(traced: Any, chain: int) -> int:
-        made.append(f"use {chain} of {traced.count}")
-        traced.count += 1
-        if chain == 0:
-            raise ServiceFailure("gone")
-        return int(traced.count)
-
-    lose.__annotations__ = {"traced": Traced, "chain": int, "return": int}
-    sampler = scripted(lambda problem, chain, turn: (f"<lose chain={chain}>", "ok")[turn])
-    rules = playbook(tool(lose), limits={Traced: 1})
-    trajectories, *_ = await collect(assigned(ADD, chains=3), rules, sampler, silent)
-    assert made == ["start", "use 0 of 0", "close", "start", "use 1 of 0", "use 2 of 0", "close"]
-    assert [t.ending for t in trajectories] == [Ending.FAILED, Ending.NO_TOOL_CALLS, Ending.NO_TOOL_CALLS]
-
-
-async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again() -> None:
-    users: list[Counter] = []
-    opened = threading.Event()
-
-    @tool(timeout=0.01)
-    def hang(*, counter: Counter) -> None:
-        users.append(counter)
-        opened.wait(30)
-
-    sampler = scripted(lambda problem, chain, turn: ("<hang>", "ok")[turn])
-    rules = playbook(hang, limits={Counter: 1})
-    trajectories, *_ = await collect(assigned(ADD, chains=2), rules, sampler, silent)
-    opened.set()
-    assert users[0] is not users[1]
-    assert [t.observations for t in trajectories] == [(Observation("hang", "no result within 0.01 s", error=True),)] * 2
-
-
-async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean_one() -> None:
-    seats: list[int] = []
-    left: list[int] = []
-
-    class Seated(Scripted):
-        def shard(self, episodes: int) -> Any:
-            seats.append(episodes)
-            return super().shard(episodes)
-
-        def leave(self) -> None:
-            left.append(1)
-
-    sampler = Seated(encode, STOP, lambda problem, chain, turn: ("<up>", "ok")[turn])
-    rules = playbook(up, rewards=[counted], limits={Counter: 2})
-    trajectories, _, measured = await collect(assigned(ADD, Problem("b", "?"), chains=3), rules, sampler, silent)
-    assert (seats, len(left)) == ([2], 2)
-    assert (measured["resources/Counter/most_in_use"], measured["resources/Counter/closed"]) == (2, 2)
-    assert [t.observed for t in trajectories] == [{"counted": Score(1.0)}] * 6
-
-
-async def test_a_lost_sampler_ends_the_shard_with_that_very_error() -> None:
-    def script(problem: str, chain: int, turn: int) -> str:
-        if chain == 1:
-            raise SamplerLost("the server died")
-        return "ok"
-
-    with pytest.raises(SamplerLost, match="the server died"):
-        await collect(assigned(ADD, chains=4), playbook(), scripted(script), silent)
-
-
-async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_time() -> None:
-    both = asyncio.Barrier(2)
-
-    class Failing(Scripted):
-        async def sample(self, request: Request) -> Sampled:
-            await both.wait()
-            raise KeyError("a bug") if request.order[1] else SamplerLost("the server died")
-
-    with pytest.raises(KeyError, match="a bug"):
-        await collect(assigned(ADD, chains=2), playbook(), Failing(encode, STOP, lambda *_: ""), silent)
-
-
-async def test_a_mistake_of_ours_stops_the_shard_and_names_the_episode() -> None:
-    class Broken(Letters):
-        def parse(self, reply: Any) -> Message:
-            raise IndexError("template")
-
-    with pytest.raises(IndexError, match="template") as caught:
-        await collect(assigned(ADD), playbook(template=Broken()), scripted(lambda *_: "ok"), silent)
-    assert caught.value.__notes__ == ["While playing the problem 'add-41-58', chain 0."]
-
-
 async def test_an_agent_must_say_how_the_episode_ended() -> None:
     async def forgetful(episode: Episode) -> Any:
         await episode.reply(*episode.opening)
@@ -426,38 +195,6 @@ async def test_an_agent_of_ones_own_decides_what_is_read() -> None:
     trajectory = await play(["98", "99"], agent=stubborn, max_turns=2)
     assert tokens(trajectory) == "^u41+58?$^a98$^uSure?$^a99$"
     assert (trajectory.ending, trajectory.agent) == (Ending.MAX_TURNS, "stubborn")
-
-
-async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> None:
-    sampler = scripted(lambda problem, chain, turn: (f"<calculator expression={chain}+1>", f"{chain}")[turn])
-    problems = assigned(Problem("b", "?"), ADD, chains=3)
-    first, *_ = await collect(problems, playbook(calculator), sampler, silent)
-    again, *_ = await collect(problems[::-1], playbook(calculator), sampler, silent)
-    assert first == again
-    assert [(t.problem.id, t.chain) for t in first] == [(p, c) for p in ("add-41-58", "b") for c in range(3)]
-    assert len({t.id for t in first}) == 6
-    assert len({t.group for t in first}) == 2
-    assert len({t.seed for t in first}) == 6
-
-
-async def test_every_trajectory_is_told_to_the_watcher_as_it_ends() -> None:
-    seen: list[Trajectory] = []
-    trajectories, *_ = await collect(assigned(ADD, chains=3), playbook(), scripted(lambda *_: "ok"), seen.append)
-    assert sorted(seen, key=lambda t: t.chain) == trajectories
-
-
-async def test_no_episode_is_no_work() -> None:
-    assert await collect([], playbook(), scripted(lambda *_: "ok"), silent) == ([], [], {})
-
-
-async def test_times_say_what_an_episode_waited_for() -> None:
-    sampler = scripted(lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
-    _, (timing,), _ = await collect(assigned(ADD), playbook(calculator), sampler, silent)
-    assert [span.doing for span in timing.spans] == ["waiting", "generating", "tools", "generating", "rewards"]
-    starts = [span.start for span in timing.spans]
-    assert starts == sorted(starts)
-    assert timing.started == starts[0]
-    assert min(timing.generating, timing.tools, timing.waiting, timing.rewards) >= 0
 
 
 async def test_whatever_tools_answer_the_record_can_be_written_and_read(tmp_path: Path) -> None:
@@ -479,8 +216,3 @@ async def test_whatever_tools_answer_the_record_can_be_written_and_read(tmp_path
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="2 tools are called 'calculator'"):
         playbook(calculator, tool(name="calculator")(answer.function))
-
-
-def test_an_environment_without_a_limit_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"asks for a Counter and there is no limit.*test_rollout:Counter: 8"):
-        playbook(up)

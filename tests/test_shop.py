@@ -3,12 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from letters import assigned, playbook, scripted, silent
+from letters import assigned, collected, playbook, scripted
 
 from agentfly_core.environments.shop import Product, Shop
 from agentfly_core.record import Ending, Observation, Problem, Score, Trajectory
 from agentfly_core.rewards.shop import bought
-from agentfly_core.rollout import collect
 from agentfly_core.tool import ToolError
 from agentfly_core.tools.shop import add_to_cart, checkout, lookup, search
 
@@ -26,7 +25,7 @@ BUY = Problem("buy-1", "Buy 2 red cups and 1 blue cup.", FACTS)
 async def shopping(*replies: str, problem: Problem = BUY) -> Trajectory:
     rules = playbook(search, lookup, add_to_cart, checkout, rewards=[bought], limits={Shop: 1}, max_turns=len(replies))
     sampler = scripted(lambda problem, chain, turn: replies[turn])
-    return (await collect(assigned(problem), rules, sampler, silent))[0][0]
+    return (await collected(assigned(problem), rules, sampler))[0][0]
 
 
 async def test_the_right_order_over_several_turns_is_worth_one() -> None:

@@ -1,0 +1,84 @@
+"""Where environments live: on an event loop that goes on while nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agentfly_core.environment import Environment
+from agentfly_core.resources import Limit, ResourceManager
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A ResourceManager, and the event loop in a thread of its own to which it belongs.
+
+        with home({Shop: Limit(8)}) as here:
+            played, timings, measured = here.run(collect(assignments, playbook, sampler, watch, here.resources))
+
+    Between two calls of `run` environments are started and replaced.
+    """
+
+    resources: ResourceManager
+    loop: asyncio.AbstractEventLoop
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """What `work` returns or raises; it is done on the loop, in the context of this thread.
+
+        When this thread is interrupted, `work` is cancelled and its end is waited for.
+        """
+        begun: Future[asyncio.Task[R] | None] = Future()
+
+        async def visit() -> R:
+            begun.set_result(asyncio.current_task())
+            return await work
+
+        ended = asyncio.run_coroutine_threadsafe(visit(), self.loop)
+        try:
+            return ended.result()
+        except BaseException:  # also Ctrl-C and the end that Prefect asks for: whatever it is passes on
+            if task := begun.result():
+                self.loop.call_soon_threadsafe(task.cancel)
+            wait([ended])
+            raise
+
+
+@contextmanager
+def home(limits: Mapping[type[Environment], Limit | int]) -> Iterator[Home]:
+    """A home for environments; when the block ends they are closed, see ResourceManager for what is raised then."""
+    with _loop() as loop:
+        here = Home(ResourceManager(limits), loop)
+        here.run(here.resources.__aenter__())
+        try:
+            yield here
+        finally:
+            here.run(here.resources.close())
+
+
+@contextmanager
+def _loop() -> Iterator[asyncio.AbstractEventLoop]:
+    begun: Future[asyncio.AbstractEventLoop] = Future()
+    thread = threading.Thread(target=_go_on, args=[begun], name="environments", daemon=True)
+    thread.start()
+    loop = begun.result()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+def _go_on(begun: Future[asyncio.AbstractEventLoop]) -> None:
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        begun.set_result(loop)
+        while True:
+            with suppress(KeyboardInterrupt, SystemExit):  # of a task, whoever waits for it; it must not end the others
+                return loop.run_forever()
