@@ -17,8 +17,12 @@ from agentfly_core import slots
 from agentfly_core.config import Science, Site
 from agentfly_core.experiment import differences
 from agentfly_core.lock import local_lock, refuse_if_held, refuse_if_leased, remote_lock
+from agentfly_core.playbook import named
 from agentfly_core.revision import revision
+from agentfly_core.reward import Reward
+from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store import Artifact, Store
+from agentfly_core.tool import Tool
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -125,6 +129,11 @@ class Run:
         told = {"dataset_digest": data.digest, "dataset_version": version}
         self.store.write_json(f"{self.uri}/run.json", record | told)
 
+    def remember_sandbox(self) -> None:
+        """Write down, in run.json, the backend of the sandbox in which its tools and rewards run code, if any does."""
+        if (backend := _sandbox(self.science)) is not None:
+            self.store.write_json(f"{self.uri}/run.json", self.record | {"sandbox": backend})
+
     def link(self, kind: str, value: str) -> None:
         """Remember the id of this run in another system, once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
         links = self.store.read_json(f"{self.uri}/links.json") or {}
@@ -224,6 +233,13 @@ def _record(lab: Lab, name: str) -> dict[str, Any]:
         "created_ms": int(time.time() * 1000),
         "parent": came_from,
     }
+
+
+def _sandbox(science: Science) -> str | None:
+    """The backend of the sandbox that an experiment's tools and rewards run code in; None where they run none."""
+    tools = [named(path, Tool).ready for path in science.tools]
+    rewards = [named(path, Reward).ready for path in science.rewards]
+    return chosen().backend.name if chosen in (*tools, *rewards) else None
 
 
 def _compare(record: Mapping[str, Any], science: Science, name: str) -> None:

@@ -11,8 +11,11 @@ from agentfly_core.config import Science, Site
 from agentfly_core.lock import Locked, LockLost, _Lease
 from agentfly_core.owner import Owner
 from agentfly_core.run import Lab, final_policy, name_of, opened
+from agentfly_core.sandbox import KEY
+from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store import Artifact, Slot, Store
 
+REWARDS = {"agentfly_core.rewards.exact:exact": 1.0}
 HOLD = """
 import sys; from pathlib import Path; from agentfly_core.lock import local_lock
 with local_lock(Path(sys.argv[1])):
@@ -22,7 +25,7 @@ with local_lock(Path(sys.argv[1])):
 
 def lab(tmp_path, **settings):
     data = {"use": "test_dataset:clean", "train": 8, "test": 4}
-    science = Science(model="nano:calculator", data=data, rewards={"a:b": 1.0}, **{"steps": 2, **settings})
+    science = Science(model="nano:calculator", data=data, **{"rewards": REWARDS, "steps": 2, **settings})
     return Lab("tiny", science, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
 
 
@@ -51,6 +54,30 @@ def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
         run.remember_data(Artifact("artifacts/prepare/77b0", "9f2c"), "dc97.dir")
     with opened(here, "demo") as run:
         assert (run.record["dataset_digest"], run.record["dataset_version"]) == ("9f2c", "dc97.dir")
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"tools": ["agentfly_core.tools.python:python"]},
+        {"rewards": {"agentfly_core.rewards.code_tests:code_tests": 1.0}},
+    ],
+)
+def test_a_run_tells_in_its_record_which_sandbox_its_code_runs_in(tmp_path, monkeypatch, parts):
+    for backend in (chosen().backend.name, "unsafe"):
+        monkeypatch.setenv(KEY, backend)
+        with opened(lab(tmp_path, **parts), "demo") as run:
+            run.remember_sandbox()
+            assert run.record["sandbox"] == backend
+
+
+def test_a_run_without_code_of_the_models_names_no_sandbox_and_asks_for_none(tmp_path, monkeypatch):
+    monkeypatch.setenv(KEY, "bubblewrap")
+    monkeypatch.setenv("PATH", "")
+    with opened(lab(tmp_path, tools=["agentfly_core.tools.calculator:calculator"]), "demo") as run:
+        run.remember_sandbox()
+        assert "sandbox" not in run.record
 
 
 def test_other_science_under_the_same_name_is_refused_key_by_key(tmp_path):
