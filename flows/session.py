@@ -52,6 +52,7 @@ def session(experiment: str, run: str, overrides: list[str], new: bool, site: st
     logs = settle(Path.cwd()).state / "logs" / name
     with keeping_secrets(), opened(lab, name) as mine:
         _take_over(mine)
+        mine.remember_sandbox()
         with telling(mine) as tell, Display(name, mine.science.steps) as display, listening(display):
             yield Session(mine, tell, logs)
 

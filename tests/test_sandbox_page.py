@@ -9,26 +9,38 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core import experiment
 from agentfly_core.sandbox.attacks import ATTACKS
-from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.limits import MIB, Limits
-from agentfly_core.sandbox.preflight import WHAT_TO_DO, chosen
+from agentfly_core.sandbox.preflight import WHAT_TO_DO
 from agentfly_core.sandbox.result import Status
 
 ROOT = Path(__file__).resolve().parent.parent
+REST = """
+model: nano:python
+data: {use: "agentfly_core.datasets.powers:powers", train: 8, test: 8}
+rewards: {"agentfly_core.rewards.exact:exact": 1.0}
+rollout: {problems: 8}
+steps: 1
+"""
 PAGE = (ROOT / "docs/sandbox.md").read_text()
 
 
-def test_the_program_of_the_page_runs_as_it_stands_there(tmp_path: Path) -> None:
-    try:
-        chosen()
-    except Unavailable as error:
-        pytest.skip(str(error))
-    found = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert found
-    (tmp_path / "page.py").write_text(found[1])
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_programs_of_the_page_run_as_they_stand_there(tmp_path: Path, number: int) -> None:
+    program = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[number]
+    (tmp_path / "page.py").write_text(program)
     done = subprocess.run([sys.executable, tmp_path / "page.py"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_the_settings_of_the_page_are_a_valid_experiments(tmp_path: Path) -> None:
+    found = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert found
+    (tmp_path / "page.yaml").write_text(found[1] + REST)
+    experiment.check(experiment.read(str(tmp_path / "page.yaml")).science)
 
 
 def test_the_page_has_the_limits_the_statuses_and_the_remedy_that_there_are() -> None:
