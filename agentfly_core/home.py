@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
-from concurrent.futures import Future, wait
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from agentfly_core.environment import Environment
@@ -23,30 +23,25 @@ class Home:
         with home({Shop: Limit(8)}) as here:
             played, timings, measured = here.run(collect(assignments, playbook, sampler, watch, here.resources))
 
-    Between two calls of `run` environments are started and replaced.
+    Between two calls of `run` environments are started and replaced. Who plays a shard holds `turn`: the sampler is
+    loaded for one shard at a time, also where the next step is played while this one is evaluated.
     """
 
     resources: ResourceManager
     loop: asyncio.AbstractEventLoop
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """What `work` returns or raises; it is done on the loop, in the context of this thread.
 
         When this thread is interrupted, `work` is cancelled and its end is waited for.
         """
-        begun: Future[asyncio.Task[R] | None] = Future()
-
-        async def visit() -> R:
-            begun.set_result(asyncio.current_task())
-            return await work
-
-        ended = asyncio.run_coroutine_threadsafe(visit(), self.loop)
+        tasks: list[asyncio.Task[R]] = []
         try:
-            return ended.result()
+            self.loop.call_soon_threadsafe(lambda: tasks.append(self.loop.create_task(work)))
+            return asyncio.run_coroutine_threadsafe(_result(tasks), self.loop).result()
         except BaseException:  # also Ctrl-C and the end that Prefect asks for: whatever it is passes on
-            if task := begun.result():
-                self.loop.call_soon_threadsafe(task.cancel)
-            wait([ended])
+            asyncio.run_coroutine_threadsafe(_end(tasks), self.loop).result()
             raise
 
 
@@ -60,6 +55,16 @@ def home(limits: Mapping[type[Environment], Limit | int]) -> Iterator[Home]:
             yield here
         finally:
             here.run(here.resources.close())
+
+
+async def _result(tasks: Sequence[asyncio.Task[R]]) -> R:
+    return await tasks[0]
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager
