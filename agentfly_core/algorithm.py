@@ -6,7 +6,7 @@ micro-batches of its optimizer step, and the loss is a plain sum: the gradient i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -96,7 +96,7 @@ class Algorithm(Protocol):
         ...
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Each sampled token's share in the loss; `batch` holds all rows of one optimizer step."""
+        """Each sampled token's share in the loss; `batch` holds all rows of one optimizer step, with advantages."""
         ...
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
@@ -118,8 +118,10 @@ def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
     """How far the learner's log-probabilities [n] of the same policy are from the sampler's [n].
 
     `k3` estimates KL(sampler || learner); `ess` is the effective sample size of the weights w = exp(learner - sampler)
-    as a share of n.
+    as a share of n. Nothing of no tokens.
     """
+    if not len(learner):
+        return {}
     difference = log_ratio(learner.double(), sampler.double())
     weight = difference.exp()
     return {
@@ -130,11 +132,24 @@ def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
     }
 
 
-def within_groups(outcomes: Outcomes, values: Tensor) -> Tensor:
-    """Each trajectory's value [n] less the mean of its group; 0 for one alone or where all are equal."""
-    found = torch.zeros_like(values)
-    for group in outcomes.groups:
-        mine = values[list(group)]
-        if bool((mine != mine[0]).any()):
-            found[list(group)] = mine - mine.mean()
+def within_groups(groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor) -> Tensor:
+    """`how(*values)` of each group's own part of the values [n], by index; 0 where the first of them are all equal.
+
+    Somebody alone in a group is equal, too. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give `centred` 0.5, -0.5, 0, 0.
+    """
+    found = torch.zeros_like(values[0])
+    for group in map(list, groups):
+        mine = [value[group] for value in values]
+        if bool((mine[0] != mine[0][:1]).any()):
+            found[group] = how(*mine)
     return found
+
+
+def centred(values: Tensor) -> Tensor:
+    """Less their mean."""
+    return values - values.mean()
+
+
+def standardised(values: Tensor) -> Tensor:
+    """Less their mean, over their unbiased standard deviation."""
+    return centred(values) / (values.std() + 1e-6)

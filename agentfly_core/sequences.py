@@ -39,12 +39,14 @@ class Sequences:
         return found
 
     def scatter(self, values: Tensor) -> Tensor:
-        """The way back: from [trajectories, longest] to float32 [rows, T], 0 where no token was sampled."""
-        return torch.zeros(self.sampled.shape).masked_scatter(self.sampled, values[self.line, self.column].float())
+        """The way back: from [trajectories, longest] to [rows, T], 0 where no token was sampled."""
+        found = torch.zeros(self.sampled.shape, dtype=values.dtype)
+        return found.masked_scatter(self.sampled, values[self.line, self.column])
 
 
 def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
     """The layout of a batch whose rows stand in the order of their `trajectories` trajectories."""
+    assert bool((batch.trajectory.diff() >= 0).all())
     line = batch.trajectory.unsqueeze(1).expand_as(batch.sampled)[batch.sampled]
     first = torch.searchsorted(line, line)
     longest = int(torch.bincount(line).max()) if len(line) else 0

@@ -13,7 +13,8 @@ from agentfly_core.batch import pack
 
 def test_the_loss_is_the_mean_surprise_at_replies_and_nothing_else_is_learned():
     batch = pack([played(turn([1, 2], {3: 0.0, 4: 0.0}), turn([5], {6: 0.0})), played(turn([1], {9: 0.0}))])
-    batch = replace(batch, weight=SFT().weights(batch), advantages=batch.sampled.float())
+    batch = replace(batch, advantages=batch.sampled.float())
+    batch = replace(batch, weight=SFT().weights(batch))
     #                          given    reply       tool  reply
     logprobs = torch.tensor([[0.0, 0.0, -1.0, -2.0, 0.0, -3.0], [0.0, -6.0, 0.0, 0.0, 0.0, 0.0]], requires_grad=True)
     loss = SFT().loss(Outputs(logprobs, torch.zeros_like(logprobs), torch.zeros_like(logprobs)), batch).total

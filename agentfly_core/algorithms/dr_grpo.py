@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentfly_core.aggregation import Aggregation, SeqSumNorm
-from agentfly_core.algorithm import Credit, spread, within_groups
+from agentfly_core.algorithm import Credit, centred, spread, within_groups
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.outcomes import Outcomes
 from agentfly_core.policy_gradient import PolicyGradient
@@ -22,4 +22,4 @@ class DrGRPO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The same for every sampled token of a trajectory."""
-        return Credit.of(spread(within_groups(outcomes, outcomes.rewards), batch))
+        return Credit.of(spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch))

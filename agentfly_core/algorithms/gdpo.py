@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from agentfly_core.algorithm import Credit, spread
-from agentfly_core.algorithms.grpo import standardised
+from agentfly_core.algorithm import Credit, spread, standardised, within_groups
 from agentfly_core.batch import RolloutBatch
+from agentfly_core.divergence import RewardKL
 from agentfly_core.outcomes import Outcomes
 from agentfly_core.policy_gradient import PolicyGradient
 from agentfly_core.whitening import whitened
@@ -18,12 +18,17 @@ from agentfly_core.whitening import whitened
 class GDPO(PolicyGradient):
     """Each reward is standardised in its group as in GRPO, then weighted and summed, then whitened over the batch.
 
-    So a reward that seldom varies is not drowned by one that always does.
+    So a reward that seldom varies is not drowned by one that always does. A group of equal rewards has A = 0 before the
+    whitening, whose mean moves it with all others. Raises ValueError for a penalty in the reward.
     """
+
+    def __post_init__(self) -> None:
+        if isinstance(self.kl, RewardKL):
+            raise ValueError(f"algorithm.kl: GDPO has no sum of rewards, got use: {self.kl.use}; expected loss.")
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The same for every sampled token of a trajectory."""
         found = torch.zeros_like(outcomes.rewards)
         for name, weight in outcomes.weights.items():
-            found += weight * standardised(outcomes, outcomes.parts[name])
+            found += weight * within_groups(outcomes.groups, standardised, outcomes.parts[name])
         return Credit.of(whitened(spread(found, batch), batch))

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from agentfly_core.algorithm import Credit, spread, within_groups
+from agentfly_core.algorithm import Credit, centred, spread, within_groups
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.outcomes import Outcomes
 from agentfly_core.policy_gradient import PolicyGradient
@@ -30,31 +30,27 @@ class GiGPO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The same for every sampled token of a turn."""
-        by_turn = self._by_turn(outcomes, self._returns(outcomes, batch))
+        by_turn = _compared(outcomes, self._returns(outcomes, batch))
         of_turns = by_turn[batch.trajectory.unsqueeze(1), batch.turn] * batch.sampled
-        episode = spread(within_groups(outcomes, outcomes.rewards), batch)
+        episode = spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch)
         return Credit.of(episode + self.weight * of_turns.float())
 
     def _returns(self, outcomes: Outcomes, batch: RolloutBatch) -> Tensor:
         """The discounted return of each turn, float64 [trajectories, most turns]."""
         turns = max((len(states) for states in outcomes.states), default=0)
         layout = sequences(batch, len(outcomes.rewards))
-        rewards = torch.zeros(len(outcomes.states), max(turns, 1), dtype=torch.float64)
-        numbers = layout.gather(batch.turn)
-        rewards.scatter_add_(1, numbers, layout.gather(outcomes.token_rewards))
+        found = torch.zeros(len(outcomes.states), max(turns, 1), dtype=torch.float64)
+        found.scatter_add_(1, layout.gather(batch.turn), layout.gather(outcomes.token_rewards))
         for k in reversed(range(turns - 1)):
-            rewards[:, k] += self.gamma * rewards[:, k + 1]
-        return rewards
-
-    def _by_turn(self, outcomes: Outcomes, returns: Tensor) -> Tensor:
-        found = torch.zeros_like(returns)
-        for group in outcomes.groups:
-            places = defaultdict(list)
-            for i in group:
-                for turn, state in enumerate(outcomes.states[i]):
-                    places[state].append((i, turn))
-            for same in places.values():
-                lines, columns = torch.tensor(same).unbind(1)
-                mine = returns[lines, columns]
-                found[lines, columns] = mine - mine.mean()
+            found[:, k] += self.gamma * found[:, k + 1]
         return found
+
+
+def _compared(outcomes: Outcomes, returns: Tensor) -> Tensor:
+    """Each turn's return [trajectories, most turns] less the mean over the turns of its group in its state."""
+    turns, places = returns.shape[1], defaultdict(list)
+    for number, group in enumerate(outcomes.groups):
+        for i in group:
+            for turn, state in enumerate(outcomes.states[i]):
+                places[number, state].append(i * turns + turn)
+    return within_groups(places.values(), centred, returns.flatten()).view_as(returns)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from agentfly_core.algorithm import Credit, spread
+from agentfly_core.algorithm import Credit, spread, standardised, within_groups
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.outcomes import Outcomes
 from agentfly_core.policy_gradient import PolicyGradient
@@ -22,14 +19,4 @@ class GRPO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The same for every sampled token of a trajectory."""
-        return Credit.of(spread(standardised(outcomes, outcomes.rewards), batch))
-
-
-def standardised(outcomes: Outcomes, values: Tensor) -> Tensor:
-    """Each trajectory's value [n] less its group's mean, over the group's unbiased standard deviation."""
-    found = torch.zeros_like(values)
-    for group in outcomes.groups:
-        mine = values[list(group)]
-        if bool((mine != mine[0]).any()):
-            found[list(group)] = (mine - mine.mean()) / (mine.std() + 1e-6)
-    return found
+        return Credit.of(spread(within_groups(outcomes.groups, standardised, outcomes.rewards), batch))

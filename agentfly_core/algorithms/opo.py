@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+from torch import Tensor
 
 from agentfly_core.aggregation import Aggregation, SeqMeanTokenSum
-from agentfly_core.algorithm import Credit, spread
+from agentfly_core.algorithm import Credit, spread, within_groups
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.losses import PolicyLoss, Reinforce
 from agentfly_core.outcomes import Outcomes
@@ -27,9 +27,9 @@ class OPO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The same for every sampled token of a trajectory."""
-        rewards, lengths = outcomes.rewards, sequences(batch, len(outcomes.rewards)).lengths.double()
-        found = torch.zeros_like(rewards)
-        for group in map(list, outcomes.groups):
-            if bool((rewards[group] != rewards[group[0]]).any()):
-                found[group] = rewards[group] - (lengths[group] @ rewards[group]) / lengths[group].sum()
-        return Credit.of(spread(found, batch))
+        lengths = sequences(batch, len(outcomes.rewards)).lengths.double()
+        return Credit.of(spread(within_groups(outcomes.groups, _less_the_mean_token, outcomes.rewards, lengths), batch))
+
+
+def _less_the_mean_token(rewards: Tensor, lengths: Tensor) -> Tensor:
+    return rewards - lengths @ rewards / lengths.sum()

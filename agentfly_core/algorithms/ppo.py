@@ -41,7 +41,7 @@ class PPO(PolicyGradient):
         turns = torch.where(layout.present, layout.gather(batch.turn), -1)
         values = layout.gather(batch.old_values).double()
         advantages, returns = self.gae.estimate(layout.gather(outcomes.token_rewards), values, turns)
-        return Credit(whitened(layout.scatter(advantages), batch), layout.scatter(returns))
+        return Credit(whitened(layout.scatter(advantages), batch), layout.scatter(returns).float())
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
         """The policy's loss and the critic's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentfly_core.algorithm import Credit, spread, within_groups
+from agentfly_core.algorithm import Credit, centred, spread, within_groups
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.outcomes import Outcomes
 from agentfly_core.policy_gradient import PolicyGradient
@@ -13,8 +13,12 @@ from agentfly_core.whitening import whitened
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforcePPBaseline(PolicyGradient):
-    """A = R - mean over a group, then whitened over the batch's sampled tokens."""
+    """A = R - mean over a group, then whitened over the batch's sampled tokens.
+
+    A group of equal rewards has A = 0 before the whitening, whose mean moves it with all others.
+    """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The same for every sampled token of a trajectory, up to the whitening."""
-        return Credit.of(whitened(spread(within_groups(outcomes, outcomes.rewards), batch), batch))
+        found = within_groups(outcomes.groups, centred, outcomes.rewards)
+        return Credit.of(whitened(spread(found, batch), batch))

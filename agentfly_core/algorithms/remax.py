@@ -16,7 +16,7 @@ from agentfly_core.policy_gradient import PolicyGradient
 class ReMax(PolicyGradient):
     """A = R - R of the greedy episode of the same problem, which is played besides and not trained on.
 
-    A problem whose greedy episode has no score teaches nothing.
+    A problem whose greedy episode has no score teaches nothing. Raises ValueError when that is so for all of them.
     """
 
     policy_loss: PolicyLoss = Reinforce()
@@ -29,4 +29,7 @@ class ReMax(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The same for every sampled token of a trajectory."""
-        return Credit.of(spread((outcomes.rewards - outcomes.baselines).nan_to_num(0.0), batch))
+        better = outcomes.rewards - outcomes.baselines
+        if len(better) and bool(better.isnan().all()):
+            raise ValueError("No greedy episode of these problems has a score; ReMax compares with one of each.")
+        return Credit.of(spread(better.nan_to_num(0.0), batch))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+from torch import Tensor
 
 from agentfly_core.aggregation import Aggregation, SeqMeanTokenSum
-from agentfly_core.algorithm import Credit, spread, within_groups
+from agentfly_core.algorithm import Credit, centred, spread, within_groups
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.outcomes import Outcomes
 from agentfly_core.policy_gradient import PolicyGradient
@@ -24,7 +24,8 @@ class RLOO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The same for every sampled token of a trajectory."""
-        others = torch.ones_like(outcomes.rewards)
-        for group in outcomes.groups:
-            others[list(group)] = len(group) / max(len(group) - 1, 1)
-        return Credit.of(spread(within_groups(outcomes, outcomes.rewards) * others, batch))
+        return Credit.of(spread(within_groups(outcomes.groups, _less_the_others, outcomes.rewards), batch))
+
+
+def _less_the_others(rewards: Tensor) -> Tensor:
+    return centred(rewards) * len(rewards) / (len(rewards) - 1)

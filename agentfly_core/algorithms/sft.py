@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from agentfly_core.aggregation import TokenMean
 from agentfly_core.algorithm import Credit, Critic, Loss, Outputs
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.outcomes import Outcomes
@@ -37,9 +36,9 @@ class SFT:
         return Credit.of(batch.sampled.float())
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """The mean over all sampled tokens of the optimizer step."""
-        return TokenMean().weights(batch)
+        """The mean over the optimizer step's tokens that are learned."""
+        return batch.advantages / batch.advantages.sum().clamp(min=1)
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
         """-log p, weighted."""
-        return Loss(-(batch.weight * batch.advantages * outputs.logprobs).sum(), {})
+        return Loss(-(batch.weight * outputs.logprobs).sum(), {})

@@ -1,0 +1,158 @@
+"""What must not matter to any algorithm: the order of rows, padding, how a sum is split; and what must."""
+
+import pkgutil
+from dataclasses import fields, replace
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from played import earned, played, turn
+from ragged import by_trajectory, now, ragged
+
+from agentfly_core import algorithms
+from agentfly_core.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
+from agentfly_core.algorithms.gigpo import GiGPO
+from agentfly_core.algorithms.grpo import GRPO
+from agentfly_core.algorithms.ppo import PPO
+from agentfly_core.batch import RolloutBatch, pack
+from agentfly_core.correction import IcePop, SequenceMask, SequenceTIS, TokenTIS
+from agentfly_core.divergence import LossKL, RewardKL
+from agentfly_core.losses import CISPO, DPPO, GSPO, SAPO, Clip, Reinforce
+from agentfly_core.outcomes import Outcomes
+from agentfly_core.parts import full_name, load
+
+NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
+MADE = {name: load(full_name(name, "agentfly_core.algorithms"))() for name in NAMES}
+ABSOLUTE = {"sft", "rft", "remax", "ppo", "reinforce_pp"}  # these do not compare the episodes of a group
+PARTS = list(
+    product(
+        (Clip(), GSPO(), CISPO(), SAPO(), DPPO(), Reinforce()),
+        (TokenMean(), SeqMeanTokenMean(), SeqMeanTokenSum(), SeqSumNorm(horizon=9)),
+    )
+)
+seeds = given(seed=st.integers(0, 10_000))
+
+
+def learning(algorithm, case):
+    """The batch of a case with all that the loss needs."""
+    credit = algorithm.credit(case.outcomes, case.batch)
+    batch = replace(case.batch, advantages=credit.advantages, returns=credit.returns)
+    return replace(batch, weight=algorithm.weights(batch))
+
+
+def total(algorithm, outputs, batch, rows=slice(None)):
+    part = {field.name: getattr(batch, field.name)[rows] for field in fields(batch)}
+    said = {field.name: getattr(outputs, field.name)[rows] for field in fields(outputs)}
+    return algorithm.loss(replace(outputs, **said), RolloutBatch(**part)).total
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=5)
+@given(order=st.permutations(range(8)))
+def test_the_order_of_trajectories_does_not_matter(name, order):
+    algorithm, case, other = MADE[name], ragged(1), ragged(1, order)
+    other = replace(other, batch=_same_signals(case, other, order))
+    found, expected = (algorithm.credit(c.outcomes, c.batch) for c in (other, case))
+    for one, its in ((found.advantages, expected.advantages), (found.returns, expected.returns)):
+        mine, theirs = by_trajectory(one, other.batch, 8), by_trajectory(its, case.batch, 8)
+        assert mine == [pytest.approx(theirs[i], abs=1e-6) for i in order]
+
+
+def _same_signals(case, other, order):
+    """The signals of a case, in the rows where the other has the same trajectories."""
+    rows = torch.cat([(case.batch.trajectory == i).nonzero().flatten() for i in order])
+    assert torch.equal(case.batch.tokens[rows], other.batch.tokens)
+    return replace(other.batch, old_values=case.batch.old_values[rows])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@seeds
+@settings(max_examples=3)
+def test_padding_does_not_matter(name, seed):
+    algorithm, case = MADE[name], ragged(seed)
+    wider = replace(case, batch=_wider(case.batch), outcomes=_wider(case.outcomes))
+    batch, padded = learning(algorithm, case), learning(algorithm, wider)
+    assert torch.equal(padded.advantages, _wide(batch.advantages))
+    outputs = now(case.batch, seed)
+    wide = replace(outputs, **{f.name: _wide(getattr(outputs, f.name)) for f in fields(outputs)})
+    assert total(algorithm, wide, padded).item() == pytest.approx(total(algorithm, outputs, batch).item(), abs=1e-6)
+
+
+def _wide(tensor):
+    return torch.cat([tensor, torch.zeros(len(tensor), 3, dtype=tensor.dtype)], dim=1)
+
+
+def _wider(whole: RolloutBatch | Outcomes):
+    wide = {f.name: getattr(whole, f.name) for f in fields(whole)}
+    return replace(whole, **{n: _wide(v) for n, v in wide.items() if isinstance(v, torch.Tensor) and v.dim() == 2})
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - ABSOLUTE))
+def test_groups_of_equal_rewards_teach_nothing(name):
+    algorithm = GiGPO(gamma=1.0) if name == "gigpo" else MADE[name]
+    talk = played(turn([1], {3: -1.0}), turn([2], {4: -1.0, 5: -1.0}))
+    group = [talk, played(turn([1], {3: -1.0})), talk, replace(talk, group="other"), replace(talk, group="alone")]
+    parts = [{"exact": 0.1}] * 3 + [{"exact": 0.7}, {"exact": 0.3}]
+    outcomes = earned(group, [0.1, 0.1, 0.1, 0.7, 0.3], parts=parts, weights={"exact": 1.0})
+    assert algorithm.credit(outcomes, pack(group)).advantages.eq(0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_update_without_any_row_is_possible(name):
+    nothing = pack([])
+    credit = MADE[name].credit(earned([], [], nothing, weights={"exact": 1.0}), nothing)
+    assert (credit.advantages.shape, credit.returns.shape) == ((0, 0), (0, 0))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@seeds
+@settings(max_examples=3)
+def test_only_sampled_tokens_have_a_gradient(name, seed):
+    algorithm, case = MADE[name], ragged(seed)
+    batch, outputs = learning(algorithm, case), now(case.batch, seed)
+    total(algorithm, outputs, batch).backward()
+    assert outputs.logprobs.grad[~batch.sampled].eq(0).all()
+    assert outputs.logprobs.grad[batch.sampled & (batch.advantages != 0)].ne(0).any()
+    if algorithm.critic != "none":
+        assert outputs.values.grad[~batch.sampled].eq(0).all()
+        assert outputs.values.grad[batch.sampled].ne(0).any()
+
+
+@pytest.mark.parametrize(("policy_loss", "aggregation"), PARTS, ids=[f"{a.use}-{b.use}" for a, b in PARTS])
+@seeds
+@settings(max_examples=3)
+def test_a_loss_is_the_sum_over_any_split_of_its_rows_in_any_order(policy_loss, aggregation, seed):
+    correction = (TokenTIS(), SequenceTIS(), IcePop(), SequenceMask(), None)[seed % 5]
+    algorithm = PPO(policy_loss=policy_loss, aggregation=aggregation, correction=correction, kl=LossKL(weight=0.1))
+    case = ragged(seed)
+    batch, outputs = learning(algorithm, case), now(case.batch, seed)
+    rows = torch.randperm(len(batch.lengths), generator=torch.Generator().manual_seed(seed))
+    parts = rows.tensor_split([1, 2, 5])
+    whole, summed = total(algorithm, outputs, batch), sum(total(algorithm, outputs, batch, part) for part in parts)
+    assert summed.item() == pytest.approx(whole.item(), abs=1e-5)
+    for one, other in zip(
+        *(torch.autograd.grad(t, (outputs.logprobs, outputs.values)) for t in (whole, summed)), strict=True
+    ):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("penalty", [LossKL(weight=0.5), RewardKL(weight=0.5)], ids=lambda penalty: penalty.use)
+def test_a_penalty_is_felt_where_the_policy_has_strayed(penalty):
+    group = [played(turn([1], {3: -1.0})), played(turn([1], {3: -1.0}))]
+    batch = replace(pack(group), reference_logprobs=torch.tensor([[0.0, -1.0], [0.0, -3.0]]))
+    algorithm = GRPO(kl=penalty)
+    batch = replace(batch, advantages=algorithm.credit(earned(group, [1.0, 1.0]), batch).advantages)
+    batch = replace(batch, weight=algorithm.weights(batch))
+    outputs = replace(now(batch, 0), logprobs=batch.old_logprobs.clone().requires_grad_())
+    total(algorithm, outputs, batch).backward()
+    strayed, near = outputs.logprobs.grad[1, 1].item(), outputs.logprobs.grad[0, 1].item()
+    assert (strayed > 0, near <= 0) == (True, True)
+
+
+def test_what_is_cut_teaches_nothing_if_so_wished_and_stays_in_the_mean():
+    group = [played(turn([1], {3: -1.0})) for _ in range(2)]
+    outcomes = replace(earned(group, [1.0, 0.0]), cut=torch.tensor([False, True]))
+    found = GRPO(skip_cut=True).credit(outcomes, pack(group)).advantages[:, 1]
+    assert found.tolist() == [pytest.approx(0.5**0.5, abs=1e-5), 0.0]
