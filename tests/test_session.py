@@ -104,7 +104,7 @@ async def test_a_call_that_raises_keeps_what_it_printed_and_what_it_did(it: Sess
         ("open('x', 'wb').write(bytes(100 << 20))", Status.DISK_LIMIT, 1),
         ("import sys; sys.stdout = sys.stderr = None", Status.OK, 0),
         ("import os; os.close(1); os.close(2)", Status.OK, 0),
-        ("import os\nif os.fork() == 0: raise SystemExit(9)", Status.OK, 0),
+        ("import os\nif os.fork() == 0: raise SystemExit(9)\nos.wait()", Status.OK, 0),
     ],
 )
 async def test_a_call_that_ends_by_itself_leaves_the_rest(
@@ -137,7 +137,7 @@ async def test_a_call_that_takes_the_interpreter_with_it_is_told_and_the_next_st
 
 async def test_time_and_computing_are_counted_for_each_call() -> None:
     busy = "import time\nend = time.process_time() + 0.7\nwhile time.process_time() < end: pass"
-    async with session(Limits(wall=60, cpu=1)) as it:
+    async with asyncio.timeout(60), session(Limits(wall=600, cpu=1)) as it:
         assert [(await it.run(busy)).status for _ in range(2)] == [Status.OK, Status.OK]
         assert (await it.run("while True: pass")).status is Status.TIMEOUT
 
@@ -145,6 +145,14 @@ async def test_time_and_computing_are_counted_for_each_call() -> None:
 async def test_a_disk_that_was_full_before_is_not_the_reason_of_the_next_mistake(it: Session) -> None:
     assert (await it.run("open('x', 'wb').write(bytes(100 << 20))")).status is Status.DISK_LIMIT
     assert (await it.run("1 / 0")).status is Status.ERROR
+
+
+async def test_a_process_that_took_too_much_memory_is_not_the_reason_of_the_next_result() -> None:
+    async with session(Limits(wall=5, memory=128 * MIB)) as it:
+        await it.run("import os, threading\ndef take():\n    taken = b'x' * (90 << 20)\n    threading.Event().wait()")
+        code = "for _ in range(2):\n    if os.fork() == 0: take()\nos.wait()"
+        assert (await it.run(code)).status is Status.OOM
+        assert (await it.run("print(42)")).status is Status.OK
 
 
 async def test_between_the_calls_everything_stands_still(it: Session) -> None:
@@ -168,6 +176,7 @@ async def test_a_process_that_a_call_leaves_behind_prints_into_the_next_and_conf
         "for n in range(3): os.write(line, b'\\0')",
         "os.write(line, b'\\0')\nwhile True: pass",
         "while True: os.write(line, b'unavailable' * 100)",
+        "os.write(line, b'\\0')\nimport select; select.select([line], [], []); os._exit(0)",
         "os.write(line, b'')",
         "os.close(line)",
         "socket.socket(fileno=line).shutdown(socket.SHUT_RDWR)",
@@ -243,7 +252,8 @@ async def test_open_sessions_keep_no_program_waiting() -> None:
             return result
 
     everybody = asyncio.Barrier(40)
-    results = await asyncio.gather(*(hold(number, everybody) for number in range(40)))
+    async with asyncio.timeout(60):
+        results = await asyncio.gather(*(hold(number, everybody) for number in range(40)))
     assert [result.stdout for result in results] == ["42\n", *(f"{number}\n" for number in range(1, 40))]
 
 
@@ -258,9 +268,9 @@ async def test_the_end_of_the_server_is_our_failure_and_not_the_codes(it: Sessio
 
 async def test_without_a_sandbox_a_session_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, "unsafe")
-    before = psutil.Process().children(recursive=True)
     async with session() as it:
-        await it.run("import os, threading\nx = 42\nif os.fork() == 0: threading.Event().wait()")
-        assert (await it.run("print(x)")).stdout == "42\n"
-    await until(lambda: {*psutil.Process().children(recursive=True)} <= {*before})
+        await it.run("import os, threading\nx = 42\nif not (child := os.fork()): threading.Event().wait()")
+        pids = [int(word) for word in (await it.run("print(os.getpid(), child)")).stdout.split()]
+        assert [psutil.pid_exists(pid) for pid in pids] == [True, True]
+    await until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
     chosen().close()
