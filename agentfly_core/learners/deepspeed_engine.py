@@ -151,6 +151,10 @@ def _make_moments(engine: Engine) -> None:
     engine.set_gradient_accumulation_boundary(True)
     engine.backward(0.0 * sum(part.sum() for part in found), scale_wrt_gas=False)
     engine.step()
+    if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
+        # DeepSpeed 0.19 links all moments to their parameters after the step of the first group, when only its exist.
+        engine.optimizer._hp_optimizer_states_linked = False
+        engine.optimizer._lazy_init_hp_params_optimizer_state()
     _set_steps(engine, 0)
 
 
