@@ -138,7 +138,8 @@ class Update(Section):
     """The optimizer steps of one update: `epochs` x `mini_batches` of them, AdamW; and what is kept of them on disk.
 
     A learner state each `learner_every` steps, the newest `keep_learner` of these, and the weights of the newest
-    `keep_policies` policies (0: of all).
+    `keep_policies` policies (0: of all). With `share_prefixes` what several episodes have in common, as a prompt, goes
+    through the model once; the result is the same but for rounding.
     """
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
@@ -148,6 +149,7 @@ class Update(Section):
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     old_logprobs: Literal["learner", "sampler"] = "learner"
+    share_prefixes: bool = True
     learner_every: Positive = Field(default=1, json_schema_extra=RESUMABLE)
     keep_learner: Positive = Field(default=2, json_schema_extra=RESUMABLE)
     keep_policies: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)

@@ -46,7 +46,7 @@ def earned(trajectories, rewards, batch=None, by_turn=None, parts=None, weights=
 
 
 def crowd(groups, size, vocabulary=128, seed=0):
-    """`groups` x `size` trajectories of one or two turns, of random tokens and lengths."""
+    """`groups` x `size` trajectories of one or two turns, of random tokens and lengths; a group has one prompt."""
     dice = random.Random(seed)
 
     def reply():
@@ -54,10 +54,14 @@ def crowd(groups, size, vocabulary=128, seed=0):
         return {token: -dice.uniform(4.0, 8.0) for token in tokens}
 
     def prompt():
-        return [dice.randrange(vocabulary) for _ in range(dice.randint(2, 6))]
+        return [dice.randrange(vocabulary) for _ in range(dice.randint(2, 12))]
 
+    def turns(opening):
+        return turn(opening, reply()), *(turn(prompt(), reply()) for _ in range(dice.randint(0, 1)))
+
+    openings = [prompt() for _ in range(groups)]
     return [
-        played(*(turn(prompt(), reply()) for _ in range(dice.randint(1, 2))), name=f"t{g}-{i}", group=f"g{g}")
+        played(*turns(openings[g]), name=f"t{g}-{i}", group=f"g{g}")
         for g in range(groups)
         for i in range(size)
     ]

@@ -147,6 +147,17 @@ def test_two_ranks_learn_what_one_learns(workers, job, tmp_path):
     assert distance(policies[1], policies[2]) < 0.01 * distance(policies[1], job.policy)
 
 
+def test_prefixes_are_shared_without_changing_what_is_learned(service, job, tmp_path):
+    learner, found = DeepSpeedLearner(service), {}
+    for shared in (True, False):
+        found[shared] = learner.update(replace(job, update=settings(mini_batches=2, share_prefixes=shared)))
+        saved(learner, tmp_path / str(shared))
+    for name in ("train/loss", "train/grad_norm", "train/entropy", "train/kl", "mismatch/k3"):
+        assert found[True][name] == pytest.approx(found[False][name], rel=1e-5, abs=1e-7)
+    policies = [tmp_path / str(shared) / "policy" for shared in (True, False)]
+    assert 0 < distance(*policies) < 0.01 * distance(policies[0], job.policy)
+
+
 def test_a_state_saved_by_two_ranks_is_continued_by_one(workers, job, tmp_path):
     two, one = (DeepSpeedLearner(workers(ranks)) for ranks in (2, 1))
     two.update(job)

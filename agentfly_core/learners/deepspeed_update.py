@@ -20,6 +20,7 @@ from agentfly_core.divergence import kl
 from agentfly_core.gates import SKIPPED_IN_A_ROW
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed_engine import Engine
+from agentfly_core.learners.forest import Forest, grow, plant, require_masks
 from agentfly_core.learners.lesson import Lesson, mini_batches
 from agentfly_core.learners.ranks import Ranks
 
@@ -54,6 +55,8 @@ class Update:
     def run(self, lesson: Lesson, reference: nn.Module | None, progress: Progress) -> dict[str, float]:
         """Take the optimizer steps, telling how many are done, and return the metrics."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
+        if self.settings.share_prefixes:
+            require_masks(self.engine.module.model.config)
         members = torch.unique(lesson.batch.trajectory)
         steps = mini_batches(self.job, members, self.settings.epochs, self.settings.mini_batches)
         batch = self._with_signals(lesson.batch, reference, len(steps))
@@ -82,8 +85,8 @@ class Update:
         """The log-probabilities and values [rows, T] of sampled tokens, on every rank."""
         logprobs, values = torch.zeros_like(batch.rollout_logprobs), torch.zeros_like(batch.rollout_logprobs)
         with torch.no_grad(), self._clock("time/forward"):
-            for rows, micro in self._micro_batches(batch):
-                found = model(micro.tokens, micro.sampled, self.job.temperature)
+            for rows, micro, forest in self._micro_batches(batch):
+                found = model(micro.tokens, micro.sampled, self.job.temperature, forest)
                 _put(logprobs, rows, found[0])
                 _put(values, rows, found[2])
         return self.ranks.sum(logprobs), self.ranks.sum(values)
@@ -93,20 +96,20 @@ class Update:
         batch = replace(batch, weight=self.algorithm.weights(batch))
         found = torch.zeros_like(batch.rollout_logprobs)
         parts = list(self._micro_batches(batch))
-        for number, (rows, micro) in enumerate(parts, 1):
+        for number, (rows, micro, forest) in enumerate(parts, 1):
             with torch.set_grad_enabled(learns), self._clock("time/forward"):
-                loss, logprobs = self._loss(micro)
+                loss, logprobs = self._loss(micro, forest)
             _put(found, rows, logprobs.detach())
-            if learns:
-                self._backward(loss, last=number == len(parts))
+            if learns:  # only a gradient that is not finite stops the step, and a clamp lets no such one through
+                self._backward(loss if loss.isfinite() else math.nan * logprobs.sum(), last=number == len(parts))
         if self.algorithm.needs_old and not self.mismatch:
             self._compare(self.ranks.sum(found), batch)
         outcome = "empty" if not learns else self._optimizer_step()
         self.steps[outcome] += 1
         self.skipped = {"empty": self.skipped, "taken": 0, "skipped": self.skipped + 1}[outcome]
 
-    def _loss(self, micro: RolloutBatch) -> tuple[Tensor, Tensor]:
-        logprobs, entropy, values = self.engine(micro.tokens, micro.sampled, self.job.temperature)
+    def _loss(self, micro: RolloutBatch, forest: Forest | None) -> tuple[Tensor, Tensor]:
+        logprobs, entropy, values = self.engine(micro.tokens, micro.sampled, self.job.temperature, forest)
         if self.on_policy:
             micro = replace(micro, old_logprobs=logprobs.detach())
         loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
@@ -119,12 +122,10 @@ class Update:
         return loss.total, logprobs
 
     def _backward(self, loss: Tensor, last: bool) -> None:
-        # A loss may be infinite where its gradient is not: only a gradient that is not finite stops the step.
-        finite = bool(loss.isfinite())
-        self.sums["loss"] += loss.item() if finite else 0.0
+        self.sums["loss"] += loss.item() if loss.isfinite() else 0.0
         with self._clock("time/backward"):
             self.engine.set_gradient_accumulation_boundary(last)
-            self.engine.backward(loss * (self.ranks.count if finite else math.nan), scale_wrt_gas=False)
+            self.engine.backward(loss * self.ranks.count, scale_wrt_gas=False)
 
     def _optimizer_step(self) -> str:
         with self._clock("time/optimizer"):
@@ -134,9 +135,15 @@ class Update:
         self.norms.append(float(self.engine.get_global_grad_norm()))
         return "taken"
 
-    def _micro_batches(self, batch: RolloutBatch) -> Iterator[tuple[Tensor, RolloutBatch]]:
-        for rows in micro_batches(batch.lengths, self.token_budget, self.ranks.count)[self.ranks.rank]:
-            yield rows, (batch.select(rows) if len(rows) else _idle(batch)).to(self.engine.device)
+    def _micro_batches(self, batch: RolloutBatch) -> Iterator[tuple[Tensor, RolloutBatch, Forest | None]]:
+        trees = plant(batch.tokens, batch.lengths, self.token_budget if self.settings.share_prefixes else 0)
+        sizes = torch.tensor([tree.size for tree in trees], dtype=torch.int64)
+        for chosen in micro_batches(sizes, self.token_budget, self.ranks.count)[self.ranks.rank]:
+            picked = [trees[index] for index in chosen.tolist()]
+            rows = torch.tensor([row for tree in picked for row in tree.rows], dtype=torch.int64)
+            micro = batch.select(rows) if picked else _idle(batch)
+            forest = grow(micro.tokens, picked).to(self.engine.device) if len(rows) > len(picked) else None
+            yield rows, micro.to(self.engine.device), forest
 
     def _compare(self, learner: Tensor, batch: RolloutBatch) -> None:
         self.mismatch = mismatch(learner[batch.sampled], batch.rollout_logprobs[batch.sampled])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from transformers import AutoModelForCausalLM
 
 from agentfly_core.algorithm import Critic
 from agentfly_core.batch import predictors, token_logprobs
+from agentfly_core.learners.forest import Forest
 
-PIECE = 1024
-_RECOMPUTED: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+PIECE = 256
+CHANGES_LOGITS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
 
 class Policy(nn.Module):
-    """Projects onto the vocabulary only where a sampled token is predicted, and in float32 only `PIECE` tokens at once.
+    """Projects onto the vocabulary only where a sampled token is predicted, and only `PIECE` of these at once.
 
     Rows are padded on the right, so that causal attention needs no mask. A critic says what each sampled token was
     expected to lead to, before it: it sees the same hidden states, or its own.
@@ -27,35 +29,63 @@ class Policy(nn.Module):
 
     def __init__(self, model: Any, critic: Critic = "none") -> None:
         super().__init__()
+        _require_plain_logits(model.config)
         self.model = model
         self.critic = _critic(model, critic)
-        self._hidden = torch.zeros(0)
-        self._predicts = torch.zeros(0, 0, dtype=torch.bool)
-        model.get_output_embeddings().register_forward_pre_hook(self._where_predicting)
 
-    def forward(self, tokens: Tensor, sampled: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere; for int64 and bool [rows, T]."""
-        self._predicts = predictors(sampled)
-        logits = self.model(input_ids=tokens, use_cache=False).logits
-        pieces = zip(_pieces(logits), _pieces(tokens[sampled]), strict=True)
-        found = [checkpoint(token_logprobs, *piece, temperature, **_RECOMPUTED) for piece in pieces]
+    def forward(
+        self, tokens: Tensor, sampled: Tensor, temperature: float, forest: Forest | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere; for int64 and bool [rows, T].
+
+        With the `forest` that these rows are, it is read instead of them, and says the same.
+        """
+        inputs = {"input_ids": tokens} if forest is None else forest.inputs(self.model.dtype)
+        places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens) if forest is None else forest.places
+        predicting = places[predictors(sampled)]
+        hidden = _hidden(self.model.base_model, inputs)[predicting]
+        found = (*self._logprobs(hidden, tokens[sampled], temperature), self._values(hidden, inputs, predicting))
         empty = torch.zeros(sampled.shape, device=tokens.device)
-        logprobs, entropy = (empty.masked_scatter(sampled, torch.cat(parts)) for parts in zip(*found, strict=True))
-        return logprobs, entropy, empty.masked_scatter(sampled, self._values(tokens))
+        logprobs, entropy, values = (empty.masked_scatter(sampled, part) for part in found)
+        return logprobs, entropy, values
 
-    def _values(self, tokens: Tensor) -> Tensor:
+    def _logprobs(self, hidden: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """The log-probability and entropy [n]; in several pieces, each of which is projected again in the backward."""
+
+        def chosen(hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+            return token_logprobs(self.model.get_output_embeddings()(hidden), tokens, temperature)
+
+        if len(tokens) <= PIECE:
+            return chosen(hidden, tokens)
+        pieces = zip(torch.split(hidden, PIECE), torch.split(tokens, PIECE), strict=True)
+        found = [checkpoint(chosen, *piece, use_reentrant=False, preserve_rng_state=False) for piece in pieces]
+        logprobs, entropy = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return logprobs, entropy
+
+    def _values(self, hidden: Tensor, inputs: Mapping[str, Tensor], predicting: Tensor) -> Tensor:
         """The values [n] of the sampled tokens."""
-        hidden, self._hidden = self._hidden, torch.zeros(0)
         if self.critic is None:
             return hidden.new_zeros(len(hidden), dtype=torch.float32)
         if "backbone" in self.critic:
-            hidden = self.critic["backbone"](input_ids=tokens, use_cache=False).last_hidden_state[self._predicts]
+            hidden = _hidden(self.critic["backbone"], inputs)[predicting]
         values: Tensor = self.critic["head"](hidden)
         return values.squeeze(-1).float()
 
-    def _where_predicting(self, head: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-        self._hidden = inputs[0][self._predicts]
-        return (self._hidden,)
+
+def _hidden(backbone: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
+    """The last hidden states [rows * T, width], one row of tokens after another."""
+    hidden: Tensor = backbone(**inputs, use_cache=False).last_hidden_state
+    return hidden.flatten(0, 1)
+
+
+def _require_plain_logits(config: Any) -> None:
+    changed = {name: getattr(config, name, None) for name in CHANGES_LOGITS}
+    for name, value in changed.items():
+        if value not in (None, 1.0):
+            raise ValueError(
+                f"{config.model_type} changes its logits after the projection ({name}: {value}), which the learner "
+                "does not: choose a model that does not."
+            )
 
 
 def _critic(model: Any, kind: Critic) -> nn.ModuleDict | None:
@@ -82,7 +112,3 @@ def load_policy(folder: str, dtype: str, critic: Critic = "none") -> Policy:
     for parameter in model.parameters():
         parameter.data.add_(0.0)
     return Policy(model, critic).eval()
-
-
-def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:
-    return tensor.split(PIECE)  # type: ignore[no-untyped-call, no-any-return]

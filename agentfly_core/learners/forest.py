@@ -1,0 +1,113 @@
+"""Rows that begin alike, merged into trees of tokens: what they have in common goes through the model once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LARGEST = 2048
+"""Tokens of a tree that a row may still join: each costs the attention to all others, of whichever row."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Rows that begin alike, by their index, and where among the tree's tokens the tokens of each are.
+
+    The rows 4 and 7 with the tokens [1, 87, 4, 2] and [1, 87, 5]: `Tree((4, 7), ([0, 1, 2, 3], [0, 1, 4]))`.
+    """
+
+    rows: tuple[int, ...]
+    branches: tuple[Tensor, ...]
+
+    @property
+    def size(self) -> int:
+        """How many tokens it has."""
+        return int(self.branches[-1][-1]) + 1
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees of tokens in preorder, padded on the right. The two rows [1, 87, 4, 2] and [1, 87, 5] are one tree:
+
+    tokens     [[1, 87, 4, 2, 5]]               int64 [trees, N]
+    depths     [[0, 1, 2, 3, 2]]                int64 [trees, N], the position of a token in its rows
+    ends       [[5, 5, 4, 4, 5]]                int64 [trees, N], one more than the last token below it
+    places     [[0, 1, 2, 3], [0, 1, 4, 0]]     int64 [rows, T], where a row's tokens are among all trees * N
+    """
+
+    tokens: Tensor
+    depths: Tensor
+    ends: Tensor
+    places: Tensor
+
+    @property
+    def attends(self) -> Tensor:
+        """Which tokens each attends to: itself and those before it in a row; bool [trees, N, N]."""
+        node = torch.arange(self.tokens.shape[1], device=self.tokens.device)
+        return (node <= node.unsqueeze(1)) & (node.unsqueeze(1) < self.ends.unsqueeze(1))
+
+    def inputs(self, dtype: torch.dtype) -> dict[str, Tensor]:
+        """What a causal language model of this dtype reads."""
+        mask = torch.zeros((), dtype=dtype, device=self.tokens.device).expand(self.attends.shape)
+        mask = mask.masked_fill(~self.attends, torch.finfo(dtype).min).unsqueeze(1)
+        return {"input_ids": self.tokens, "position_ids": self.depths, "attention_mask": mask}
+
+    def to(self, device: torch.device | str) -> Forest:
+        """The same on another device."""
+        return Forest(*(part.to(device) for part in (self.tokens, self.depths, self.ends, self.places)))
+
+
+def plant(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
+    """Trees of at most `limit` tokens, or of one row, from rows [rows, T] that are padded on the right.
+
+    A row joins a tree when it has at least as many tokens in common with it as it adds: for less, the larger attention
+    would cost more than is saved.
+    """
+    rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+    trees: list[Tree] = []
+    before: list[int] = []
+    for index in sorted(range(len(rows)), key=rows.__getitem__):
+        common, size = _common(before, rows[index]), trees[-1].size if trees else 0
+        before, added = rows[index], len(rows[index]) - common
+        if common >= added and size + added <= min(limit, LARGEST):
+            branch = torch.cat([trees[-1].branches[-1][:common], torch.arange(size, size + added)])
+            trees[-1] = Tree((*trees[-1].rows, index), (*trees[-1].branches, branch))
+        else:
+            trees.append(Tree((index,), (torch.arange(len(rows[index])),)))
+    return trees
+
+
+def grow(tokens: Tensor, trees: Sequence[Tree]) -> Forest:
+    """The forest of rows [rows, T]: those of the first tree, in its order, then those of the next."""
+    width = max(tree.size for tree in trees)
+    merged, depths = torch.zeros(2, len(trees), width, dtype=torch.int64)
+    ends = torch.arange(1, width + 1).repeat(len(trees), 1)  # what is padding attends to itself
+    places = torch.zeros_like(tokens)
+    branches = [(number, branch) for number, tree in enumerate(trees) for branch in tree.branches]
+    for row, (number, branch) in enumerate(branches):
+        merged[number, branch] = tokens[row, : len(branch)]
+        depths[number, branch] = torch.arange(len(branch))
+        ends[number, branch] = branch[-1] + 1
+        places[row, : len(branch)] = branch + number * width
+    return Forest(merged, depths, ends, places)
+
+
+def require_masks(config: Any) -> None:
+    """Raise ValueError for a model that would not heed the mask of a forest, by its transformers config."""
+    kinds = set(getattr(config, "layer_types", None) or ())
+    window = None if kinds else getattr(config, "sliding_window", None)
+    if kinds - {"full_attention"} or window or config._attn_implementation not in ("sdpa", "eager"):
+        attention = ", ".join(sorted(kinds)) or f"a window of {window}"
+        raise ValueError(
+            f"update.share_prefixes needs full attention by sdpa or eager; {config.model_type} has {attention} by "
+            f"{config._attn_implementation}. Set update.share_prefixes=false."
+        )
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
