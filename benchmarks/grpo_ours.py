@@ -66,6 +66,7 @@ def job(experiment: Science, policies: list[Path], step: int, rollout: Path) -> 
         rollouts=(str(rollout / "trajectories.parquet"),),
         scores=str(rollout / "scores.parquet"),
         algorithm={"use": experiment.algorithm.use},
+        rewards={"every_other": 1.0},
         update=experiment.update.model_dump(mode="json"),
         batch=None,
         temperature=experiment.rollout.temperature,
@@ -96,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings", help="JSON, as update_vs_trl.py writes it")
     given = json.loads(parser.parse_args().settings)
-    experiment, tokenizer = science(given), AutoTokenizer.from_pretrained(given["model"])
+    experiment, tokenizer = science(given), AutoTokenizer.from_pretrained(given["model"], trust_remote_code=False)
     policies = [Path(given["model"])]
     with ExitStack() as stack:
         sampling, learning = services(given, experiment, stack)

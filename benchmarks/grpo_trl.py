@@ -53,7 +53,7 @@ def main() -> None:
     )
     given = json.loads(parser.parse_args().settings)
     torch.set_num_threads(given["threads"])
-    tokenizer = AutoTokenizer.from_pretrained(given["model"])
+    tokenizer = AutoTokenizer.from_pretrained(given["model"], trust_remote_code=False)
     assert tokenizer(given["prompt"]).input_ids == given["tokens"], "TRL reads other tokens"
     settings = GRPOConfig(
         output_dir=str(Path(given["scratch"])),
@@ -70,7 +70,7 @@ def main() -> None:
         disable_tqdm=True,
     )
     trainer = Marked(
-        model=AutoModelForCausalLM.from_pretrained(given["model"], dtype=torch.float32),
+        model=AutoModelForCausalLM.from_pretrained(given["model"], dtype=torch.float32, trust_remote_code=False),
         reward_funcs=every_other,
         args=settings,
         train_dataset=Dataset.from_dict({"prompt": [given["prompt"]] * given["steps"]}),

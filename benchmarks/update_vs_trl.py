@@ -45,6 +45,7 @@ PHASES = ("generation", "update", "hand-over")
 ARRANGEMENTS: Mapping[str, Mapping[str, Any]] = {
     "TRL, its defaults": {"peer": True, "checkpointing": True},
     "TRL, no gradient checkpointing": {"peer": True, "checkpointing": False},
+    "ours, prefixes not shared": {"peer": False, "update": {"share_prefixes": False}},
     "ours": {"peer": False, "update": {}},
 }
 SERVER_MODE = (
