@@ -125,13 +125,17 @@ class WarmStart(Section):
 class Rollout(Section):
     """What one step plays: `problems` x `group_size` episodes, `shard` of them at the same time.
 
-    A shard is what is lost when a sampler dies, and bounds the requests in flight.
+    A shard is what is lost when a sampler dies, and bounds the requests in flight. In up to `refills` further rounds,
+    as many other problems are played as had episodes of equal reward only (dynamic sampling, DAPO, arXiv 2503.14476).
+    With `max_staleness` s, step k samples from policy k - 1 - s, while earlier updates still run.
     """
 
     problems: Positive = 16
     group_size: Positive = 8
     temperature: Annotated[float, Field(gt=0)] = 1.0
     shard: Positive = 32
+    refills: Annotated[int, Field(ge=0)] = 0
+    max_staleness: Annotated[int, Field(ge=0)] = 0
 
 
 class Update(Section):

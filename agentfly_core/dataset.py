@@ -1,22 +1,19 @@
-"""Problems: built and checked once, dealt out to steps by the seed, and every one consumed is written down."""
+"""Problems: built and checked once, and published in three splits."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from agentfly_core import identity
 from agentfly_core.config import Data, Science
 from agentfly_core.files import write_json
 from agentfly_core.parquet import read_problems, write_problems
 from agentfly_core.parts import construct, load
-from agentfly_core.record import Problem, Scored, Trajectory, Unscored
+from agentfly_core.record import Problem
 
 SPLITS = ("train", "validation", "test")
-Outcome = Literal["used", "zero_spread", "unscored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +26,6 @@ class BadRow:
 
     def __str__(self) -> str:
         return f"{self.source}, row {self.row}: {self.fault}"
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
-    """What became of one problem in one step: `LedgerRow(7, "add-41-58", 8, 8, 0.625, "used")`."""
-
-    step: int
-    problem: str
-    episodes: int
-    scored: int
-    reward: float | None
-    outcome: Outcome
 
 
 def prepare(science: Science, folder: Path, quarantine: Path) -> None:
@@ -80,36 +65,6 @@ def split(folder: Path, name: str) -> list[Problem]:
 def shards_of_split(science: Science, data: Path, name: str) -> int:
     """How many shards the held-out evaluation on a split of a prepared dataset has."""
     return -(-len(split(data, name)) * science.evaluate.episodes // science.rollout.shard)
-
-
-def problems_of_step(problems: Sequence[Problem], step: int, count: int, seed: int) -> list[Problem]:
-    """The `count` problems of step 1, 2, ...: each pass over the data is a new permutation, none is cut by its end.
-
-    Raises ValueError when there are fewer problems than one step needs.
-    """
-    a_pass = len(problems) // count
-    if a_pass == 0:
-        raise ValueError(f"A step needs {count} problems, the training split has {len(problems)}: raise data.train.")
-    turn, place = divmod(step - 1, a_pass)
-    order = list(range(len(problems)))
-    random.Random(identity.seed(seed, "pass", turn)).shuffle(order)
-    return [problems[i] for i in order[place * count : (place + 1) * count]]
-
-
-def ledger(step: int, trajectories: Sequence[Trajectory], scores: Sequence[Scored]) -> list[LedgerRow]:
-    """What became of each problem of a step, in the order of problem ids."""
-    by_id = {score.trajectory_id: score for score in scores}
-    groups: dict[str, list[Scored]] = {}
-    for trajectory in trajectories:
-        groups.setdefault(trajectory.problem.id, []).append(by_id[trajectory.id])
-    return [_ledger_row(step, problem, groups[problem]) for problem in sorted(groups)]
-
-
-def _ledger_row(step: int, problem: str, scores: Sequence[Scored]) -> LedgerRow:
-    rewards = [score.reward for score in scores if not isinstance(score.reward, Unscored)]
-    outcome: Outcome = "unscored" if not rewards else "zero_spread" if len(set(rewards)) == 1 else "used"
-    mean = sum(rewards) / len(rewards) if rewards else None
-    return LedgerRow(step, problem, len(scores), len(rewards), mean, outcome)
 
 
 def _check(splits: Mapping[str, Sequence[Problem]]) -> None:

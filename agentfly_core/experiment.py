@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from agentfly_core import dataset, jsontext, playbook, yamltext
 from agentfly_core.config import Part, Science, Site, resumable
+from agentfly_core.dealing import most
 from agentfly_core.health import SIGNS
 from agentfly_core.parts import completed, did_you_mean, fitting, load
 from agentfly_core.sandbox import KEY as SANDBOX
@@ -100,15 +101,21 @@ def check(science: Science) -> None:
     fitting(load(data.use), data.settings, GIVEN["data"])
     if warm_start:
         fitting(load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"])
-    if (needed := science.rollout.problems) > data.train:
+    if (needed := most(science)) > data.train:
         raise ValueError(f"rollout.problems: a step needs {needed} problems, data.train gives {data.train} of them.")
 
 
 def _correct_once(science: Science) -> None:
-    if getattr(science.algorithm.make(), "correction", None) and science.update.old_logprobs == "sampler":
+    corrected = getattr(science.algorithm.make(), "correction", None) is not None
+    if corrected and science.update.old_logprobs == "sampler":
         raise ValueError(
             "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss corrects for the sampler "
             "already; leave one of them out."
+        )
+    if science.rollout.max_staleness and not corrected and science.update.old_logprobs != "sampler":
+        raise ValueError(
+            f"rollout.max_staleness is {science.rollout.max_staleness}, and nothing corrects for the older policy: "
+            "give an algorithm.correction such as token_tis, or update.old_logprobs=sampler."
         )
 
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from agentfly_core import identity
+from agentfly_core import identity, ledger
 from agentfly_core.config import Science
-from agentfly_core.dataset import ledger
 from agentfly_core.gates import stop_if_failing, stop_if_unscored
 from agentfly_core.home import Home
 from agentfly_core.metrics import rollout_metrics
 from agentfly_core.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.parts import construct, load
 from agentfly_core.progress import Progress, report
-from agentfly_core.record import Problem, Role, Trajectory
+from agentfly_core.record import Problem, Role, Scored, Trajectory
 from agentfly_core.reward import score
 from agentfly_core.rollout import Assignment, Playbook, collect
 from agentfly_core.sampler import Sampler
@@ -29,13 +26,16 @@ from agentfly_core.timings import read_timings, write_timings
 
 EPISODES = "trajectories.parquet"
 SCORES = "scores.parquet"
-LEDGER = "ledger.parquet"
 
 
 def of_step(science: Science, problems: Sequence[Problem], step: int) -> list[Assignment]:
-    """The episodes of a training step: `group_size` chains of each problem."""
+    """The episodes of a training step: `group_size` chains of each problem, and a greedy one if it is a baseline."""
     settings = science.rollout
-    return _assignments(science, problems, settings.group_size, step, "train", settings.temperature)
+    found = _assignments(science, problems, settings.group_size, step, "train", settings.temperature)
+    if not science.algorithm.make().needs_greedy:
+        return found
+    greedy = _assignments(science, problems, 1, step, "baseline", 0.0)
+    return found + [replace(assignment, chain=settings.group_size) for assignment in greedy]
 
 
 def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[Assignment]:
@@ -86,16 +86,24 @@ def play_shard(
     return measured
 
 
-def score_episodes(science: Science, rollouts: Sequence[Path], step: int, folder: Path) -> dict[str, float]:
+def score_episodes(
+    science: Science, rollouts: Sequence[Path], known: Sequence[Scored], step: int, folder: Path
+) -> dict[str, float]:
     """Score stored episodes and leave scores and ledger in `folder`; returns the rollout's metrics.
 
-    Raises GateClosed when more could not be scored than the experiment allows.
+    Those that are `known` are not scored again; a baseline's count neither in the ledger nor in the metrics. Raises
+    GateClosed when more could not be scored than the experiment allows.
     """
-    played = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
-    scores = asyncio.run(score(played, {load(path): weight for path, weight in science.rewards.items()}))
+    everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
+    by_id = {one.trajectory_id: one for one in known}
+    unknown = [t for t in everything if t.id not in by_id]
+    rewards = {load(path): weight for path, weight in science.rewards.items()}
+    by_id |= {one.trajectory_id: one for one in asyncio.run(score(unknown, rewards))}
+    write_scores(folder / SCORES, [by_id[t.id] for t in everything])
+    played = [t for t in everything if t.role != "baseline"]
+    scores = [by_id[t.id] for t in played]
     stop_if_unscored(played, scores, science.gates.unscored)
-    write_scores(folder / SCORES, scores)
-    pd.DataFrame([asdict(row) for row in ledger(step, played, scores)]).to_parquet(folder / LEDGER)
+    ledger.write(folder, ledger.ledger(step, played, scores))
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
     tools = [load(path).name for path in science.tools]
     metrics = rollout_metrics(played, scores, timings, load(science.goal).name, tools)

@@ -81,12 +81,6 @@ class Run:
         """Its folder within the store."""
         return f"runs/{self.name}"
 
-    @property
-    def shards(self) -> int:
-        """How many shards a step's rollout has."""
-        episodes = self.science.rollout.problems * self.science.rollout.group_size
-        return -(-episodes // self.science.rollout.shard)
-
     def evaluates(self, step: int) -> bool:
         """Whether the policy of this step is evaluated on the validation split."""
         every = self.science.evaluate.every

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agentfly_core.config import Science, resumable
+from agentfly_core.dealing import Deal
 from agentfly_core.files import sha256
 from agentfly_core.identity import digest
 from agentfly_core.store import Artifact, Slot
@@ -52,11 +53,12 @@ def warm_start(science: Science, model: Artifact, demonstrations: Artifact, roun
     return Slot(f"{slot.uri}/{round:03d}/policy", "warm_start", digest([slot.key, round]), inputs)
 
 
-def rollout(science: Science, run: str, policy: Artifact, data: Artifact, step: int, shard: int) -> Slot:
+def rollout(science: Science, run: str, policy: Artifact, data: Artifact, deal: Deal, shard: int) -> Slot:
     """One shard of one step's episodes."""
     inputs = {"policy": policy.digest, "data": data.digest}
-    key = _key("rollout", science, (*PLAY, "rollout"), inputs, step, shard)
-    return Slot(f"{of_step(run, step)}/rollout-{shard:03d}", "rollout", key, inputs)
+    greedy = science.algorithm.make().needs_greedy
+    key = _key("rollout", science, (*PLAY, "rollout"), inputs, deal.step, shard, deal.first, deal.count, greedy)
+    return Slot(f"{of_step(run, deal.step)}/rollout-{shard:03d}", "rollout", key, inputs)
 
 
 def evaluation(science: Science, policy: Artifact, data: Artifact, split: str, shard: int) -> Slot:
@@ -66,11 +68,15 @@ def evaluation(science: Science, policy: Artifact, data: Artifact, split: str, s
     return Slot(f"{slot.uri}/{split}/rollout-{shard:03d}", "evaluate", digest([slot.key, split, shard]), inputs)
 
 
-def scored(science: Science, rollouts: Sequence[Artifact]) -> Slot:
-    """The scores of a step's, or an evaluation's, episodes; they lie beside the rollouts."""
+def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Slot:
+    """The scores of a step's, or an evaluation's, episodes; they lie beside the rollouts.
+
+    Round 1, 2, ... are those of a step that may be refilled, before it is.
+    """
     inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
-    key = _key("score", science, ("rewards",), inputs)
-    return Slot(f"{rollouts[0].uri.rpartition('/')[0]}/scored", "score", key, inputs)
+    key = _key("score", science, ("rewards",), inputs, *([round] if round else []))
+    name = f"scored-{round}" if round else "scored"
+    return Slot(f"{rollouts[0].uri.rpartition('/')[0]}/{name}", "score", key, inputs)
 
 
 def policy(science: Science, run: str, policy: Artifact, scored: Artifact, step: int) -> Slot:

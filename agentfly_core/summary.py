@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from agentfly_core import slots, statistics
+from agentfly_core import ledger, slots, statistics
 from agentfly_core.dataset import shards_of_split
 from agentfly_core.measured import measured
 from agentfly_core.metrics import solved_by_problem
@@ -19,7 +19,6 @@ from agentfly_core.store import Artifact
 
 EPISODES = "trajectories.parquet"
 SCORES = "scores.parquet"
-LEDGER = "ledger.parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def steps_frame(lab: Lab, run: str) -> pd.DataFrame:
 def run_ledger(run: Run) -> pd.DataFrame:
     """Every problem consumed by the run and what became of it, step by step."""
     folders = [run.store.artifact(f"{slots.of_step(run.name, k)}/scored") for k in range(1, run.science.steps + 1)]
-    return pd.concat([pd.read_parquet(run.store.open(folder) / LEDGER) for folder in folders], ignore_index=True)
+    return ledger.joined([run.store.open(folder) for folder in folders])
 
 
 def _seconds(run: Run, before: Evaluation, after: Evaluation) -> dict[str, float]:

@@ -10,7 +10,8 @@ from pydantic import BaseModel, Field, WithJsonSchema
 from pydantic.fields import FieldInfo
 
 from agentfly_core import experiment
-from agentfly_core.config import Part, Science, Section
+from agentfly_core.config import Part, Science
+from agentfly_core.section import Section
 
 
 def override_pattern(kind: type[BaseModel]) -> str:

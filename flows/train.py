@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from prefect import flow, runtime
 
+from agentfly_core.dealing import first_deal, refill
+from agentfly_core.ledger import used
+from agentfly_core.run import Run
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.summary import stages_before
 from agentfly_core.warm import Playground
+from flows.ahead import ahead
 from flows.evaluate import evaluated
 from flows.parameters import ExperimentName, Overrides, RunName, SiteName, StoreUri
 from flows.session import Session, session
 from flows.warm_start import warm_started
 from tasks.finish import finish
+from tasks.health import look_at_health
 from tasks.log import log_step
 from tasks.model import base_model
 from tasks.prepare import prepare, version
@@ -60,12 +66,29 @@ def improved(here: Session, policy: Artifact, data: Artifact, playground: Playgr
     """The policy after all steps; one step is rollout, score, update."""
     run = here.run
     run.remember_start(policy)
-    for step in range(1, run.science.steps + 1):
-        played = [rollout(run, policy, data, playground, step, shard) for shard in range(run.shards)]
-        scored = score(run.lab, played, step, f"step {step}")
-        policy = update(run, policy, scored, learner, step)
-        log_step(run, played, scored, policy, step)
-        here.tell.step(step)
-        if run.evaluates(step):
-            here.tell.evaluation(evaluated(run.lab, policy, data, playground, "validation", step), step)
+    with ahead(run, partial(episodes, run, data, playground)) as played_by:
+        for step in range(1, run.science.steps + 1):
+            played, scored = played_by(step, policy)
+            policy = update(run, policy, scored, learner, step)
+            log_step(run, played, scored, policy, step)
+            here.tell.step(step)
+            look_at_health(run, step)
+            if run.evaluates(step):
+                here.tell.evaluation(evaluated(run.lab, policy, data, playground, "validation", step), step)
     return policy
+
+
+def episodes(
+    run: Run, data: Artifact, playground: Playground, policy: Artifact, version: int, step: int
+) -> tuple[list[Artifact], Artifact]:
+    """A step's rollouts and their scores; problems that teach nothing are replaced by others, in so many rounds."""
+    deal = first_deal(run.science, step)
+    played = [rollout(run, policy, version, data, playground, deal, shard) for shard in deal.shards]
+    scored = None
+    for number in range(1, run.science.rollout.refills + 1):
+        scored = score(run.lab, played, step, f"step {step} round {number}", scored, number)
+        if not (missing := run.science.rollout.problems - used(run.store.open(scored))):
+            break
+        deal = refill(run.science, deal, missing)
+        played += [rollout(run, policy, version, data, playground, deal, shard) for shard in deal.shards]
+    return played, score(run.lab, played, step, f"step {step}", scored)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentfly_core import slots, updating
+from agentfly_core import ledger, slots, updating
 from agentfly_core.run import Run, final_policy
-from agentfly_core.summary import LEDGER, Evaluation, run_ledger, summarise
+from agentfly_core.summary import Evaluation, run_ledger, summarise
 from tasks.stage import stage
 
 
@@ -16,7 +16,7 @@ def finish(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str |
     summary = summarise(run, before, after, mlflow_run_id)
     slot = slots.ledger(run.name, final_policy(run.store, run.name))
     with run.store.publish(slot) as folder:
-        run_ledger(run).to_parquet(folder / LEDGER)
+        run_ledger(run).to_parquet(folder / ledger.FILE)
     updating.retain(run, run.science.steps)
     run.store.write_json(f"{run.uri}/summary.json", summary)
     return summary

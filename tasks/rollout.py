@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentfly_core import slots
-from agentfly_core.dataset import problems_of_step, split
+from agentfly_core.dataset import split
+from agentfly_core.dealing import Deal, dealt
 from agentfly_core.measured import measuring, timing
 from agentfly_core.play import of_shard, of_step, of_test, play_shard, watching
 from agentfly_core.rollout import Assignment
@@ -16,17 +17,18 @@ from agentfly_core.warm import Playground, environments_at, sampler_at, tokenize
 from tasks.stage import Made, reused, stage
 
 
-@stage("rollout step {step} shard {shard}", retries=3)
-def rollout(run: Run, policy: Artifact, data: Artifact, ground: Playground, step: int, shard: int) -> Made:
-    """Publish one shard of a step's episodes, played with the policy of the step before."""
-    slot = slots.rollout(run.science, run.name, policy, data, step, shard)
+@stage("rollout step {deal.step} shard {shard}", retries=3)
+def rollout(
+    run: Run, policy: Artifact, version: int, data: Artifact, ground: Playground, deal: Deal, shard: int
+) -> Made:
+    """Publish one shard of a step's episodes, played with an earlier step's policy."""
+    slot = slots.rollout(run.science, run.name, policy, data, deal, shard)
     if found := run.store.find(slot):
         return reused(found)
-    problems = split(run.store.open(data), "train")
-    chosen = problems_of_step(problems, step, run.science.rollout.problems, run.science.seed)
-    assigned = of_step(run.science, chosen, step)
+    assigned = of_step(run.science, dealt(run.science, deal, split(run.store.open(data), "train")), deal.step)
+    part = shard - deal.shards.start
     with run.store.publish(slot) as folder, measuring(folder) as metrics:
-        metrics |= _play(run.lab, ground, policy, step - 1, assigned, shard, "rollout", step, folder)
+        metrics |= _play(run.lab, ground, policy, version, assigned, part, "rollout", deal.step, folder)
     return run.store.artifact(slot.uri)
 
 
@@ -54,9 +56,10 @@ def _play(
     folder: Path,
 ) -> dict[str, float]:
     metrics: dict[str, float] = {}
-    with timing(metrics, "time/swap"):
-        sampler = sampler_at(ground.sampler, lab, policy, version)
     size, home = lab.science.rollout.shard, environments_at(ground.environments)
-    watch = watching(stage, step, shard * size, len(everything))
+    watch, mine = watching(stage, step, shard * size, len(everything)), of_shard(everything, size, shard)
     tokenizer = tokenizer_of(lab.store.open(policy))
-    return metrics | play_shard(lab.science, tokenizer, sampler, of_shard(everything, size, shard), folder, watch, home)
+    with home.turn:
+        with timing(metrics, "time/swap"):
+            sampler = sampler_at(ground.sampler, lab, policy, version)
+        return metrics | play_shard(lab.science, tokenizer, sampler, mine, folder, watch, home)

@@ -6,18 +6,25 @@ from collections.abc import Sequence
 
 from agentfly_core import slots
 from agentfly_core.measured import measuring
-from agentfly_core.play import score_episodes
+from agentfly_core.parquet import read_scores
+from agentfly_core.play import SCORES, score_episodes
 from agentfly_core.run import Lab
 from agentfly_core.store import Artifact
 from tasks.stage import Made, reused, stage
 
 
 @stage("score {what}")
-def score(lab: Lab, rollouts: Sequence[Artifact], step: int, what: str) -> Made:
-    """Publish the scores of a step's, or an evaluation's, episodes, and what became of each problem."""
-    slot = slots.scored(lab.science, rollouts)
+def score(
+    lab: Lab, rollouts: Sequence[Artifact], step: int, what: str, before: Artifact | None = None, round: int = 0
+) -> Made:
+    """Publish the scores of a step's, or an evaluation's, episodes, and what became of each problem.
+
+    Those that are in `before` are taken from there; `round` 1, 2, ... of a step that may be refilled has its own place.
+    """
+    slot = slots.scored(lab.science, rollouts, round)
     if found := lab.store.find(slot):
         return reused(found)
+    known = read_scores(lab.store.open(before) / SCORES) if before else []
     with lab.store.publish(slot) as folder, measuring(folder) as metrics:
-        metrics |= score_episodes(lab.science, [lab.store.open(r) for r in rollouts], step, folder)
+        metrics |= score_episodes(lab.science, [lab.store.open(r) for r in rollouts], known, step, folder)
     return lab.store.artifact(slot.uri)

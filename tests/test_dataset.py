@@ -1,15 +1,13 @@
-"""Problems: built and checked once, dealt out by the seed, written down when consumed."""
+"""Problems: built and checked once."""
 
 import json
-from dataclasses import replace
 
 import pytest
-from test_record import trajectory
 
 from agentfly_core import dataset, slots
 from agentfly_core.config import Science
-from agentfly_core.dataset import BadRow, LedgerRow
-from agentfly_core.record import Problem, Scored, Unscored
+from agentfly_core.dataset import BadRow
+from agentfly_core.record import Problem
 
 BAD = [BadRow("train.jsonl", 17, "field 'question' is missing")]
 
@@ -76,31 +74,3 @@ def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
 def test_an_unknown_data_setting_is_refused(tmp_path):
     with pytest.raises(ValueError, match="clean has no setting 'digits'"):
         prepare(tmp_path, "clean", digits=2)
-
-
-def test_a_pass_deals_every_problem_once_and_the_next_pass_in_another_order():
-    dealt = [dataset.problems_of_step(problems("a", 9), step, 2, seed=0) for step in range(1, 9)]
-    first, second = [p for step in dealt[:4] for p in step], [p for step in dealt[4:] for p in step]
-    assert len({p.id for p in first}) == 8 == len({p.id for p in second})
-    assert first != second
-    assert dealt[2] == dataset.problems_of_step(problems("a", 9), 3, 2, seed=0)
-    assert dealt[2] != dataset.problems_of_step(problems("a", 9), 3, 2, seed=1)
-
-
-def test_more_problems_a_step_than_there_are_is_refused():
-    with pytest.raises(ValueError, match="needs 3 problems, the training split has 2"):
-        dataset.problems_of_step(problems("a", 2), 1, 3, seed=0)
-
-
-def test_the_ledger_says_what_became_of_each_problem():
-    rewards = {"p": [1.0, 0.0], "q": [1.0, 1.0], "r": [Unscored("exact: TimeoutError")] * 2}
-    played, scores = [], []
-    for name, values in rewards.items():
-        for chain, value in enumerate(values):
-            played.append(replace(trajectory(), id=f"{name}{chain}", problem=Problem(name, "?"), chain=chain))
-            scores.append(Scored(f"{name}{chain}", {}, (), value))
-    assert dataset.ledger(7, played, scores) == [
-        LedgerRow(7, "p", 2, 2, 0.5, "used"),
-        LedgerRow(7, "q", 2, 2, 1.0, "zero_spread"),
-        LedgerRow(7, "r", 2, 0, None, "unscored"),
-    ]

@@ -34,9 +34,7 @@ def test_a_good_step_between_starts_the_count_anew():
 def test_a_sign_that_shall_stops_the_run():
     fatal = {"entropy": DULL["entropy"].model_copy(update={"stop": True})}
     warnings(fatal, steps(fatal, 0.001))
-    with pytest.raises(
-        GateClosed, match=r"entropy is 0.001, below 0.01, for 2 steps in a row \(health.entropy\)"
-    ):
+    with pytest.raises(GateClosed, match=r"entropy is 0.001, below 0.01, for 2 steps in a row \(health.entropy\)"):
         warnings(fatal, steps(fatal, 0.001, 0.001))
 
 

@@ -76,8 +76,8 @@ def test_the_command_stands_for_the_very_science_of_the_run(project: Store) -> N
     overrides = [
         "rewards={my.rewards:cites: 2}",
         "agent.system='Be brief: yes'",
-        "data.tens=[1, 2]",
-        "data.bias=1.0e-6",
+        "update.betas=[0.5, 0.25]",
+        "update.weight_decay=1.0e-6",
     ]
     overrides += ["evaluate.goal='my.rewards:cites'"]
     start(project, "tiny-1", *overrides)

@@ -76,10 +76,10 @@ def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_pat
 def test_scores_that_are_missing_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:
     played(science(), tokenizer, "2", tmp_path)
     with pytest.raises(GateClosed, match=r"8 of 8 trajectories have no reward .*fussy: KeyError: 'colour'"):
-        score_episodes(science(), [tmp_path], 1, tmp_path)
+        score_episodes(science(), [tmp_path], [], 1, tmp_path)
 
 
 def test_more_may_be_missing_where_the_experiment_says_so(tokenizer: Any, tmp_path: Path) -> None:
     lenient = science(gates={"failed": 1.0, "unscored": 1.0})
     played(lenient, tokenizer, CALL, tmp_path)
-    assert score_episodes(lenient, [tmp_path], 1, tmp_path)["agent/rollout/ending/failed"] == 1.0
+    assert score_episodes(lenient, [tmp_path], [], 1, tmp_path)["agent/rollout/ending/failed"] == 1.0

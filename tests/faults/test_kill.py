@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 from pathlib import Path
 
+import pytest
 from conftest import Whole
-from lives import KILLED, TRAIN, Lives, digests, ledger, summary, survivors
+from lives import KILLED, RUN, TRAIN, Lives, digests, ledger, summary, survivors
 from project import until
+
+Words = tuple[str, ...]
 
 
 def moments_to_die(moments: tuple[str, ...]) -> list[str]:
@@ -45,3 +49,34 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, li
     end = lives.run(begun, *TRAIN)
     assert end.code == 0, end.printed
     assert_same(begun, whole)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "moments"),
+    [
+        (
+            ("algorithm.use=remax", "rollout.refills=1", "update.old_logprobs=sampler", "rollout.max_staleness=1"),
+            (f"publish {RUN}/steps/000001/scored-1", f"publish {RUN}/steps/000002/policy", "update 3 1"),
+        ),
+        (
+            ("algorithm={use: ppo, kl: {use: adaptive}}", "update.mini_batches=2"),
+            (f"publish {RUN}/steps/000002/learner", "update 3 1"),
+        ),
+    ],
+    ids=["greedy baselines, refills and older policies", "a critic and an adaptive penalty"],
+)
+def test_what_other_algorithms_need_survives_a_kill_as_well(
+    begun: Path, lives: Lives, tmp_path_factory: pytest.TempPathFactory, overrides: Words, moments: Words
+) -> None:
+    whole = tmp_path_factory.mktemp("other") / "whole"
+    shutil.copytree(begun, whole)
+    end = lives.run(whole, *TRAIN, *overrides)
+    assert end.code == 0, end.printed
+    for moment in moments:
+        end = lives.run(begun, *TRAIN, *overrides, at=moment)
+        assert end.code == KILLED, f"{moment}: {end.printed}"
+        until(lambda: not survivors(begun))
+    end = lives.run(begun, *TRAIN, *overrides)
+    assert end.code == 0, end.printed
+    assert digests(begun) == digests(whole)
+    assert ledger(begun).equals(ledger(whole))

@@ -1,0 +1,60 @@
+"""Which problems a step plays, when, and in which shards: dealt out by the seed, a reserve of them only on demand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentfly_core import identity
+from agentfly_core.config import Science
+from agentfly_core.record import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """Problems of one step that are played together: `Deal(step=7, first=0, count=64, shards=range(0, 4))`.
+
+    `first` counts in the step's own problems: after the first 64 come those that refill it.
+    """
+
+    step: int
+    first: int
+    count: int
+    shards: range
+
+
+def first_deal(science: Science, step: int) -> Deal:
+    """What step 1, 2, ... plays in any case."""
+    return Deal(step, 0, science.rollout.problems, _shards(science, science.rollout.problems, 0))
+
+
+def refill(science: Science, deal: Deal, count: int) -> Deal:
+    """As many further problems, in the shards after those of `deal`."""
+    return Deal(deal.step, deal.first + deal.count, count, _shards(science, count, deal.shards.stop))
+
+
+def dealt(science: Science, deal: Deal, problems: Sequence[Problem]) -> list[Problem]:
+    """The problems of a deal: each pass over the data is a new permutation, no step is cut by its end.
+
+    Raises ValueError when there are fewer problems than one step may need.
+    """
+    block = most(science)
+    a_pass = len(problems) // block
+    if a_pass == 0:
+        raise ValueError(f"A step needs {block} problems, the training split has {len(problems)}: raise data.train.")
+    turn, place = divmod(deal.step - 1, a_pass)
+    order = list(range(len(problems)))
+    random.Random(identity.seed(science.seed, "pass", turn)).shuffle(order)
+    first = place * block + deal.first
+    return [problems[i] for i in order[first : first + deal.count]]
+
+
+def most(science: Science) -> int:
+    """How many problems one step plays at most."""
+    return science.rollout.problems * (1 + science.rollout.refills)
+
+
+def _shards(science: Science, problems: int, first: int) -> range:
+    chains = science.rollout.group_size + science.algorithm.make().needs_greedy
+    return range(first, first - (-problems * chains // science.rollout.shard))

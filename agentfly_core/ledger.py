@@ -1,0 +1,59 @@
+"""Every problem consumed is written down, with what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+
+from agentfly_core.record import Scored, Trajectory, Unscored
+
+FILE = "ledger.parquet"
+Outcome = Literal["used", "zero_spread", "unscored"]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """What became of one problem in one step: `LedgerRow(7, "add-41-58", 8, 8, 0.625, "used")`."""
+
+    step: int
+    problem: str
+    episodes: int
+    scored: int
+    reward: float | None
+    outcome: Outcome
+
+
+def ledger(step: int, trajectories: Sequence[Trajectory], scores: Sequence[Scored]) -> list[LedgerRow]:
+    """What became of each problem of a step, in the order of problem ids."""
+    by_id = {score.trajectory_id: score for score in scores}
+    groups: dict[str, list[Scored]] = {}
+    for trajectory in trajectories:
+        groups.setdefault(trajectory.problem.id, []).append(by_id[trajectory.id])
+    return [_ledger_row(step, problem, groups[problem]) for problem in sorted(groups)]
+
+
+def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
+    """Leave a step's rows in a folder."""
+    pd.DataFrame([asdict(row) for row in rows]).to_parquet(folder / FILE)
+
+
+def used(folder: Path) -> int:
+    """How many problems of a scored step had episodes that earned different rewards."""
+    return int((pd.read_parquet(folder / FILE)["outcome"] == "used").sum())
+
+
+def joined(folders: Sequence[Path]) -> pd.DataFrame:
+    """The rows of many steps in one table."""
+    found: pd.DataFrame = pd.concat([pd.read_parquet(folder / FILE) for folder in folders], ignore_index=True)
+    return found
+
+
+def _ledger_row(step: int, problem: str, scores: Sequence[Scored]) -> LedgerRow:
+    rewards = [score.reward for score in scores if not isinstance(score.reward, Unscored)]
+    outcome: Outcome = "unscored" if not rewards else "zero_spread" if len(set(rewards)) == 1 else "used"
+    mean = sum(rewards) / len(rewards) if rewards else None
+    return LedgerRow(step, problem, len(scores), len(rewards), mean, outcome)

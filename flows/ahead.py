@@ -1,0 +1,50 @@
+"""Rollouts that begin before the updates before them have ended, as far as the experiment lets them be stale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
+
+from agentfly_core.run import Run
+from agentfly_core.store import Artifact
+
+Played = tuple[list[Artifact], Artifact]
+Play = Callable[[Artifact, int, int], Played]
+
+
+@contextmanager
+def ahead(run: Run, play: Play) -> Iterator[Callable[[int, Artifact], Played]]:
+    """What a step has played, given the policy of the step before: `played_by(step, policy)`, step 1, 2, ... in turn.
+
+    `play(policy, version, step)` plays step k with policy k - 1 - s, or the first there is, where s is
+    `rollout.max_staleness`. So which policy a step samples from never depends on what is faster. With s > 0 the next
+    steps are played in a thread while the block goes on; an interrupted block waits for the step that is being played.
+    """
+    staleness = run.science.rollout.max_staleness
+    if staleness == 0:
+        yield lambda step, policy: play(policy, step - 1, step)
+        return
+    with ThreadPoolExecutor(1, "ahead") as thread:
+        try:
+            yield _Ahead(run.science.steps, staleness, play, thread)
+        finally:
+            thread.shutdown(cancel_futures=True)
+
+
+class _Ahead:
+    def __init__(self, steps: int, staleness: int, play: Play, thread: ThreadPoolExecutor) -> None:
+        self._steps, self._staleness, self._play, self._thread = steps, staleness, play, thread
+        self._policies: list[Artifact] = []
+        self._begun: list[Future[Played]] = []
+
+    def __call__(self, step: int, policy: Artifact) -> Played:
+        assert step == len(self._policies) + 1, "steps come one after the other"
+        self._policies.append(policy)
+        for later in range(len(self._begun) + 1, min(step + self._staleness, self._steps) + 1):
+            version = max(later - 1 - self._staleness, 0)
+            begin = partial(copy_context().run, self._play, self._policies[version], version, later)
+            self._begun.append(self._thread.submit(begin))
+        return self._begun[step - 1].result()

@@ -1,0 +1,61 @@
+"""Rollouts that begin before the updates before them have ended."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentfly_core.store import Artifact
+from flows.ahead import Played, ahead
+
+POLICIES = [Artifact(f"policy {k}", str(k)) for k in range(5)]
+
+
+def run(staleness: int) -> Any:
+    return SimpleNamespace(science=SimpleNamespace(steps=4, rollout=SimpleNamespace(max_staleness=staleness)))
+
+
+def sampled_from(staleness: int) -> list[tuple[int, int, str]]:
+    """For each step, the version and the policy that it was played with."""
+    found: list[tuple[int, int, str]] = []
+
+    def play(policy: Artifact, version: int, step: int) -> Played:
+        found.append((step, version, policy.uri))
+        return [], policy
+
+    with ahead(run(staleness), play) as played_by:
+        for step in range(1, 5):
+            played_by(step, POLICIES[step - 1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("staleness", "versions"), [(0, [0, 1, 2, 3]), (1, [0, 0, 1, 2]), (2, [0, 0, 0, 1]), (9, [0, 0, 0, 0])]
+)
+def test_which_policy_a_step_samples_from_depends_on_nothing_that_is_fast_or_slow(staleness, versions) -> None:  # type: ignore[no-untyped-def]
+    assert sampled_from(staleness) == [(k + 1, version, f"policy {version}") for k, version in enumerate(versions)]
+
+
+def test_the_next_step_is_played_while_this_one_is_learned_from() -> None:
+    from threading import Event
+
+    begun = Event()
+
+    def play(policy: Artifact, version: int, step: int) -> Played:
+        if step == 2:
+            begun.set()
+        return [], policy
+
+    with ahead(run(1), play) as played_by:
+        played_by(1, POLICIES[0])
+        assert begun.wait(30)
+
+
+def test_what_a_rollout_raises_reaches_the_step_that_asks_for_it() -> None:
+    def play(policy: Artifact, version: int, step: int) -> Played:
+        raise ValueError(f"step {step}")
+
+    with pytest.raises(ValueError, match="step 1"), ahead(run(1), play) as played_by:
+        played_by(1, POLICIES[0])
