@@ -3,16 +3,19 @@
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from agentfly_core.config import Site
+from agentfly_core.learners.deepspeed import launch
 from agentfly_core.model import materialise
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.service import supervised
+from agentfly_core.service import Service, supervised
 from flows.server import answers
 
 hypothesis.settings.register_profile("busy machines too", deadline=None)
@@ -42,6 +45,24 @@ def sandbox() -> None:
         chosen()
     except Unavailable as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Service]]:
+    """The service of a learner on so many ranks, started when first asked for; several micro-batches a rank."""
+    started: dict[int, Service] = {}
+    logs = tmp_path_factory.mktemp("logs")
+    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+
+        def start(ranks: int) -> Service:
+            if ranks not in started:
+                address = Path(folder) / str(ranks) / "learner.sock"
+                command, env = launch(str(address), Site(ranks=ranks, threads=ranks, token_budget=96))
+                running = supervised("learner", command, env, address, logs / f"{ranks}.log", "tests", restarts=20)
+                started[ranks] = stack.enter_context(running)
+            return started[ranks]
+
+        yield start
 
 
 @pytest.fixture(scope="session")

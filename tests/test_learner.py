@@ -3,45 +3,22 @@
 import json
 import math
 import tempfile
-from contextlib import ExitStack
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
+from learning import GRPO, PPO, SFT, after, digests, distance, kill_worker, saved, settings, stored
 from played import crowd, played, turn
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from agentfly_core.config import Site, Update
-from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob
+from agentfly_core.config import Site
+from agentfly_core.learner import LearnerFailed, LearnerLost
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.learners.policy import load_policy
-from agentfly_core.parquet import write_scores, write_trajectories
-from agentfly_core.record import Scored, Unscored
+from agentfly_core.record import Unscored
 from agentfly_core.service import supervised
-
-GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
-SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
-
-
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory):
-    """The service of a learner on so many ranks, started when first asked for; several micro-batches a rank."""
-    started, logs = {}, tmp_path_factory.mktemp("logs")
-    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
-
-        def start(ranks):
-            if ranks not in started:
-                address = Path(folder) / str(ranks) / "learner.sock"
-                command, env = launch(str(address), Site(ranks=ranks, threads=ranks, token_budget=96))
-                running = supervised("learner", command, env, address, logs / f"{ranks}.log", "tests", restarts=20)
-                started[ranks] = stack.enter_context(running)
-            return started[ranks]
-
-        yield start
 
 
 @pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])
@@ -57,66 +34,6 @@ def learner(workers):
 @pytest.fixture
 def job(tmp_path, nano):
     return stored(tmp_path, nano, crowd(6, 4))
-
-
-def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 == 0)):
-    """The job of an update on these trajectories, every third of which is a success."""
-    write_trajectories(folder / "t.parquet", trajectories)
-    write_scores(folder / "s.parquet", [Scored(t.id, {}, (), reward(i)) for i, t in enumerate(trajectories)])
-    return UpdateJob(
-        start="fresh:nano",
-        end="step/1",
-        policy=str(policy),
-        learner=None,
-        rollouts=(str(folder / "t.parquet"),),
-        scores=str(folder / "s.parquet"),
-        algorithm=GRPO,
-        rewards={},
-        update=settings(mini_batches=2),
-        batch=None,
-        temperature=1.0,
-        dtype="float32",
-        seed=1,
-        reference=None,
-    )
-
-
-def settings(**changed):
-    return Update(**{"learning_rate": 1e-3, **changed}).model_dump(mode="json")
-
-
-def saved(learner, folder):
-    """Save the policy and the learner's state, and return their folders."""
-    for name in ("policy", "learner"):
-        (folder / name).mkdir(parents=True)
-    learner.save_policy(folder / "policy")
-    learner.save_state(folder / "learner")
-    return folder / "policy", folder / "learner"
-
-
-def after(job, step, policy=None, state="not read"):
-    """The job that goes on after `step`, without a policy and a state to read only where the memory has them."""
-    policy = str(policy or job.policy)
-    return replace(job, start=f"step/{step}", end=f"step/{step + 1}", policy=policy, learner=str(state), seed=step)
-
-
-def digests(folder):
-    return {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
-
-
-def distance(one, other):
-    """How far the weights of two policies are apart."""
-    mine, its = load_file(Path(one) / "model.safetensors"), load_file(Path(other) / "model.safetensors")
-    return math.sqrt(sum((mine[name].double() - its[name].double()).square().sum() for name in mine))
-
-
-def kill_worker(service):
-    """End the first rank as the kernel would."""
-    for process in psutil.process_iter(["cmdline", "environ"]):
-        words, variables = (process.info[name] or () for name in ("cmdline", "environ"))
-        if service.address in words and "RANK" in variables and variables["RANK"] == "0":
-            process.kill()
-            process.wait(30)
 
 
 def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(service, job, tmp_path):
@@ -223,15 +140,26 @@ def test_the_mismatch_is_that_of_the_policy_before_any_step(learner, nano, tmp_p
     assert made_up["mismatch/max_abs_weight_error"] > 0.1
 
 
+def test_sampler_old_reference_and_new_share_the_temperature(learner, nano, tmp_path):
+    cool = [measured(nano, trajectory, 0.7) for trajectory in crowd(6, 4)]
+    penalised = GRPO | {"kl": {"use": "loss", "weight": 0.1}}
+    job = replace(stored(tmp_path, nano, cool), temperature=0.7, algorithm=penalised, reference=str(nano))
+    one = learner.update(replace(job, update=settings()))
+    assert one["mismatch/max_abs_weight_error"] < 1e-4
+    assert (one["train/kl"], one["train/kl_reference"]) == (0, pytest.approx(0, abs=1e-9))
+    two = learner.update(replace(job, update=settings(learning_rate=1e-9, epochs=2)))
+    assert max(two["train/kl"], two["train/kl_reference"], two["mismatch/k3"]) < 1e-9
+
+
 @torch.no_grad()
-def measured(policy, trajectory):
+def measured(policy, trajectory, temperature=1.0):
     """The trajectory with the log-probabilities that transformers itself finds."""
     model, read, turns = AutoModelForCausalLM.from_pretrained(policy), [], []
     for played_turn in trajectory.turns:
         reply = [token for span in played_turn.sampled for token in span.tokens]
         read += played_turn.given.tokens
         logits = model(torch.tensor([[*read, *reply]])).logits[0, len(read) - 1 : -1]
-        logprobs = torch.log_softmax(logits, -1)[torch.arange(len(reply)), torch.tensor(reply)]
+        logprobs = torch.log_softmax(logits / temperature, -1)[torch.arange(len(reply)), torch.tensor(reply)]
         turns.append(turn(played_turn.given.tokens, dict(zip(reply, logprobs.tolist(), strict=True))))
         read += reply
     return replace(trajectory, turns=tuple(turns))
@@ -241,7 +169,8 @@ def test_a_reference_policy_holds_the_update_back(learner, job, nano, tmp_path):
     free = learner.update(replace(job, update=settings(epochs=6)))
     assert "train/kl_reference" not in free
     far, _ = saved(learner, tmp_path / "far")
-    held = replace(job, reference=str(nano), algorithm=GRPO | {"kl": {"use": "loss", "weight": 10.0}}, update=settings(epochs=6))
+    penalty = GRPO | {"kl": {"use": "loss", "weight": 10.0}}
+    held = replace(job, reference=str(nano), algorithm=penalty, update=settings(epochs=6))
     assert learner.update(held)["train/kl_reference"] > 0
     near, _ = saved(learner, tmp_path / "near")
     assert distance(near, nano) < 0.9 * distance(far, nano)
@@ -362,6 +291,7 @@ def test_a_learner_that_dies_is_lost_has_nothing_to_save_and_takes_the_next_upda
 
 @pytest.mark.parametrize("stage", [2, 3])
 def test_zero_stages_learn_the_same(stage, learner, job, tmp_path):
+    job = replace(job, algorithm=PPO)  # whose critic has a learning rate of its own
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
     with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:

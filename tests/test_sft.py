@@ -1,4 +1,4 @@
-"""Masked supervised fine-tuning."""
+"""Masked supervised fine-tuning, on demonstrations and on one's own successes."""
 
 from dataclasses import replace
 
@@ -7,6 +7,7 @@ import torch
 from played import earned, played, turn
 
 from agentfly_core.algorithm import Outputs
+from agentfly_core.algorithms.rft import RFT
 from agentfly_core.algorithms.sft import SFT
 from agentfly_core.batch import pack
 
@@ -27,3 +28,10 @@ def test_every_demonstrated_token_is_worth_learning():
     demonstrations = [played(turn([1, 2], {3: 0.0}))]
     batch = pack(demonstrations)
     assert SFT().credit(earned(demonstrations, [0.0]), batch).advantages.tolist() == [[0, 0, 1]]
+
+
+def test_the_mean_over_successes_does_not_depend_on_how_many_failures_there_were():
+    episodes = [played(turn([1], {3: 0.0, 4: 0.0})), played(turn([1], {3: 0.0})), played(turn([1], {3: 0.0}))]
+    batch = pack(episodes)
+    batch = replace(batch, advantages=RFT().credit(earned(episodes, [1.0, 0.0, 0.0]), batch).advantages)
+    assert RFT().weights(batch).tolist() == [[0, 0.5, 0.5], [0, 0, 0], [0, 0, 0]]

@@ -102,6 +102,8 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
             as_policy = safe_get_full_fp32_param(parameter).cpu()
             if name.startswith(POLICY) and not torch.equal(as_policy, weight.to(parameter.dtype).float()):
                 raise ValueError(f"{folder} belongs to another policy: {name} differs from the policy's.")
+            with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
+                parameter.data.copy_(weight)  # a critic's is not that of the policy's directory
             safe_set_full_fp32_param(parameter, weight)
             for moment in MOMENTS:
                 safe_set_full_optimizer_state(parameter, tensors.get_tensor(f"{name}/{moment}"), moment)
@@ -145,7 +147,11 @@ def _settings(dtype: str, zero_stage: int) -> dict[str, Any]:
 
 
 def _make_moments(engine: Engine) -> None:
-    # AdamW makes its moments in its first step, too late to load them: one step of size 0 on a gradient of 0.
+    # AdamW makes its moments in its first step, too late to load them: one step of size 0 on a gradient of 0. Before it
+    # one without DeepSpeed, which looks for all moments as soon as the first group of parameters has had its step.
+    for part in (part for group in engine.basic_optimizer.param_groups for part in group["params"]):
+        part.grad = torch.zeros_like(part)
+    engine.basic_optimizer.step()
     row = torch.zeros(1, 2, dtype=torch.int64, device=engine.device)
     found = engine(row, torch.tensor([[False, True]], device=engine.device), 1.0)
     engine.set_gradient_accumulation_boundary(True)

@@ -1,0 +1,78 @@
+"""Jobs for the DeepSpeed workers, and what they leave."""
+
+import math
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import psutil
+from safetensors.torch import load_file
+
+from agentfly_core.config import Update
+from agentfly_core.learner import UpdateJob
+from agentfly_core.parquet import write_scores, write_trajectories
+from agentfly_core.record import Scored
+
+GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
+PPO = {"use": "agentfly_core.algorithms.ppo:PPO"}
+SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
+
+
+def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 == 0)):
+    """The job of an update on these trajectories, every third of which is a success."""
+    write_trajectories(folder / "t.parquet", trajectories)
+    write_scores(folder / "s.parquet", [Scored(t.id, {}, (), reward(i)) for i, t in enumerate(trajectories)])
+    return UpdateJob(
+        start="fresh:nano",
+        end="step/1",
+        policy=str(policy),
+        learner=None,
+        rollouts=(str(folder / "t.parquet"),),
+        scores=str(folder / "s.parquet"),
+        algorithm=GRPO,
+        rewards={},
+        update=settings(mini_batches=2),
+        batch=None,
+        temperature=1.0,
+        dtype="float32",
+        seed=1,
+        reference=None,
+    )
+
+
+def settings(**changed):
+    return Update(**{"learning_rate": 1e-3, **changed}).model_dump(mode="json")
+
+
+def saved(learner, folder):
+    """Save the policy and the learner's state, and return their folders."""
+    for name in ("policy", "learner"):
+        (folder / name).mkdir(parents=True)
+    learner.save_policy(folder / "policy")
+    learner.save_state(folder / "learner")
+    return folder / "policy", folder / "learner"
+
+
+def after(job, step, policy=None, state="not read"):
+    """The job that goes on after `step`, without a policy and a state to read only where the memory has them."""
+    policy = str(policy or job.policy)
+    return replace(job, start=f"step/{step}", end=f"step/{step + 1}", policy=policy, learner=str(state), seed=step)
+
+
+def digests(folder):
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def distance(one, other):
+    """How far the weights of two policies are apart."""
+    mine, its = load_file(Path(one) / "model.safetensors"), load_file(Path(other) / "model.safetensors")
+    return math.sqrt(sum((mine[name].double() - its[name].double()).square().sum() for name in mine))
+
+
+def kill_worker(service):
+    """End the first rank as the kernel would."""
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        words, variables = (process.info[name] or () for name in ("cmdline", "environ"))
+        if service.address in words and "RANK" in variables and variables["RANK"] == "0":
+            process.kill()
+            process.wait(30)
