@@ -79,6 +79,11 @@ class Algorithm(Protocol):
         ...
 
     @property
+    def drops_equal(self) -> bool:
+        """Whether groups whose rewards are all equal are left out, so that they do not count as tokens either."""
+        ...
+
+    @property
     def critic(self) -> Critic:
         """What `Outputs.values` come from: a head on the policy's own layers, a model beside it, or nothing."""
         ...

@@ -63,6 +63,11 @@ class PolicyGradient(ABC):
         return False
 
     @property
+    def drops_equal(self) -> bool:
+        """Most keep them: they earn no advantage."""
+        return False
+
+    @property
     def critic(self) -> Critic:
         """Few have one."""
         return "none"

@@ -38,6 +38,12 @@ def test_unscored_trajectories_are_left_out_and_counted_never_zero(tmp_path):
     assert lesson.outcomes.groups == ((0, 1), (2,), (3, 4))
 
 
+def test_groups_of_equal_rewards_are_left_out_where_the_algorithm_says_so(tmp_path):
+    rewards = {"t0-0": 1.0, "t0-1": 1.0, "t1-0": 0.0, "t1-1": 1.0, "t2-0": 0.0, "t2-1": 0.0}
+    lesson = read_lesson(stored(tmp_path, rewards), drop_equal=True)
+    assert (lesson.trajectories, lesson.unscored, lesson.outcomes.rewards.tolist()) == (2, 0, [0.0, 1.0])
+
+
 def test_a_greedy_episode_is_a_baseline_and_is_not_learned_from(tmp_path):
     job = stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)})
     first, second, *others = crowd(3, 2)

@@ -39,6 +39,11 @@ class DAPO(GRPO):
     policy_loss: PolicyLoss = Clip(low=0.2, high=0.28)
     overlong: Overlong | None = None
 
+    @property
+    def drops_equal(self) -> bool:
+        """The other half of dynamic sampling."""
+        return True
+
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """GRPO's, of the rewards less the penalty."""
         if (bound := self.overlong) is not None:

@@ -21,6 +21,7 @@ class SFT:
     needs_old: ClassVar[bool] = False
     credits_signals: ClassVar[bool] = False
     needs_greedy: ClassVar[bool] = False
+    drops_equal: ClassVar[bool] = False
     critic: ClassVar[Critic] = "none"
 
     def after(self, before: Mapping[str, float]) -> SFT:

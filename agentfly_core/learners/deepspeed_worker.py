@@ -77,7 +77,7 @@ class Worker:
         settings = config.Update.model_validate(job.update)
         engines.set_hyper_parameters(self.engine, settings, getattr(algorithm, "critic_rate", 1.0))
         update = Update(self.engine, job, settings, algorithm.after(job.before), self.ranks, self.token_budget)
-        lesson = read_lesson(job)
+        lesson = read_lesson(job, algorithm.drops_equal)
         engines.require_known_tokens(self.engine, lesson.batch)
         metrics = update.run(lesson, self._reference(job, algorithm), progress)
         self.label, self.policy = job.end, job.policy

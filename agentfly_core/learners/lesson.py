@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,20 +29,21 @@ class Lesson:
     unscored: int
 
 
-def read_lesson(job: UpdateJob) -> Lesson:
+def read_lesson(job: UpdateJob, drop_equal: bool = False) -> Lesson:
     """Read a job's files, leaving out trajectories without a score and failed demonstrations; the batch may be empty.
 
-    What a greedy episode earned is a baseline, and its tokens are not learned from. Raises ValueError when a trajectory
-    has no row in the scores.
+    With `drop_equal` groups whose rewards are all equal are left out as well. What a greedy episode earned is a
+    baseline, and its tokens are not learned from. Raises ValueError when a trajectory has no row in the scores.
     """
     found = [t for path in job.rollouts for t in read_trajectories(Path(path))]
     scores = _scores(found, Path(job.scores)) if job.scores else _imitated(found)
     greedy = {t.group: earned(scores[t.id]) for t in found if t.role == "baseline" and t.id in scores}
     played = [t for t in found if t.role != "baseline"]
-    kept = [t for t in played if t.id in scores]
+    scored = [t for t in played if t.id in scores]
+    kept = _differing(scored, scores) if drop_equal else scored
     batch = pack(kept)
     found_out = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
-    return Lesson(batch, found_out, len(kept), len(played) - len(kept))
+    return Lesson(batch, found_out, len(kept), len(played) - len(scored))
 
 
 def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) -> list[Tensor]:
@@ -58,6 +60,13 @@ def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) 
         order = torch.randperm(len(trajectories), generator=generator)
         found += trajectories[order].tensor_split(steps)
     return found
+
+
+def _differing(trajectories: Sequence[Trajectory], scores: Mapping[str, Scored]) -> list[Trajectory]:
+    rewards: defaultdict[str, set[float]] = defaultdict(set)
+    for trajectory in trajectories:
+        rewards[trajectory.group].add(earned(scores[trajectory.id]))
+    return [t for t in trajectories if len(rewards[t.group]) > 1]
 
 
 def _imitated(trajectories: Sequence[Trajectory]) -> dict[str, Scored]:
