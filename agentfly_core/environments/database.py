@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -75,6 +76,10 @@ class Database(Environment):
         """Go back to what was in it at a snapshot, of this or of another database."""
         with self._trusted() as opened:
             opened.deserialize(snapshot)
+
+    def state_key(self) -> str:
+        """What is in it, to the byte: a row that was written and deleted leaves a trace."""
+        return hashlib.sha256(self.snapshot()).hexdigest()
 
     @contextmanager
     def _trusted(self) -> Iterator[sqlite3.Connection]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentfly_core import identity
 from agentfly_core.environment import Environment
 from agentfly_core.record import Problem
 from agentfly_core.tool import ToolError
@@ -23,24 +25,29 @@ class Shop(Environment):
 
         {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
 
-    `cart` and, after the checkout, `order` map keys to counts. Its verbs raise ToolError for a shopper's mistake.
+    `page` lists the keys that the shopper sees; `cart` and, after the checkout, `order` map keys to counts. Its verbs
+    raise ToolError for a shopper's mistake.
     """
 
     async def reset(self, problem: Problem) -> None:
         """Fill the shelves, empty the cart; raises KeyError or TypeError for facts that are not as above."""
         self.products = {key: Product(**told) for key, told in problem.facts["products"].items()}
+        self.page: Sequence[str] = ()
         self.cart: dict[str, int] = {}
         self.order: dict[str, int] | None = None
 
     def search(self, words: str) -> dict[str, str]:
         """The names, by key, of the products whose name has all these words."""
         wanted = set(words.lower().split())
-        return {key: p.name for key, p in self.products.items() if wanted <= set(p.name.lower().split())}
+        found = {key: p.name for key, p in self.products.items() if wanted <= set(p.name.lower().split())}
+        self.page = sorted(found)
+        return found
 
     def lookup(self, key: str) -> Product:
         """The product of this key."""
         if key not in self.products:
             raise ToolError(f"No product has the key {key!r}.")
+        self.page = (key,)
         return self.products[key]
 
     def add(self, key: str, count: int) -> None:
@@ -58,3 +65,7 @@ class Shop(Environment):
             raise ToolError("The cart is empty.")
         self.order, self.cart = self.cart, {}
         return sum(self.products[key].price * count for key, count in self.order.items())
+
+    def state_key(self) -> str:
+        """What the shopper sees, and has in the cart."""
+        return identity.digest([list(self.page), self.cart, self.order])

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from agentfly_core import identity
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.record import Problem
 from agentfly_core.sandbox.forkserver import Unavailable
@@ -92,6 +93,10 @@ class Workspace(Environment):
     def restore(self, snapshot: Mapping[str, str]) -> None:
         """Go back to the files of a snapshot, of this or of another workspace."""
         self._become(dict(snapshot))
+
+    def state_key(self) -> str:
+        """The files, whatever was changed before."""
+        return identity.digest(self.files)
 
     def _become(self, files: dict[str, str]) -> None:
         for name in files:
