@@ -14,6 +14,7 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from agentfly_core.config import Science, Site
+from agentfly_core.home import home
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners import deepspeed
 from agentfly_core.play import of_step, play_shard, score_episodes
@@ -100,7 +101,7 @@ def main() -> None:
     experiment, tokenizer = science(given), AutoTokenizer.from_pretrained(given["model"], trust_remote_code=False)
     policies = [Path(given["model"])]
     with ExitStack() as stack:
-        sampling, learning = services(given, experiment, stack)
+        sampling, learning, here = *services(given, experiment, stack), stack.enter_context(home({}))
         sampler, learner = vllm.VLLM(sampling, "float32", "cpu", given["group"]), deepspeed.DeepSpeedLearner(learning)
         sampler.load(policies[0], 0)
         learner.label()
@@ -109,9 +110,9 @@ def main() -> None:
             rollout = Path(given["scratch"]) / f"rollout-{step}"
             rollout.mkdir()
             episodes = of_step(experiment, [Problem("only", given["question"])], step)
-            play_shard(experiment, tokenizer, sampler, episodes, rollout, lambda _: None)
+            play_shard(experiment, tokenizer, sampler, episodes, rollout, lambda _: None, here)
             begin("update")
-            score_episodes(experiment, [rollout], step, rollout)
+            score_episodes(experiment, [rollout], [], step, rollout)
             metrics = learner.update(job(experiment, policies, step, rollout))
             begin("hand-over")
             policies.append(Path(given["scratch"]) / f"policy-{step}")
