@@ -135,11 +135,12 @@ def retain(run: Run, step: int) -> None:
 def require_space(lab: Lab, policy: Artifact) -> None:
     """Raise OSError unless the disk can hold a learner state and a policy more.
 
-    The state is three float32 numbers a weight (master, and AdamW's two moments), the policy one of the model's dtype.
+    The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again for a critic that
+    is a model of its own; the policy is one number of the model's dtype.
     """
-    folder = lab.store.root
+    folder, models = lab.store.root, 2 if lab.science.algorithm.make().critic == "model" else 1
     size = sum(path.stat().st_size for path in lab.store.open(policy).iterdir())
-    needed = size + size * 12 // (2 if lab.science.dtype == "bfloat16" else 4)
+    needed = size + models * size * 12 // (2 if lab.science.dtype == "bfloat16" else 4)
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(

@@ -1,11 +1,14 @@
 """What an update leaves and takes away."""
 
+import shutil
+from types import SimpleNamespace
+
 import pytest
 from test_run import lab
 
 from agentfly_core.run import opened
 from agentfly_core.store import Slot
-from agentfly_core.updating import retain
+from agentfly_core.updating import require_space, retain
 
 
 @pytest.fixture
@@ -55,3 +58,17 @@ def test_everything_stays_while_the_newest_learner_state_is_damaged(run):
     (run.store.root / "runs/demo/steps/000004/learner/learner.safetensors").write_text("weights of")
     retain(run, 4)
     assert steps(run, "learner/learner.safetensors") == steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("critic", "needed"), [("head", 4000), ("model", 7000)])
+def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, needed, tmp_path, monkeypatch):
+    place = lab(tmp_path, algorithm={"use": "ppo", "critic": critic})
+    with place.store.publish(Slot("artifacts/model/tiny", "model", "0", {})) as folder:
+        (folder / "model.safetensors").write_bytes(bytes(1000))
+    policy = place.store.artifact("artifacts/model/tiny")
+    size = sum(path.stat().st_size for path in place.store.open(policy).iterdir())
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000))
+    require_space(place, policy)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1))
+    with pytest.raises(OSError, match="Free some space"):
+        require_space(place, policy)
