@@ -110,8 +110,8 @@ def _correct_once(science: Science) -> None:
     corrected = getattr(algorithm, "correction", None) is not None
     if science.update.old_logprobs == "sampler" and not algorithm.needs_old:
         raise ValueError(
-            f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old policy: leave it out, or "
-            "choose an algorithm.policy_loss with a ratio, such as clip."
+            f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old policy: leave it out, "
+            "or choose an algorithm.policy_loss with a ratio, such as clip."
         )
     if corrected and science.update.old_logprobs == "sampler":
         raise ValueError(
