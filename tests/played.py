@@ -60,8 +60,4 @@ def crowd(groups, size, vocabulary=128, seed=0):
         return turn(opening, reply()), *(turn(prompt(), reply()) for _ in range(dice.randint(0, 1)))
 
     openings = [prompt() for _ in range(groups)]
-    return [
-        played(*turns(openings[g]), name=f"t{g}-{i}", group=f"g{g}")
-        for g in range(groups)
-        for i in range(size)
-    ]
+    return [played(*turns(openings[g]), name=f"t{g}-{i}", group=f"g{g}") for g in range(groups) for i in range(size)]

@@ -138,11 +138,11 @@ def _probe(engine: Engine) -> list[float]:
 def _settings(dtype: str, zero_stage: int) -> dict[str, Any]:
     return {
         "train_micro_batch_size_per_gpu": 1,
-        "zero_optimization": {"stage": zero_stage, "overlap_comm": False, "reduce_bucket_size": 50_000_000},
+        "zero_optimization": {"stage": zero_stage, "overlap_comm": False, "reduce_bucket_size": 16_000_000},
         "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
         "data_types": {"grad_accum_dtype": "fp32"},
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True}},
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}},
     }
 
 

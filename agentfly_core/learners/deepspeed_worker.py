@@ -88,6 +88,7 @@ class Worker:
         if self.engine is not None:
             self.engine.destroy()
         self.engine = self.label = None
+        gc.unfreeze()
         gc.collect()
 
     def _go_to(self, job: UpdateJob, critic: Critic) -> None:
@@ -102,6 +103,7 @@ class Worker:
         self.engine, self.critic = engines.fresh(job.policy, job.dtype, self.zero_stage, critic), critic
         if job.learner is not None:
             engines.read_state(self.engine, job.start, Path(job.learner))
+        gc.freeze()  # to look through all modules and the engine for garbage takes 0.3 s each time
 
     def _reference(self, job: UpdateJob, algorithm: Algorithm) -> Policy | None:
         if not algorithm.needs_reference:
