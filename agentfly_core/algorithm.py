@@ -84,6 +84,11 @@ class Algorithm(Protocol):
         ...
 
     @property
+    def learns_anyway(self) -> bool:
+        """Whether a step has something to learn where all advantages are 0: a critic, or a penalty in the loss."""
+        ...
+
+    @property
     def critic(self) -> Critic:
         """What `Outputs.values` come from: a head on the policy's own layers, a model beside it, or nothing."""
         ...

@@ -68,6 +68,11 @@ class PolicyGradient(ABC):
         return False
 
     @property
+    def learns_anyway(self) -> bool:
+        """With a critic, or with a penalty in the loss."""
+        return self.critic != "none" or isinstance(self.kl, LossKL)
+
+    @property
     def critic(self) -> Critic:
         """Few have one."""
         return "none"

@@ -22,6 +22,7 @@ class SFT:
     credits_signals: ClassVar[bool] = False
     needs_greedy: ClassVar[bool] = False
     drops_equal: ClassVar[bool] = False
+    learns_anyway: ClassVar[bool] = False
     critic: ClassVar[Critic] = "none"
 
     def after(self, before: Mapping[str, float]) -> SFT:

@@ -93,7 +93,7 @@ class Update:
         return self.ranks.sum(logprobs), self.ranks.sum(values)
 
     def _step(self, batch: RolloutBatch) -> None:
-        learns = bool(batch.advantages.any())
+        learns = self.algorithm.learns_anyway or bool(batch.advantages.any())
         batch = replace(batch, weight=self.algorithm.weights(batch))
         found = torch.zeros_like(batch.rollout_logprobs)
         parts = list(self._micro_batches(batch))
