@@ -57,6 +57,14 @@ async def test_a_name_that_leads_outside_is_refused(workspace: Workspace, name: 
     assert workspace.files == FILES
 
 
+@pytest.mark.parametrize("name", ["n" * 256, "\N{SNOWMAN}" * 86, "folder/" * 200 + "x", "notes.py/x"])
+async def test_a_name_that_no_disk_takes_is_refused_before_a_command_could_fail_on_it(
+    workspace: Workspace, name: str
+) -> None:
+    assert (await ask(create_file, workspace, name=name, text="x")).error
+    assert workspace.files == FILES
+
+
 async def test_there_is_an_end_to_what_can_be_written(workspace: Workspace) -> None:
     told = await ask(create_file, workspace, name="big.txt", text="x" * 1_000_001)
     assert (told.error, "too many" in told.content) == (True, True)
@@ -94,6 +102,14 @@ async def test_a_command_reaches_nothing_outside_and_its_links_are_not_kept(work
     )
     assert "No such file or directory" in told.content
     assert workspace.files == FILES
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_what_a_command_forges_as_its_files_is_refused_or_its_own(workspace: Workspace) -> None:
+    for made in ("'[' + '0,' * 5000000 + '0]'", "'[' * 100000", "[1]", "'{}{}'", r"'{\"a\": 1}'"):
+        forge = f"python3 -c \"open('../kept.json', 'w').write({made})\"; kill -9 $PPID"
+        assert (await ask(shell, workspace, command=forge)).error
+        assert workspace.files == FILES
 
 
 @pytest.mark.usefixtures("sandbox")

@@ -16,6 +16,8 @@ from agentfly_core.sandbox.running import run
 from agentfly_core.tool import ToolError
 
 MOST_FILES, MOST_BYTES, MOST_CHANGES = 500, 1_000_000, 100
+LONGEST_NAME, LONGEST_PART = 1000, 255  # bytes
+LONGEST_RECORD = 8 * MOST_BYTES  # of what a command left; JSON takes up to six bytes for one
 LIMITS = Limits()
 _PROGRAM = """
 import json, os, stat, subprocess, sys
@@ -82,7 +84,9 @@ class Workspace(Environment):
             result = await run(_PROGRAM, given, limits=LIMITS, collect=["kept.json"])
         except Unavailable as error:
             raise ServiceFailure(str(error)) from error
-        if kept := result.files.get("kept.json"):
+        if len(kept := result.files.get("kept.json", b"")) > LONGEST_RECORD:
+            raise ToolError(f"The command left more than {MOST_BYTES} bytes: the files are as they were before.")
+        if kept:
             self._become(json.loads(kept))
         return result
 
@@ -101,6 +105,8 @@ class Workspace(Environment):
     def _become(self, files: dict[str, str]) -> None:
         for name in files:
             _check(name)
+        if both := files.keys() & {str(folder) for name in files for folder in PurePosixPath(name).parents}:
+            raise ToolError(f"{min(both)!r} cannot be a file and a folder.")
         size = sum(len(name.encode()) + len(text.encode(errors="replace")) for name, text in files.items())
         if len(files) > MOST_FILES or size > MOST_BYTES:
             raise ToolError(f"{len(files)} files of {size} bytes are too many; {MOST_FILES} of {MOST_BYTES} may be.")
@@ -110,6 +116,10 @@ class Workspace(Environment):
 
 
 def _check(name: str) -> None:
-    path = PurePosixPath(name)
+    path, parts = PurePosixPath(name), [len(part.encode(errors="replace")) for part in name.split("/")]
+    if max(parts) > LONGEST_PART or sum(parts) > LONGEST_NAME:
+        raise ToolError(
+            f"Got a file name of {sum(parts)} bytes, expected {LONGEST_PART} for a part, {LONGEST_NAME} in all."
+        )
     if path.is_absolute() or str(path) != name or {"..", "."} & {*path.parts} or not name.isprintable() or not name:
         raise ToolError(f"Got the file name {name!r}, expected a relative one such as 'docs/notes.txt'.")

@@ -89,11 +89,32 @@ ATTACKS = (
     Attack(
         "end the keeper, process 1",
         """
-for number in (2, 9, 15):
+for number in range(1, 65):
     try:
         os.kill(1, number)
     except OSError:
         pass
+""",
+    ),
+    Attack(
+        "keep it from reporting",
+        """
+import resource
+for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS):
+    try:
+        resource.prlimit(1, kind, (3, 3))
+        print("REACHED", kind)
+    except OSError:
+        pass
+""",
+    ),
+    Attack(
+        "write into its input, which no limit counts",
+        """
+try:
+    print("REACHED", os.write(os.open("/proc/self/fd/0", os.O_RDWR), bytes(1 << 20)))
+except OSError:
+    pass
 """,
     ),
     Attack(

@@ -54,7 +54,7 @@ class Execution:
     oom_kills: int = 0
 
     async def run(self, order: Order) -> ExecResult:
-        """What became of an order; a broken or late answer is a result too."""
+        """What became of an order; a broken or late answer is a result too, and once the code has started its doing."""
         self.alive = False
         self.writer.write(order.packed(self.ready.base))
         try:
@@ -66,8 +66,8 @@ class Execution:
             return self._lost(Status.KILLED)
         except TimeoutError:
             return self._lost(Status.TIMEOUT)
-        if "unavailable" in report:
-            return unavailable(str(report["unavailable"]), self.backend.name)
+        if why := report.get("unavailable"):
+            return self._lost(Status.KILLED) if self.started else unavailable(str(why), self.backend.name)
         self.alive = bool(report["alive"])
         return self._judged(report, blobs)
 

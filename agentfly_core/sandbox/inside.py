@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import resource
+import signal
 import socket
 import sys
 from dataclasses import dataclass
@@ -100,8 +101,9 @@ def lock() -> None:
 
 
 def _become(main: Path) -> None:
-    """Forget what is ours in this interpreter: modules, arguments, exit functions, the state of random generators."""
+    """Forget what is ours in this interpreter: modules, arguments, handlers, the state of random generators."""
     atexit._clear()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in sys.modules if name.partition(".")[0] == "agentfly_core"]:
         del sys.modules[name]
     if "numpy.random" in sys.modules:

@@ -26,7 +26,6 @@ NOT_STOPPED = (
     "Lying: an exit code and printed text are the code's own words, and prove nothing.",
 )
 NO_CGROUP = "Up to 0.05 s of too much memory by many processes together: there is no control group, they are polled."
-NO_INODES = "Creating many empty files: bubblewrap does not bound their number."
 
 
 def described(sandbox: Sandbox) -> str:
@@ -45,6 +44,5 @@ def table(sandbox: Sandbox, outcomes: Sequence[Outcome]) -> RenderableType:
         mark = Text("yes", "green") if outcome.stopped else Text("NO", "bold red")
         shown.add_row(mark, outcome.name, Text(outcome.detail))
     more = [NO_CGROUP] if sandbox.cgroups.version == "none" else []
-    more += [NO_INODES] if sandbox.backend.name == "bubblewrap" else []
     open_ends = "\n".join(f"  - {line}" for line in (*NOT_STOPPED, *more))
     return Group(Text(described(sandbox)), "", shown, "", Text(f"What it does not stop:\n{open_ends}"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from agentfly_core.sandbox.cgroups import Cgroups
 from agentfly_core.sandbox.execution import Backend, Execution, Ready, executing
@@ -16,7 +18,7 @@ from agentfly_core.sandbox.limits import Limits
 from agentfly_core.sandbox.order import Order
 from agentfly_core.sandbox.result import ExecResult, unavailable
 
-SPARES = 2
+AT_ONCE, SPARES = 32, 2
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,17 @@ class Sandbox:
     cgroups: Cgroups
     refused: Mapping[str, str] = field(default_factory=dict)
     _spares: deque[Ready] = field(default_factory=deque)
+    _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(default_factory=WeakKeyDictionary)
     _owner: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
         atexit.register(self.close)
 
     async def execute(self, order: Order) -> ExecResult:
-        """Run an order to its end; a cancelled one is ended."""
+        """Run an order to its end, once fewer than 32 of this event loop run; a cancelled one is ended."""
+        places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
-            async with self.begin(order.limits, order.kept) as execution:
+            async with places, self.begin(order.limits, order.kept) as execution:
                 return await execution.run(order)
         except (Unavailable, OSError) as error:
             return unavailable(str(error), self.backend.name)

@@ -1,8 +1,8 @@
 """The system calls that model-written code does not get, as a filter that the kernel keeps to.
 
-What makes or enters namespaces, mounts, traces other processes, reaches the kernel's larger surfaces (bpf, io_uring,
-userfaultfd, keyrings), takes memory that nothing counts (System V, memfd), or makes a socket: all answered "Operation
-not permitted". See seccomp(2); the programs are classic BPF.
+What makes or enters namespaces, mounts, traces or limits other processes, reaches the kernel's larger surfaces (bpf,
+io_uring, userfaultfd, keyrings), takes memory that nothing counts (System V, memfd, aio), or makes a socket: all
+answered "Operation not permitted". See seccomp(2); the programs are classic BPF.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DENIED = {
         *(164, 227, 305, 159, 170, 171),  # settimeofday, clock_settime, clock_adjtime, adjtimex, set...name
         *(279, 256, 237, 238),  # move_pages, migrate_pages, mbind, set_mempolicy
         *(319, 29, 68, 64, 240),  # memfd_create, shmget, msgget, semget, mq_open
-        *(172, 173, 154, 134, 136),  # iopl, ioperm, modify_ldt, uselib, ustat
+        *(172, 173, 154, 134, 136, 206),  # iopl, ioperm, modify_ldt, uselib, ustat, io_setup
     ),
     "aarch64": (
         *(198, 117, 270, 271, 272),
@@ -50,10 +50,11 @@ _DENIED = {
         *(264, 265, 262, 18),
         *(170, 112, 266, 171, 161, 162),
         *(239, 238, 235, 237),
-        *(279, 194, 186, 190, 180),
+        *(279, 194, 186, 190, 180, 0),
     ),
 }
 _SOCKETPAIR = {"x86_64": 53, "aarch64": 199}
+_PRLIMIT = {"x86_64": 302, "aarch64": 261}
 _CLONE3 = 435
 
 
@@ -66,10 +67,10 @@ def program() -> bytes:
     for denied in (*_DENIED[machine], *_DENIED_EVERYWHERE):
         steps += _when(_EQUAL, denied, not_permitted)
     steps += _when(_EQUAL, _CLONE3, not_there)  # its flags lie in memory; the C library falls back to clone
+    steps += _only(_SOCKETPAIR[machine], _AF_UNIX, not_permitted)
+    steps += _only(_PRLIMIT[machine], 0, not_permitted)  # the keeper has the same user, and must be able to report
     steps += [_step(_EQUAL, kernel.number("clone"), 0, 3), _step(_LOAD, _FIRST_ARGUMENT)]
-    steps += _when(_ANY_BIT, _NAMESPACES, not_permitted)
-    steps += [_step(_EQUAL, _SOCKETPAIR[machine], 0, 3), _step(_LOAD, _FIRST_ARGUMENT)]
-    steps += [_step(_EQUAL, _AF_UNIX, 1, 0), _step(_RETURN, not_permitted), _step(_RETURN, _ALLOW)]
+    steps += [*_when(_ANY_BIT, _NAMESPACES, not_permitted), _step(_RETURN, _ALLOW)]
     return b"".join(steps)
 
 
@@ -85,6 +86,12 @@ def apply() -> None:
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("HBBI", code, yes, no, value)
+
+
+def _only(number: int, argument: int, answer: int) -> list[bytes]:
+    """A system call that is allowed with one first argument only."""
+    steps = [_step(_EQUAL, number, 0, 4), _step(_LOAD, _FIRST_ARGUMENT), _step(_EQUAL, argument, 0, 1)]
+    return [*steps, _step(_RETURN, _ALLOW), _step(_RETURN, answer)]
 
 
 def _when(test: int, value: int, answer: int) -> list[bytes]:

@@ -1,6 +1,8 @@
 """The program of backends that start one process for each execution.
 
 python -m agentfly_core.sandbox.spawned 7 /sandbox locked          (7: the connection)
+
+"locked": it is the first process of namespaces of its own, in which it may mount; "open": it is a plain process.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ def main() -> None:
     connection, folder, locked = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), sys.argv[3] == "locked"
     cgroups = [int(word) for word in sys.argv[4:]]
     try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in server.py
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         if locked and os.getpid() != 1:
@@ -30,7 +33,10 @@ def main() -> None:
         sys.executable = str(view.interpreter())
         base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
         order, blobs = wire.read(connection.makefile("rb"))
-        work = Work(folder, Limits(**order["limits"]), base, bool(cgroups), locked, order["kept"])
+        limits = Limits(**order["limits"])
+        if locked:
+            keeper.furnish(limits)
+        work = Work(folder, limits, base, bool(cgroups), locked, order["kept"])
         keeper.serve(connection, order, blobs, work)
     except (OSError, ValueError, EOFError) as error:
         with suppress(OSError):

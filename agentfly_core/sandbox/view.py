@@ -19,14 +19,19 @@ SCRATCH = {"work": str(WORK), "tmp": "/tmp", "shm": "/dev/shm"}
 PACKAGES = ("numpy", "numpy.libs")
 _SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/etc/alternatives")
 _LINKED = ("/bin", "/lib", "/lib64", "/lib32", "/sbin")
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _WRITTEN = {
     "/etc/passwd": "sandbox:x:1000:1000::/sandbox:/bin/sh\n",
     "/etc/group": "sandbox:x:1000:\n",
     "/etc/hosts": "127.0.0.1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-_STREAMS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1"}
+STREAMS = {
+    "/dev/fd": "/proc/self/fd",
+    "/dev/stdin": "/proc/self/fd/0",
+    "/dev/stdout": "/proc/self/fd/1",
+    "/dev/stderr": "/proc/self/fd/2",
+}
 
 
 def visible() -> list[Path]:
@@ -64,7 +69,7 @@ def enter() -> None:
     for path in visible():
         kernel.set_read_only(str(_bind(path, folder)), kernel.MS_NODEV)
     _show_packages(folder)
-    for device in _DEVICES:
+    for device in DEVICES:
         _bind(Path(device), folder)
     _furnish(folder)
     kernel.mount("proc", f"{folder}/proc", "proc", flags)
@@ -99,7 +104,7 @@ def _bind(path: Path, folder: Path) -> Path:
 def _furnish(folder: Path) -> None:
     for place in ("proc", "box", *(place[1:] for place in SCRATCH.values())):
         (folder / place).mkdir(parents=True, exist_ok=True)
-    for name, target in {**links(), **_STREAMS}.items():
+    for name, target in {**links(), **STREAMS}.items():
         (folder / name[1:]).symlink_to(target)
     for name, text in _WRITTEN.items():
         (folder / name[1:]).parent.mkdir(exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import select
@@ -158,10 +159,11 @@ class Watched:
 
 
 def _in_memory(content: bytes) -> int:
-    """The descriptor of a file of this content that has no name."""
-    descriptor = os.memfd_create("content")
+    """The descriptor of a file that has no name, and this content for good: nothing bounds what else were written."""
+    descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 
