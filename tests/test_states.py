@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from letters import ADD, assigned, collected, playbook, scripted
 
 from agentfly_core.batch import pack
@@ -99,17 +100,18 @@ async def test_a_shop_is_what_the_shopper_sees_and_has_in_the_cart() -> None:
     assert one.state_key() != other.state_key()
 
 
+@pytest.mark.usefixtures("sandbox")
 async def test_a_database_is_what_is_in_it() -> None:
     problem = Problem("p", "?", {"database": "CREATE TABLE pens (name TEXT); INSERT INTO pens VALUES ('red')"})
     one, other = Database(), Database()
     for database in (one, other):
         await database.reset(problem)
-    one.run("SELECT * FROM pens", most=9)
+    await one.run("SELECT * FROM pens", most=9)
     assert one.state_key() == other.state_key()
-    one.run("INSERT INTO pens VALUES ('blue'), ('green')", most=9)
-    other.run("INSERT INTO pens VALUES ('blue')", most=9)
+    await one.run("INSERT INTO pens VALUES ('blue'), ('green')", most=9)
+    await other.run("INSERT INTO pens VALUES ('blue')", most=9)
     assert one.state_key() != other.state_key()
-    other.run("INSERT INTO pens VALUES ('green')", most=9)
+    await other.run("INSERT INTO pens VALUES ('green')", most=9)
     assert one.state_key() == other.state_key()
     for database in (one, other):
         await database.close()

@@ -1,29 +1,70 @@
-"""A SQLite database of an episode's own, in memory: what a problem says is in it, and what the model did to it."""
+"""A SQLite database of an episode's own, in a sandbox: what a problem says is in it, and what the model did to it."""
 
 from __future__ import annotations
 
-import hashlib
-import sqlite3
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import base64
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentfly_core.environment import Environment
+from agentfly_core.environments.interpreter import LIMITS, Interpreter
 from agentfly_core.record import Problem
+from agentfly_core.sandbox.told import told
 from agentfly_core.tool import ToolError
 
 SECONDS = 5.0
 PAGES = 4096  # of 4 KiB each
 LONGEST = 1_000_000  # bytes of one value
-INSTRUCTIONS_BETWEEN_LOOKS = 10_000
-OUTSIDE = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA)
+MOST_FOUND = 500_000  # characters
+STOPPED = "The database is again as it was at first."
+_PROGRAM = f"""
+import base64, hashlib, json, math, sqlite3, time
+OUTSIDE = sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA
+opened = sqlite3.connect(":memory:", isolation_level=None)
+opened.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, {LONGEST})
+
+def trusted(work):
+    opened.set_authorizer(None)
+    opened.set_progress_handler(None, 0)
+    work()
+    opened.execute("PRAGMA max_page_count = {PAGES}")
+    content = opened.serialize()
+    opened.set_authorizer(lambda what, *_: sqlite3.SQLITE_DENY if what in OUTSIDE else sqlite3.SQLITE_OK)
+    return content
+
+def tell(found, work=lambda: None):
+    print(json.dumps([hashlib.sha256(trusted(work)).hexdigest(), found]))
+
+def plain(value):
+    odd = isinstance(value, bytes) or isinstance(value, float) and not math.isfinite(value)
+    return str(value) if odd else value
+
+def run(statement, most, seconds):
+    over = time.monotonic() + seconds
+    opened.set_progress_handler(lambda: time.monotonic() > over, 10_000)
+    try:
+        cursor = opened.execute(statement)
+        rows = [[plain(value) for value in row] for row in cursor.fetchmany(most)]
+        found = [[column[0] for column in cursor.description or ()], rows, sum(1 for _ in cursor)]
+        tell(found if len(json.dumps(found)) <= {MOST_FOUND} else "It found too much: ask for less of it.")
+    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+        late = f"It took longer than {{seconds:g}} s and was stopped." if time.monotonic() > over else ""
+        tell(late or f"{{type(error).__name__}}: {{error}}")
+
+def save():
+    with open("snapshot", "wb") as file:
+        file.write(trusted(lambda: None))
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a query found: `Table(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more` rows were left out."""
+    """What a query found: `Table(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more` rows were left out.
+
+    Values are int, float, str and None; a blob is told as Python writes it, "b'\\\\x00'".
+    """
 
     columns: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]]
@@ -35,59 +76,56 @@ class Database(Environment):
 
         {"database": "CREATE TABLE products (name TEXT, price INT); INSERT INTO products VALUES ('pens', 3)"}
 
-    Nothing outside can be reached from it: no other file, no pragma, no extension. It holds 16 MiB at most.
+    Statements run in a sandbox, so that none can reach anything, take more than its limits or go on for ever. It holds
+    16 MiB at most, and takes no pragmas.
     """
 
+    def __init__(self) -> None:
+        self._interpreter = Interpreter()
+        self._state = ""
+
     async def reset(self, problem: Problem) -> None:
-        """Make it anew; raises KeyError without the fact, sqlite3.Error for a script that is none."""
-        await self.close()
-        self._opened = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        self._opened.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
-        with self._trusted() as opened:
-            opened.executescript(problem.facts["database"])
+        """Make it anew; raises KeyError without the fact, ToolError for a script that is none."""
+        script: str = problem.facts["database"]
+        await self._interpreter.reset(problem)
+        self._beginning = f"{_PROGRAM}\ntell(None, lambda: opened.executescript({script!r}))"
+        await self._do(self._beginning)
 
     async def close(self) -> None:
         """Forget it."""
-        if hasattr(self, "_opened"):
-            self._opened.close()
+        await self._interpreter.close()
 
-    def run(self, statement: str, most: int) -> Table:
+    async def run(self, statement: str, most: int) -> Table:
         """Run one statement, for 5 seconds at most, and read at most so many rows.
 
-        Raises ToolError with what is wrong.
+        Raises ToolError with what is wrong; one that must be stopped by force takes all changes with it.
         """
-        over = time.monotonic() + SECONDS
-        self._opened.set_progress_handler(lambda: time.monotonic() > over, INSTRUCTIONS_BETWEEN_LOOKS)
-        try:
-            cursor = self._opened.execute(statement)
-            rows = cursor.fetchmany(most)
-            more = sum(1 for _ in cursor)
-        except (sqlite3.Error, sqlite3.Warning) as error:
-            late = f"It took longer than {SECONDS:g} s and was stopped." if time.monotonic() > over else ""
-            raise ToolError(late or f"{type(error).__name__}: {error}") from None
-        return Table(tuple(column[0] for column in cursor.description or ()), rows, more)
+        found = await self._do(f"run({statement!r}, {most}, {SECONDS})")
+        if isinstance(found, str):
+            raise ToolError(found)
+        columns, rows, more = found
+        return Table(tuple(columns), tuple(map(tuple, rows)), more)
 
-    def snapshot(self) -> bytes:
+    async def snapshot(self) -> bytes:
         """All that is in it, for `restore`."""
-        with self._trusted() as opened:
-            return opened.serialize()
+        result = await self._interpreter.run("save()", collect=["snapshot"])
+        told(result, LIMITS)
+        return result.files["snapshot"]
 
-    def restore(self, snapshot: bytes) -> None:
+    async def restore(self, snapshot: bytes) -> None:
         """Go back to what was in it at a snapshot, of this or of another database."""
-        with self._trusted() as opened:
-            opened.deserialize(snapshot)
+        content = base64.b64encode(snapshot).decode()
+        await self._do(f"tell(None, lambda: opened.deserialize(base64.b64decode({content!r})))")
 
     def state_key(self) -> str:
         """What is in it, to the byte: a row that was written and deleted leaves a trace."""
-        return hashlib.sha256(self.snapshot()).hexdigest()
+        return self._state
 
-    @contextmanager
-    def _trusted(self) -> Iterator[sqlite3.Connection]:
-        self._opened.set_authorizer(None)
-        yield self._opened
-        self._opened.execute(f"PRAGMA max_page_count = {PAGES}")
-        self._opened.set_authorizer(_within)
-
-
-def _within(action: int, *_: str | None) -> int:
-    return sqlite3.SQLITE_DENY if action in OUTSIDE else sqlite3.SQLITE_OK
+    async def _do(self, code: str) -> Any:
+        """What our program tells; when it was stopped by force it starts again, from the beginning."""
+        result = await self._interpreter.run(code)
+        if not self._interpreter.alive and code != self._beginning:
+            await self._do(self._beginning)
+            told(result, LIMITS, STOPPED)
+        self._state, found = json.loads(told(result, LIMITS).splitlines()[-1])
+        return found

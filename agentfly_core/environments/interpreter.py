@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import ClassVar
 
 from agentfly_core.environment import Environment
@@ -28,9 +29,9 @@ class Interpreter(Environment):
         await self.close()
         self._session = Session(await asyncio.to_thread(chosen), LIMITS)
 
-    async def run(self, code: str) -> ExecResult:
-        """Run code after all that this episode ran before."""
-        return await self._session.run(code)
+    async def run(self, code: str, collect: Sequence[str] = ()) -> ExecResult:
+        """Run code after all that this episode ran before; `collect` names the files to bring back."""
+        return await self._session.run(code, collect)
 
     @property
     def alive(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from agentfly_core.sandbox.execution import Execution
@@ -28,9 +28,9 @@ class Session:
         """Whether the next call will find what the last one left; False also before the first."""
         return self._execution is not None and self._execution.alive
 
-    async def run(self, code: str | bytes) -> ExecResult:
+    async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
         """Run code after all that ran before it; see `session`. Calls wait for each other; a cancelled one ends it."""
-        order = Order(as_bytes(code), limits=self._limits, kept=True)
+        order = Order(as_bytes(code), collect=tuple(collect), limits=self._limits, kept=True)
         async with self._turn:
             try:
                 execution = self._execution or await self._begun()
@@ -62,7 +62,7 @@ async def session(limits: Limits | None = None) -> AsyncIterator[Session]:
             result.stdout, it.alive         # "42\\n", True
 
     Each call has a result of its own, printing included, and what it raises or exits with leaves the rest in place.
-    Between the calls everything in there stands still. Time, computing and output are limited for each call, memory,
+    A call's `collect` names files to bring back. Between the calls everything in there stands still. Time, computing and output are limited for each call, memory,
     processes and disk for all together. Where its process ended, at a limit or by itself, `alive` is False, and the
     next call starts afresh. Raises Unavailable, with what to do, where no sandbox works.
     """

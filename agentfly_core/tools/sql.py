@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from agentfly_core.environments.database import Database
+from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.tool import tool
 
 ROWS = 50
 
 
-@tool
-def sql(statement: str, *, database: Database) -> str:
+@tool(ready=chosen)
+async def sql(statement: str, *, database: Database) -> str:
     """Run one statement of SQLite's SQL on the database and read the rows that it finds.
 
     Args:
         statement: one statement, for example: SELECT name FROM products ORDER BY price LIMIT 3
     """
-    found = database.run(statement, ROWS)
+    found = await database.run(statement, ROWS)
     if not found.columns:
         return "Done."
     lines = [" | ".join("NULL" if value is None else str(value) for value in row) for row in found.rows]
