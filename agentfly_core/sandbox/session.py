@@ -61,10 +61,11 @@ async def session(limits: Limits | None = None) -> AsyncIterator[Session]:
             result = await it.run("print(7 * x)")
             result.stdout, it.alive         # "42\\n", True
 
-    Each call has a result of its own, printing included, and what it raises or exits with leaves the rest in place.
-    A call's `collect` names files to bring back. Between the calls everything in there stands still. Time, computing and output are limited for each call, memory,
-    processes and disk for all together. Where its process ended, at a limit or by itself, `alive` is False, and the
-    next call starts afresh. Raises Unavailable, with what to do, where no sandbox works.
+    Each call has a result of its own, printing included, and what it raises or exits with leaves the rest in place; its
+    `collect` names files to bring back. Between the calls everything in there stands still. Time, computing and output
+    are limited for each call, memory, processes and disk for all together. Where its process ended, at a limit or by
+    itself, `alive` is False, and the next call starts afresh. Raises Unavailable, with what to do, where no sandbox
+    works.
     """
     opened = Session(await asyncio.to_thread(chosen), limits or Limits())
     try:
