@@ -48,7 +48,9 @@ def main() -> None:
     options = parser.parse_args()
     runs = [(name, seed) for seed in options.seeds for name in options.algorithms]
     size = [f"steps={options.steps}", f"rollout.problems={options.problems}"]
-    found = {(name, seed): trained(name, seed, size) for name, seed in track(runs, "runs", Console(stderr=True))}
+    found = {
+        (name, seed): trained(name, seed, size) for name, seed in track(runs, "runs", console=Console(stderr=True))
+    }
     Console().print(table({name: [found[name, seed] for seed in options.seeds] for name in options.algorithms}))
 
 
