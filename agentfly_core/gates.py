@@ -20,6 +20,17 @@ def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
         raise GateClosed(_message(f"of {len(trajectories)} episodes failed", errors, "gates.failed", share))
 
 
+def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
+    """Raise GateClosed when more than `share` of the episodes, and more than two, lack a reward given during the episode.
+
+    Once they are stored they lack it for good, however the reward is mended; so they must not be.
+    """
+    missing = [[score for score in t.observed.values() if isinstance(score, Unscored)] for t in trajectories]
+    reasons = [scores[0].reason for scores in missing if scores]
+    if len(reasons) > max(2, share * len(trajectories)):
+        raise GateClosed(_message(f"of {len(trajectories)} episodes have no reward", reasons, "gates.unscored", share))
+
+
 def stop_if_unscored(trajectories: Sequence[Trajectory], scores: Sequence[Scored], share: float) -> None:
     """Raise GateClosed when more than `share` of the trajectories, and more than two, have no reward.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentfly_core import identity, ledger
 from agentfly_core.config import Science
-from agentfly_core.gates import stop_if_failing, stop_if_unscored
+from agentfly_core.gates import stop_if_failing, stop_if_unobserved, stop_if_unscored
 from agentfly_core.home import Home
 from agentfly_core.metrics import rollout_metrics
 from agentfly_core.parquet import read_trajectories, write_scores, write_trajectories
@@ -78,11 +78,13 @@ def play_shard(
 ) -> dict[str, float]:
     """Play a shard and leave its trajectories and timings in `folder`; returns the metrics of its environments.
 
-    Raises SamplerLost with the sampler, and GateClosed when more episodes failed than the experiment allows.
+    Raises SamplerLost with the sampler, and GateClosed when more episodes failed, or lack a reward that needs an
+    environment, than the experiment allows.
     """
     playbook = Playbook.from_science(science, tokenizer)
     played, measured = _collect(assignments, playbook, sampler, folder, watch, home)
     stop_if_failing(played, science.gates.failed)
+    stop_if_unobserved(played, science.gates.unscored)
     return measured
 
 

@@ -39,6 +39,8 @@ async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_
     assert [episode.observations for episode in episodes] == [answers] * 3
     assert [episode.observed for episode in episodes] == [{"few_guesses": Score(1 / 3)}] * 3
     assert (measured["resources/Game/started"], measured["resources/Game/closed"]) == (3, 0)
+    episodes, _, _ = await collected(problems, rules, scripted(lambda problem, chain, turn: "62"))
+    assert [episode.observed for episode in episodes] == [{"few_guesses": Score(0.0)}] * 3
 
 
 def test_every_metric_that_the_page_names_is_measured():

@@ -10,11 +10,12 @@ import pytest
 from transformers import AutoTokenizer
 
 from agentfly_core.config import Science
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.gates import GateClosed
 from agentfly_core.home import home
 from agentfly_core.play import demonstrate, of_step, play_shard, score_episodes
 from agentfly_core.record import Problem, Trajectory
+from agentfly_core.resources import Limit
 from agentfly_core.reward import reward
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.tool import tool
@@ -32,6 +33,16 @@ async def shop() -> str:
 @reward
 def fussy(trajectory: Trajectory) -> float:
     raise KeyError("colour")
+
+
+class Room(Environment):
+    async def reset(self, problem: Problem) -> None:
+        pass
+
+
+@reward
+def tidy(room: Room) -> float:
+    raise KeyError("broom")
 
 
 def asks_the_shop(problems: Any, seed: int) -> Any:
@@ -59,13 +70,18 @@ def tokenizer(nano: Path) -> Any:
 def played(rules: Science, tokenizer: Any, said: str, folder: Path) -> None:
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
     sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), stop, lambda problem, chain, turn: said)
-    with home({}) as here:
+    with home({Room: Limit(8)}) as here:
         play_shard(rules, tokenizer, sampler, of_step(rules, PROBLEMS, 1), folder, lambda trajectory: None, here)
 
 
 def test_a_shard_whose_tools_service_is_gone_stops(tokenizer: Any, tmp_path: Path) -> None:
     with pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
         played(science(), tokenizer, CALL, tmp_path)
+
+
+def test_a_shard_without_the_rewards_of_its_environment_is_not_kept(tokenizer: Any, tmp_path: Path) -> None:
+    with pytest.raises(GateClosed, match=r"8 of 8 episodes have no reward .*tidy: KeyError: 'broom'"):
+        played(science(rewards={"test_play:tidy": 1.0}, environments={"test_play:Room": 8}), tokenizer, "2", tmp_path)
 
 
 def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_path: Path) -> None:
