@@ -21,7 +21,7 @@ def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
 
 
 def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed when more than `share` of the episodes, and more than two, lack a reward given during the episode.
+    """Raise GateClosed when more than `share` of the episodes, and more than two, lack a reward given while they ran.
 
     Once they are stored they lack it for good, however the reward is mended; so they must not be.
     """
