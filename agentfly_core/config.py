@@ -122,6 +122,18 @@ class WarmStart(Section):
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
 
 
+class Adapter(Section):
+    """Train a low-rank adapter on the model's linear layers instead of its weights (LoRA, arXiv 2106.09685).
+
+    A layer of weights W computes (W + alpha / rank * B A) x, where W stays as it is, A has `rank` rows, and B begins
+    as 0. `targets` are all linear layers but the output projection, or those of these names, such as [q_proj, v_proj].
+    """
+
+    rank: Annotated[int, Field(ge=1, le=512)] = 16
+    alpha: Positive = 32
+    targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
+
+
 class Rollout(Section):
     """What one step plays: `problems` x `group_size` episodes, `shard` of them at the same time.
 
@@ -187,6 +199,7 @@ class Science(Section):
     rewards: dict[str, float]
     environments: dict[str, Pool] = Field(default_factory=dict)
     warm_start: WarmStart | None = None
+    adapter: Adapter | None = None
     algorithm: AlgorithmPart = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")
     update: Update = Update()
     rollout: Rollout = Rollout()

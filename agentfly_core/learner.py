@@ -31,6 +31,9 @@ class UpdateJob:
     count of optimizer steps skipped in a row; the update stops after three of them.
     `learner` is None for a fresh optimizer on `policy`, and where the state at `start` was not kept on disk: then the
     learner must have it in memory.
+
+    With an `adapter`, the fields of config.Adapter, only that is trained: a new one, made from the `seed`, on the model
+    that `policy` is, or the one that `policy` is, on the model in the directory `base`. So is the `reference`.
     """
 
     start: str
@@ -48,6 +51,8 @@ class UpdateJob:
     seed: int
     reference: str | None
     before: Mapping[str, float] = field(default_factory=dict)
+    adapter: Mapping[str, Any] | None = None
+    base: str | None = None
 
 
 class LearnerLost(RuntimeError):
@@ -78,7 +83,7 @@ class Learner(Protocol):
         ...
 
     def save_policy(self, folder: Path) -> None:
-        """Write the newest policy as a Hugging Face directory, with the probe that verifies a weight swap.
+        """Write the newest policy as a Hugging Face or peft directory, with the probe that verifies a weight swap.
 
         The probe, `probe.json`, is `{"tokens": [32 ids], "logprobs": [31 floats]}`: the log-probability of each token
         but the first, given those before it, at temperature 1. Raises LearnerLost and LearnerFailed.

@@ -53,9 +53,10 @@ class Voice(Protocol):
 class Sampler(Protocol):
     """Something that makes tokens from the newest loaded policy."""
 
-    def load(self, policy: Path, version: int) -> None:
+    def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Take the weights of a policy directory, check that they are in place, and label what follows with `version`.
 
+        A policy that is an adapter stands on the model in the directory `base`.
         Does nothing when that very version is loaded already. Raises SamplerLost when the service is gone.
         """
         ...

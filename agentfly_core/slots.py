@@ -49,7 +49,7 @@ def demonstrations(science: Science, model: Artifact, data: Artifact) -> Slot:
 def warm_start(science: Science, model: Artifact, demonstrations: Artifact, round: int) -> Slot:
     """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
     inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
-    slot = _shared("warm_start", science, ("warm_start", "dtype", "seed"), inputs)
+    slot = _shared("warm_start", science, ("warm_start", "adapter", "dtype", "seed"), inputs)
     return Slot(f"{slot.uri}/{round:03d}/policy", "warm_start", digest([slot.key, round]), inputs)
 
 
@@ -82,7 +82,7 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Sl
 def policy(science: Science, run: str, policy: Artifact, scored: Artifact, step: int) -> Slot:
     """The policy that step 1, 2, ... publishes."""
     inputs = {"policy": policy.digest, "scored": scored.digest}
-    key = _key("update", science, ("algorithm", "update", "dtype", "rollout", "seed"), inputs, step)
+    key = _key("update", science, ("algorithm", "update", "adapter", "dtype", "rollout", "seed"), inputs, step)
     return Slot(f"{of_step(run, step)}/policy", "update", key, inputs)
 
 
@@ -110,7 +110,8 @@ def _shared(stage: Stage, science: Science, reads: Sequence[str], inputs: Mappin
 
 
 def _key(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> str:
-    settings: dict[str, Any] = science.model_dump(mode="json", include=set(reads))
+    said = science.model_dump(mode="json", include=set(reads))
+    settings: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     for section, _, key in (name.partition(".") for name in resumable(Science)):
         settings.get(section, {}).pop(key, None)
     return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agentfly_core import identity, slots
-from agentfly_core.config import Update
+from agentfly_core import adapter, identity, slots
+from agentfly_core.config import Adapter, Science, Update
 from agentfly_core.gates import stop_if_diverging
 from agentfly_core.learner import Learner, UpdateJob
 from agentfly_core.measured import measured, measuring, timing
@@ -30,12 +30,13 @@ def step_job(run: Run, step: int) -> UpdateJob:
     """The update of step 1, 2, ..., from the stored policy of the step before and the stored scored episodes."""
     store, science, here = run.store, run.science, slots.of_step(run.name, step)
     before = policy_of(run, step - 1)
+    policy, base = adapter.folders(store, before)
     shards = [store.artifact(f"{here}/{name}") for name in store.names(here) if name.startswith("rollout-")]
     algorithm = science.algorithm
     return UpdateJob(
         start=label_of(run, step - 1),
         end=label_of(run, step),
-        policy=str(store.open(before)),
+        policy=str(policy),
         learner=_learner_state(store, _policy_slot(run, step - 1)) if step > 1 else None,
         rollouts=tuple(str(store.open(shard) / EPISODES) for shard in shards),
         scores=str(store.open(store.artifact(f"{here}/scored")) / "scores.parquet"),
@@ -48,6 +49,8 @@ def step_job(run: Run, step: int) -> UpdateJob:
         seed=identity.seed(science.seed, "update", step),
         reference=str(store.open(policy_of(run, 0))) if algorithm.make().needs_reference else None,
         before=measured(store, before).metrics if step > 1 else {},
+        adapter=_adapter(science),
+        base=str(base) if base else None,
     )
 
 
@@ -57,12 +60,12 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
     assert warm_start is not None
     here = slots.warm_start(science, model, demonstrations, number)
     before = slots.warm_start(science, model, demonstrations, number - 1)
-    policy = lab.store.artifact(before.uri) if number > 1 else model
+    policy, base = adapter.folders(lab.store, lab.store.artifact(before.uri) if number > 1 else model)
     learning_rate = warm_start.learning_rate * (1 - (number - 1) / warm_start.rounds)
     return UpdateJob(
         start=before.key if number > 1 else fresh(model),
         end=here.key,
-        policy=str(lab.store.open(policy)),
+        policy=str(policy),
         learner=_learner_state(lab.store, before) if number > 1 else None,
         rollouts=(str(lab.store.open(demonstrations) / EPISODES),),
         scores=None,
@@ -74,11 +77,15 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
         dtype=science.dtype,
         seed=identity.seed(science.seed, "warm_start", number),
         reference=None,
+        adapter=_adapter(science),
+        base=str(base) if base else None,
     )
 
 
-def publish(store: Store, learner: Learner, job: UpdateJob, slot: Slot, keep: bool, watch: Watch) -> Artifact:
-    """Run an update and publish what it made; `keep` says whether its learner state is worth the space.
+def publish(
+    store: Store, learner: Learner, job: UpdateJob, before: Artifact, slot: Slot, keep: bool, watch: Watch
+) -> Artifact:
+    """Run an update of the policy `before` and publish what it made; `keep` its learner state, too, or not.
 
     Raises GateClosed, and publishes nothing, when the policy diverges.
     """
@@ -92,6 +99,8 @@ def publish(store: Store, learner: Learner, job: UpdateJob, slot: Slot, keep: bo
             if keep:
                 inputs["learner"] = _publish_state(store, learner, slots.learner(slot)).digest
             learner.save_policy(folder)
+            if job.adapter:
+                adapter.remember(folder, adapter.base_of(store, before) or before, Adapter(**job.adapter))
     return store.artifact(slot.uri)
 
 
@@ -136,17 +145,27 @@ def require_space(lab: Lab, policy: Artifact) -> None:
     """Raise OSError unless the disk can hold a learner state and a policy more.
 
     The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again for a critic that
-    is a model of its own; the policy is one number of the model's dtype.
+    is a model of its own; the policy is one number of the model's dtype. Only an adapter's weights count where only
+    they are trained.
     """
     folder, models = lab.store.root, 2 if lab.science.algorithm.make().critic == "model" else 1
-    size = sum(path.stat().st_size for path in lab.store.open(policy).iterdir())
-    needed = size + models * size * 12 // (2 if lab.science.dtype == "bfloat16" else 4)
+    width = 2 if lab.science.dtype == "bfloat16" else 4
+    size = _size(lab, policy, width)
+    needed = size + models * size * 12 // width
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
             f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs {needed / 2**30:.1f} GiB. "
             "Free some space and run the same command again."
         )
+
+
+def _size(lab: Lab, policy: Artifact, width: int) -> int:
+    """The bytes of the next policy, with so many for a number."""
+    folder, base = adapter.folders(lab.store, policy)
+    if lab.science.adapter:
+        return width * adapter.weights(base or folder, lab.science.adapter)
+    return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def watching(stage: str, step: int) -> Watch:
@@ -157,6 +176,10 @@ def watching(stage: str, step: int) -> Watch:
 def _policy_slot(run: Run, step: int) -> Slot:
     scored = run.store.artifact(f"{slots.of_step(run.name, step)}/scored")
     return slots.policy(run.science, run.name, policy_of(run, step - 1), scored, step)
+
+
+def _adapter(science: Science) -> dict[str, object] | None:
+    return science.adapter.model_dump(mode="json") if science.adapter else None
 
 
 def _learner_state(store: Store, policy: Slot) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentfly_core import adapter
 from agentfly_core.home import Home, home
 from agentfly_core.learner import Learner
 from agentfly_core.learners import deepspeed
@@ -47,7 +48,9 @@ def sampler_service(lab: Lab, model: Artifact, owner: str, logs: Path) -> Iterat
     from agentfly_core.samplers import vllm
 
     address = new_address("vllm")
-    command, environment = vllm.launch(address, lab.store.open(model), lab.science, lab.site)
+    folder, base = adapter.folders(lab.store, model)
+    ranks = [shape.rank for shape in (lab.science.adapter, adapter.shape_of(lab.store, model)) if shape]
+    command, environment = vllm.launch(address, base or folder, lab.science, lab.site, max(ranks, default=0))
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
         yield service
 
@@ -81,7 +84,8 @@ def learner_service(lab: Lab, owner: str, logs: Path) -> Iterator[Service]:
 def sampler_at(service: Service, lab: Lab, policy: Artifact, version: int) -> Sampler:
     """The sampler behind a service, with a policy loaded whose tokens are labelled `version`; raises SamplerLost."""
     sampler = _sampler(service, lab.science.dtype, lab.site.device, lab.site.concurrency)
-    sampler.load(lab.store.open(policy), version)
+    folder, base = adapter.folders(lab.store, policy)
+    sampler.load(folder, version, base)
     return sampler
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentfly_core import slots
+from agentfly_core.adapter import require_same_shape
 from agentfly_core.measured import measuring
 from agentfly_core.model import materialise
 from agentfly_core.run import Lab, Parent
@@ -13,6 +14,7 @@ from tasks.stage import Made, reused, stage
 def base_model(lab: Lab, parent: Parent | None) -> Made:
     """Publish the model that training starts from; a run with a parent starts from the parent's policy itself."""
     if parent:
+        require_same_shape(lab.store, parent.policy, lab.science.adapter)
         return parent.policy
     slot = slots.model(lab.science)
     if found := lab.store.find(slot):

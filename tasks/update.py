@@ -22,6 +22,6 @@ def update(run: Run, policy: Artifact, scored: Artifact, service: Service, step:
         worker.update(updating.step_job(run, earlier), updating.watching("replay", earlier))
     keep = step % run.science.update.learner_every == 0 or step == run.science.steps
     job = updating.step_job(run, step)
-    made = updating.publish(run.store, worker, job, slot, keep, updating.watching("update", step))
+    made = updating.publish(run.store, worker, job, policy, slot, keep, updating.watching("update", step))
     updating.retain(run, step)
     return made

@@ -34,4 +34,4 @@ def warm_start(lab: Lab, model: Artifact, demonstrations: Artifact, service: Ser
     updating.require_space(lab, model)
     job = updating.warm_start_job(lab, model, demonstrations, number)
     watch = updating.watching(f"warm start {number}", 0)
-    return updating.publish(lab.store, learner(service), job, slot, keep=True, watch=watch)
+    return updating.publish(lab.store, learner(service), job, model, slot, keep=True, watch=watch)

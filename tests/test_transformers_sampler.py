@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from agentfly_core.config import Adapter
 from agentfly_core.learners.policy import load_policy
+from agentfly_core.models import adapted
 from agentfly_core.record import Sampled
 from agentfly_core.sampler import Request, SamplingParams
 from agentfly_core.samplers.transformers import TransformersSampler
@@ -40,11 +42,13 @@ def sampler(nano: Path) -> TransformersSampler:
     return sampler
 
 
-def learner_logprobs(policy: Path, asked: Request, got: Sampled) -> torch.Tensor:
+def learner_logprobs(policy: Path, asked: Request, got: Sampled, base: Path | None) -> torch.Tensor:
     tokens = torch.tensor([[*asked.prompt, *got.tokens]])
     sampled = torch.arange(tokens.shape[1])[None] >= len(asked.prompt)
     with torch.no_grad():
-        return load_policy(str(policy), "float32")(tokens, sampled, asked.params.temperature)[0][sampled]
+        return load_policy(str(policy), "float32", base=str(base) if base else None)(
+            tokens, sampled, asked.params.temperature
+        )[0][sampled]
 
 
 def next_token_logits(policy: Path, tokens: Sequence[int]) -> torch.Tensor:
@@ -52,10 +56,12 @@ def next_token_logits(policy: Path, tokens: Sequence[int]) -> torch.Tensor:
         return AutoModelForCausalLM.from_pretrained(policy)(torch.tensor([tokens])).logits[0, -1]
 
 
-def largest_deviation(policy: Path, asked: Sequence[Request], got: Sequence[Sampled]) -> float:
+def largest_deviation(
+    policy: Path, asked: Sequence[Request], got: Sequence[Sampled], base: Path | None = None
+) -> float:
     """The largest |importance weight - 1| at the first update."""
     return max(
-        float((learner_logprobs(policy, one, span) - torch.tensor(span.logprobs)).expm1().abs().max())
+        float((learner_logprobs(policy, one, span, base) - torch.tensor(span.logprobs)).expm1().abs().max())
         for one, span in zip(asked, got, strict=True)
     )
 
@@ -91,6 +97,19 @@ async def test_importance_weights_of_smollm2_start_at_one(smollm2: Path) -> None
     sampler.load(smollm2, 0)
     asked = [request(chain, [1, 4093, 198, 1780, *range(300, 302 + 9 * chain)]) for chain in range(3)]
     assert largest_deviation(smollm2, asked, await played(sampler, asked)) < 1e-3
+
+
+async def test_importance_weights_of_an_adapter_start_at_one(nano: Path, tmp_path: Path) -> None:
+    model = adapted.load(nano, None, "float32")
+    adapted.add(model, Adapter(rank=4), seed=1)
+    for parameter in model.parameters():
+        parameter.data += 0.05 * parameter.requires_grad
+    model.save_pretrained(tmp_path)
+    sampler = TransformersSampler()
+    sampler.load(tmp_path, 1, nano)
+    replies = await played(sampler, requests())
+    assert largest_deviation(tmp_path, requests(), replies, nano) < 1e-4
+    assert largest_deviation(nano, requests(), replies) > 0.1
 
 
 async def test_temperature_zero_takes_the_likeliest_token(sampler: TransformersSampler, nano: Path) -> None:

@@ -15,9 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
-from agentfly_core.config import Science, Site
+from agentfly_core.config import Adapter, Science, Site
+from agentfly_core.models import adapted
 from agentfly_core.record import Sampled
 from agentfly_core.sampler import Request, SamplerLost, SamplingParams
 from agentfly_core.samplers.vllm import VLLM, WrongWeights, launch
@@ -58,7 +59,7 @@ def server(policies: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
     """A vLLM server that was started on the first policy."""
     address = Path(tempfile.mkdtemp(prefix="agentfly-")) / "vllm.sock"
     log = tmp_path_factory.mktemp("log") / "vllm.log"
-    command, environment = launch(address, policies[0], SCIENCE, SITE)
+    command, environment = launch(address, policies[0], SCIENCE, SITE, adapter_rank=6)
     with supervised("vllm", command, environment, address, log, "test-vllm") as service:
         yield VLLM(service, SCIENCE.dtype, SITE.device, SITE.concurrency)
 
@@ -77,10 +78,27 @@ def policy(nano: Path, folder: Path, seed: int) -> Path:
     return folder
 
 
+def adapter(base: Path, folder: Path, seed: int) -> Path:
+    """An adapter of rank 6 on a policy; no weight of it is 0."""
+    model = adapted.load(base, None, "float32")
+    adapted.add(model, Adapter(rank=6, alpha=12), seed)
+    model.generation_config = GenerationConfig()  # the poisoned one cannot be saved
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(0, 0.1, generator=torch.Generator().manual_seed(seed))
+    model.save_pretrained(folder)
+    tokens = list(range(40, 72))
+    logprobs = expected(folder, tokens[:1], tokens[1:], 1.0, base).tolist()
+    (folder / "probe.json").write_text(json.dumps({"tokens": tokens, "logprobs": logprobs}))
+    return folder
+
+
 @torch.inference_mode()
-def expected(folder: Path, prompt: Sequence[int], tokens: Sequence[int], temperature: float) -> Tensor:
+def expected(
+    folder: Path, prompt: Sequence[int], tokens: Sequence[int], temperature: float, base: Path | None = None
+) -> Tensor:
     """What transformers gives as log-probabilities of `tokens` after `prompt`."""
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = adapted.load(folder, base, "float32").eval()
     logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
     return torch.log_softmax(logits / temperature, -1).gather(1, torch.tensor(tokens)[:, None])[:, 0]
 
@@ -97,10 +115,10 @@ def replies(
     return asyncio.run(play())
 
 
-def furthest(folder: Path, replies: Sequence[Sampled], temperature: float = 1.0) -> float:
+def furthest(folder: Path, replies: Sequence[Sampled], temperature: float = 1.0, base: Path | None = None) -> float:
     """The largest distance of a reply's log-probability from transformers' own."""
     return max(
-        float((torch.tensor(reply.logprobs) - expected(folder, PROMPT, reply.tokens, temperature)).abs().max())
+        float((torch.tensor(reply.logprobs) - expected(folder, PROMPT, reply.tokens, temperature, base)).abs().max())
         for reply in replies
     )
 
@@ -166,6 +184,33 @@ def test_weights_with_tied_embeddings_are_swapped_exactly_and_back(server: VLLM,
         drawn = replies(server, 4)
         assert {reply.policy_version for reply in drawn} == {version}
         assert furthest(policy, drawn) < 1e-4 < 0.5 < furthest(other, drawn)
+
+
+def test_adapters_are_swapped_on_their_base_and_taken_off_again(
+    server: VLLM, policies: tuple[Path, Path], tmp_path: Path
+) -> None:
+    base = policies[0]
+    one, two = (adapter(base, tmp_path / str(seed), seed) for seed in (1, 2))
+    server.load(base, 0)
+    for folder, other, version in ((one, two, 1), (two, one, 2), (one, two, 3)):
+        server.load(folder, version, base)
+        drawn = replies(server, 8)
+        assert {reply.policy_version for reply in drawn} == {version}
+        assert furthest(folder, drawn, base=base) < 1e-4 < 0.1 < furthest(other, drawn, base=base)
+    server.load(base, 4)
+    assert furthest(base, replies(server, 8)) < 1e-4
+
+
+def test_an_adapter_on_another_model_than_its_own_is_refused_and_not_served(
+    server: VLLM, policies: tuple[Path, Path], tmp_path: Path
+) -> None:
+    one, two = policies
+    folder = adapter(two, tmp_path / "adapter", 1)
+    server.load(one, 0)
+    with pytest.raises(WrongWeights, match=r"from those of probe.json on average"):
+        server.load(folder, 1, two)
+    with pytest.raises(SamplerLost, match="is 'loading'"):
+        replies(server, 1)
 
 
 def test_a_policy_that_is_served_already_is_not_read_again(

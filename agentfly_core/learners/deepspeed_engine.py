@@ -28,7 +28,8 @@ from torch import Tensor
 from agentfly_core import probe
 from agentfly_core.algorithm import Critic
 from agentfly_core.batch import RolloutBatch
-from agentfly_core.config import Update
+from agentfly_core.config import Adapter, Update
+from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.policy import load_policy
 
 Engine = Any
@@ -38,16 +39,17 @@ TENSORS, STATE = "learner.safetensors", "learner.json"
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template*")
 
 
-def fresh(policy: str, dtype: str, zero_stage: int, critic: Critic) -> Engine:
-    """An engine around the policy in this directory and a new critic, with an optimizer that has no history."""
+def fresh(job: UpdateJob, zero_stage: int, critic: Critic) -> Engine:
+    """An engine around the policy of a job and a new critic, with an optimizer that has no history."""
     if zero_stage == 0:
         raise ValueError("Got ZeRO stage 0, which keeps no float32 weights beside bfloat16: use stage 1.")
-    model = load_policy(policy, dtype, critic)
+    adapter = Adapter(**job.adapter) if job.adapter else None
+    model = load_policy(job.policy, job.dtype, critic, job.base, adapter, job.seed)
     parts = [model.model, model.critic] if model.critic is not None else [model.model]
     engine, *_ = deepspeed.initialize(
         model=model,
         model_parameters=[{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts],
-        config=_settings(dtype, zero_stage),
+        config=_settings(job.dtype, zero_stage),
     )
     _make_moments(engine)
     return engine
@@ -111,7 +113,7 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
-    """Write a Hugging Face directory with the tokenizer of `source`, and the probe; every rank must call it."""
+    """Write a Hugging Face or peft directory with the tokenizer of `source`, and the probe; every rank must call it."""
     weights = {
         name.removeprefix(POLICY): safe_get_full_fp32_param(p).to(p.dtype).cpu()
         for name, p in _parameters(engine)

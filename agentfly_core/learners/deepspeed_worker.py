@@ -100,7 +100,7 @@ class Worker:
                 f"run the updates before it again. Only a start that begins with {FRESH!r} needs no state."
             )
         self.forget()
-        self.engine, self.critic = engines.fresh(job.policy, job.dtype, self.zero_stage, critic), critic
+        self.engine, self.critic = engines.fresh(job, self.zero_stage, critic), critic
         if job.learner is not None:
             engines.read_state(self.engine, job.start, Path(job.learner))
         gc.freeze()  # to look through all modules and the engine for garbage takes 0.3 s each time
@@ -111,7 +111,7 @@ class Worker:
         if job.reference is None:
             raise ValueError(f"{job.algorithm['use']} compares with a reference policy, and the job names none.")
         if self.reference is None or self.reference[0] != job.reference:
-            policy = load_policy(job.reference, job.dtype).requires_grad_(False)
+            policy = load_policy(job.reference, job.dtype, base=job.base).requires_grad_(False)
             self.reference = job.reference, policy.to(get_accelerator().current_device_name())
         return self.reference[1]
 

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM
 
 from agentfly_core.algorithm import Critic
 from agentfly_core.batch import predictors, token_logprobs
+from agentfly_core.config import Adapter
 from agentfly_core.learners.forest import Forest
+from agentfly_core.models import adapted
 
 PIECE = 256
 CHANGES_LOGITS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
@@ -101,14 +102,22 @@ def _critic(model: Any, kind: Critic) -> nn.ModuleDict | None:
     return nn.ModuleDict({"backbone": copy.deepcopy(model.base_model), "head": head})
 
 
-def load_policy(folder: str, dtype: str, critic: Critic = "none") -> Policy:
-    """The policy in a Hugging Face directory, without dropout, and a new critic; raises OSError when there is none.
+def load_policy(
+    folder: str,
+    dtype: str,
+    critic: Critic = "none",
+    base: str | None = None,
+    adapter: Adapter | None = None,
+    seed: int = 0,
+) -> Policy:
+    """The policy in a directory, an adapter on `base` if it is one, without dropout, and a new critic.
 
-    A weight of -0.0 becomes 0.0: summed over ranks, as a saved state is, the two could not be told apart.
+    With an `adapter`, a policy that has none gets a new one, made from the `seed`. Raises OSError where no model is. A
+    weight of -0.0 becomes 0.0: summed over ranks, as a saved state is, the two could not be told apart.
     """
-    if not (Path(folder) / "config.json").is_file():
-        raise FileNotFoundError(f"{folder} holds no model: it has no config.json.")
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), trust_remote_code=False)
+    model = adapted.load(Path(folder), Path(base) if base else None, dtype)
+    if adapter is not None and not adapted.is_adapter(Path(folder)):
+        adapted.add(model, adapter, seed)
     for parameter in model.parameters():
         parameter.data.add_(0.0)
     return Policy(model, critic).eval()

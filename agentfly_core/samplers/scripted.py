@@ -25,7 +25,7 @@ class Scripted:
         self._encode, self._stop_token, self._script = encode, stop_token, script
         self._version = -1
 
-    def load(self, policy: Path, version: int) -> None:
+    def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Label what follows with `version`."""
         self._version = version
 

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
+from agentfly_core.models import adapted
 from agentfly_core.record import Sampled
 from agentfly_core.sampler import Request, Voice
 
@@ -31,15 +30,15 @@ class TransformersSampler:
 
     def __init__(self, device: str = "cpu", dtype: str = "float32") -> None:
         self._device = device
-        self._dtype = getattr(torch, dtype)
+        self._dtype = dtype
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
         self._loaded: tuple[Path, int] | None = None
         self._model: Any = None
 
-    def load(self, policy: Path, version: int) -> None:
+    def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Take the weights of a policy directory; raises ValueError when some are missing or too many there."""
         if self._loaded != (policy, version):
-            self._model = self._worker.submit(self._read, policy).result()
+            self._model = self._worker.submit(self._read, policy, base).result()
             self._loaded = policy, version
 
     @asynccontextmanager
@@ -54,15 +53,8 @@ class TransformersSampler:
         rows = await asyncio.get_running_loop().run_in_executor(self._worker, _decode, self._model, requests)
         return [row.sampled(version) for row in rows]
 
-    def _read(self, policy: Path) -> Any:
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            policy, dtype=self._dtype, output_loading_info=True, trust_remote_code=False
-        )
-        model, report = loaded
-        if wrong := {key: sorted(map(str, names)) for key, names in report.items() if names}:
-            raise ValueError(f"The policy {policy} does not fit its config.json: {wrong}.")
-        return model.to(self._device).eval()
+    def _read(self, policy: Path, base: Path | None) -> Any:
+        return adapted.load(policy, base, self._dtype).to(self._device).eval()
 
 
 class _Shard:

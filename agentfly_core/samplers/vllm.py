@@ -29,7 +29,7 @@ __all__ = ["VLLM", "WrongWeights", "launch"]
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.3}
 """Mean distance from a probe. With the right weights it was at most 2e-5 and 0.16 (SmolLM2-135M on CPU, 13 probes).
 Weights each off by 1e-6, 1e-5, 1e-3 make 1.5e-4, 1.5e-3, 0.14: bfloat16 hides small steps, never another model."""
-LOADING = "loading"
+LOADING, ADAPTER = "loading", "adapter"
 NO_LOGPROB = -9999.0
 
 
@@ -63,9 +63,10 @@ class VLLM:
     concurrency: int
     patience: float = 600.0
 
-    def load(self, policy: Path, version: int) -> None:
+    def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Take the weights of a policy directory in place, check them by its probe, label them with `version`.
 
+        An adapter comes onto the model that the server was started on, which must be its `base`.
         Waits for a server that is starting. Raises WrongWeights, and SamplerLost with the end of the server's log.
         """
         probe = Probe.of(policy)
@@ -73,7 +74,7 @@ class VLLM:
         with self._server() as server:
             self.service.wait(lambda: _healthy(server), self.patience)
             if _label(server) != label:
-                self._swap(server, policy)
+                self._swap(server, policy, adapter=base is not None)
                 self._check(server, policy, probe)
                 server.post("/update_weight_version", json={"new_version": label})
 
@@ -81,26 +82,36 @@ class VLLM:
     async def shard(self, episodes: int) -> AsyncIterator[Voice]:
         """Lend the server to a shard; raises SamplerLost when it holds no policy (any more)."""
         with self._server() as server:
-            label = _label(server)
+            label, model = _label(server), _model(server)
         if "-" not in label:
             raise SamplerLost(f"The vLLM server holds no policy, but is {label!r}: it was started again. Load one.")
         connector = aiohttp.UnixConnector(
             self.service.address, limit=self.concurrency, keepalive_timeout=LONGEST_IDLE / 60
         )
         async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(self.patience)) as session:
-            yield _Shard(self.service, session, label)
+            yield _Shard(self.service, session, label, model)
 
-    def _swap(self, server: httpx.Client, policy: Path) -> None:
+    def _swap(self, server: httpx.Client, policy: Path, adapter: bool) -> None:
         server.post("/update_weight_version", json={"new_version": LOADING})
+        if adapter:
+            new = {"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True}
+            server.post("/v1/load_lora_adapter", json=new)
+        else:
+            self._reload(server, policy)
+        self.service.wait(lambda: bool(server.post("/reset_prefix_cache").json()["success"]), self.patience)
+
+    def _reload(self, server: httpx.Client, policy: Path) -> None:
+        if _model(server) == ADAPTER:
+            server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
         copy = self.service.scratch / "next"
         shutil.rmtree(copy, ignore_errors=True)
         path = str(servable(policy, copy, self.device))
         server.post("/collective_rpc", json={"method": "reload_weights", "kwargs": {"weights_path": path}})
-        self.service.wait(lambda: bool(server.post("/reset_prefix_cache").json()["success"]), self.patience)
 
     def _check(self, server: httpx.Client, policy: Path, probe: Probe) -> None:
         sampling = _sampling(SamplingParams(1.0, 1, ()), 0) | {"prompt_logprobs": 0}
-        answer = server.post("/inference/v1/generate", json={"token_ids": probe.tokens, "sampling_params": sampling})
+        body = {"model": _model(server), "token_ids": probe.tokens, "sampling_params": sampling}
+        answer = server.post("/inference/v1/generate", json=body)
         places = zip(probe.tokens[1:], answer.json()["prompt_logprobs"][1:], strict=True)
         served = [place[str(token)]["logprob"] for token, place in places]
         distance = fmean(abs(one - other) for one, other in zip(served, probe.logprobs, strict=True))
@@ -139,9 +150,11 @@ class _Shard:
     service: Service
     session: aiohttp.ClientSession
     label: str
+    model: str
 
     async def sample(self, request: Request) -> Sampled:
-        body = {"token_ids": list(request.prompt), "sampling_params": _sampling(request.params, request.seed)}
+        sampling = _sampling(request.params, request.seed)
+        body = {"model": self.model, "token_ids": list(request.prompt), "sampling_params": sampling}
         try:
             async with self.session.post("http://vllm/inference/v1/generate", json=body) as response:
                 answer = await response.json()
@@ -201,6 +214,11 @@ def _healthy(server: httpx.Client) -> bool:
 
 def _label(server: httpx.Client) -> str:
     return str(server.get("/weight_info").json()["weight_version"])
+
+
+def _model(server: httpx.Client) -> str:
+    """What requests shall name: the adapter if there is one, else the model that the server was started on."""
+    return str(server.get("/v1/models").json()["data"][-1]["id"])
 
 
 def _raise_for_status(response: httpx.Response) -> None:

@@ -3,12 +3,15 @@
 As it comes, it waits for its open requests when the engine has died, some of which nobody will ever answer, and a
 supervisor would wait with it. On CPU it lets the engine import everything again, which a fork has already: 7 of 17
 seconds of CPU and 0.3 GiB. (It wants fresh processes only for workers apart from the engine, which there are none.)
+An adapter is applied as matrix products, see vllm_adapter.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 from functools import partial
+
+from agentfly_core.samplers import vllm_adapter
 
 GRACE = 3
 
@@ -20,6 +23,7 @@ def main() -> None:
     from vllm.v1.engine import utils
 
     if current_platform.is_cpu():
+        vllm_adapter.install()
         utils.get_mp_context = partial(multiprocessing.get_context, "fork")  # type: ignore[attr-defined]
     entry.run_server = partial(entry.run_server, timeout_graceful_shutdown=GRACE)
     entry.main()  # type: ignore[no-untyped-call]

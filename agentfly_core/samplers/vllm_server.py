@@ -12,11 +12,16 @@ from agentfly_core.service import Service
 
 BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
+ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 512)
 SHARED_OUT = 64 * 2**20
 
 
-def launch(address: Path, model: Path, science: Science, site: Site) -> tuple[list[str], dict[str, str]]:
+def launch(
+    address: Path, model: Path, science: Science, site: Site, adapter_rank: int = 0
+) -> tuple[list[str], dict[str, str]]:
     """Command and environment of a server that starts on a model directory and listens on a UNIX socket.
+
+    It can put adapters of at most `adapter_rank` on that model.
 
     It takes and gives token ids only, so it loads no tokenizer. `--generation-config vllm` keeps it from applying the
     model's generation_config.json to requests; log-probabilities are those after the temperature. On CPU a prompt is
@@ -38,6 +43,9 @@ def launch(address: Path, model: Path, science: Science, site: Site) -> tuple[li
     switches = ["enable-prefix-caching", "skip-tokenizer-init", "tokens-only", "enable-scale-out"]
     switches += ["disable-log-stats", "disable-uvicorn-access-log", "disable-fastapi-docs"]
     switches += ["enforce-eager", "no-enable-chunked-prefill"] if site.device == "cpu" else []
+    if adapter_rank:
+        options["max-lora-rank"] = next(rank for rank in ADAPTER_RANKS if rank >= adapter_rank)
+        switches.append("enable-lora")
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     program = [sys.executable, "-m", "agentfly_core.samplers.vllm_program"]
     return [*program, *arguments, *(f"--{switch}" for switch in switches)], _environment(model, site)
@@ -89,6 +97,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 def _environment(model: Path, site: Site) -> dict[str, str]:
     environment = {
         "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(LONGEST_IDLE),
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",

@@ -59,11 +59,11 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, li
             (f"publish {RUN}/steps/000001/scored-1", f"publish {RUN}/steps/000002/policy", "update 3 1"),
         ),
         (
-            ("algorithm={use: ppo, kl: {use: adaptive}}", "update.mini_batches=2"),
+            ("algorithm={use: ppo, kl: {use: adaptive}}", "update.mini_batches=2", "adapter={rank: 4}"),
             (f"publish {RUN}/steps/000002/learner", "update 3 1"),
         ),
     ],
-    ids=["greedy baselines, refills and older policies", "a critic and an adaptive penalty"],
+    ids=["greedy baselines, refills and older policies", "a critic, an adaptive penalty and an adapter"],
 )
 def test_what_other_algorithms_need_survives_a_kill_as_well(
     begun: Path, lives: Lives, tmp_path_factory: pytest.TempPathFactory, overrides: Words, moments: Words

@@ -1,0 +1,83 @@
+"""Policies that are an adapter: what lies beside its weights, and which model they stand on.
+
+`adapter.json` is `{"base": {"uri": "artifacts/model/1f2e", "digest": "9f2c...e1"}, "shape": {"rank": 16, ...}}`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from safetensors import safe_open
+
+from agentfly_core.config import Adapter
+from agentfly_core.files import write_json
+from agentfly_core.store import Artifact, Damaged, Store
+
+FILE = "adapter.json"
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a directory holds an adapter as peft writes it, and not a whole model."""
+    return (folder / "adapter_config.json").is_file()
+
+
+def remember(folder: Path, base: Artifact, shape: Adapter) -> None:
+    """Write beside an adapter which model it stands on, and its shape."""
+    write_json(folder / FILE, {"base": asdict(base), "shape": shape.model_dump(mode="json")})
+
+
+def base_of(store: Store, policy: Artifact) -> Artifact | None:
+    """The model that an adapter stands on; None for a policy that is a whole model."""
+    found = store.read_json(f"{policy.uri}/{FILE}")
+    return Artifact(**found["base"]) if found else None
+
+
+def shape_of(store: Store, policy: Artifact) -> Adapter | None:
+    """The shape of a policy's adapter; None for one that is a whole model."""
+    found = store.read_json(f"{policy.uri}/{FILE}")
+    return Adapter(**found["shape"]) if found else None
+
+
+def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:
+    """The local folders of a policy and of the model that it stands on, None for a whole model.
+
+    Raises Damaged when that model is not the very one that the adapter was trained on any more.
+    """
+    base = base_of(store, policy)
+    if base is None:
+        return store.open(policy), None
+    try:
+        return store.open(policy), store.open(base)
+    except Damaged as damage:
+        raise Damaged(
+            f"{policy.uri} is an adapter on the model {base.uri} with digest {base.digest[:12]}, and on other weights "
+            f"it would be another policy. {damage}"
+        ) from damage
+
+
+def require_same_shape(store: Store, policy: Artifact, asked: Adapter | None) -> None:
+    """Raise ValueError when training would go on from an adapter of another shape than is asked for."""
+    found = shape_of(store, policy)
+    if found and found != asked:
+        raise ValueError(
+            f"The policy {policy.uri} is an adapter, and training goes on with it as it is: got adapter: "
+            f"{asked.model_dump(mode='json') if asked else None}, expected {found.model_dump(mode='json')}."
+        )
+
+
+def weights(model: Path, shape: Adapter) -> int:
+    """How many numbers an adapter of this shape has on the model in this directory, at most."""
+    return sum(shape.rank * (rows + columns) for rows, columns in _matrices(model, shape))
+
+
+def _matrices(model: Path, shape: Adapter) -> list[tuple[int, int]]:
+    found = []
+    for path in model.glob("*.safetensors"):
+        with safe_open(path, "numpy") as tensors:
+            for name in tensors.keys():  # noqa: SIM118
+                size = tensors.get_slice(name).get_shape()
+                layer = name.removesuffix(".weight").rpartition(".")[2]
+                if len(size) == 2 and (shape.targets == "all-linear" or layer in shape.targets):
+                    found.append((size[0], size[1]))
+    return found

@@ -1,0 +1,82 @@
+"""Models with a low-rank adapter (LoRA, arXiv 2106.09685) inside, as peft makes, writes and reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+from agentfly_core.adapter import is_adapter
+from agentfly_core.config import Adapter
+from agentfly_core.parts import did_you_mean
+
+__all__ = ["add", "is_adapter", "load"]
+
+
+def load(folder: Path, base: Path | None, dtype: str) -> Any:
+    """The model of a policy directory; that of an adapter is `base` with the adapter inside, its weights trainable.
+
+    Raises FileNotFoundError where there is no model, ValueError when weights are missing or too many there.
+    """
+    if is_adapter(folder) and base is None:
+        raise ValueError(f"{folder} holds an adapter only: say on which model, as its directory `base`.")
+    model = _whole(base if base and is_adapter(folder) else folder, dtype)
+    if is_adapter(folder):
+        _require_all(model.load_adapter(str(folder), is_trainable=True), folder)
+        _forget_where_it_came_from(model)
+    return model
+
+
+def add(model: Any, adapter: Adapter, seed: int) -> None:
+    """Put a new adapter into a model, the same for the same seed; from now on nothing else of it is trainable.
+
+    Raises ValueError for a target that the model does not have.
+    """
+    from peft import LoraConfig
+
+    settings = LoraConfig(r=adapter.rank, lora_alpha=adapter.alpha, target_modules=_targets(model, adapter))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model.add_adapter(settings)
+    _forget_where_it_came_from(model)
+
+
+def _whole(folder: Path, dtype: str) -> Any:
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{folder} holds no model: it has no config.json.")
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=getattr(torch, dtype), output_loading_info=True, trust_remote_code=False
+    )
+    model, report = loaded
+    _require_all(report, folder)
+    return model
+
+
+def _require_all(report: Any, folder: Path) -> None:
+    found = report if isinstance(report, dict) else vars(report)
+    if wrong := {key: sorted(map(str, names)) for key, names in found.items() if names}:
+        raise ValueError(f"The policy {folder} does not fit its config.json: {wrong}.")
+
+
+def _targets(model: Any, adapter: Adapter) -> list[str]:
+    """The names of the layers that get an adapter; peft would pass over one that is not there."""
+    modules = model.base_model.named_modules()
+    known = sorted({name.rpartition(".")[2] for name, module in modules if isinstance(module, nn.Linear)})
+    chosen = known if adapter.targets == "all-linear" else sorted(adapter.targets)
+    if strange := [name for name in chosen if name not in known]:
+        raise ValueError(
+            f"adapter.targets: the model has no linear layers called {strange[0]!r}.{did_you_mean(strange[0], known)}"
+        )
+    return chosen
+
+
+def _forget_where_it_came_from(model: Any) -> None:
+    """Keep the same bytes for the same adapter: peft would write down this machine's path, and a set in any order."""
+    settings = model.peft_config["default"]
+    settings.base_model_name_or_path = None
+    settings.target_modules = sorted(settings.target_modules)
