@@ -42,7 +42,7 @@ async def call(function: Callable[..., Any], arguments: Mapping[str, Any], secon
         raise RuntimeError("it was cancelled from within") from error
     except (Exception, KeyboardInterrupt, GeneratorExit):
         raise
-    except BaseException as error:
+    except BaseException as error:  # sys.exit in what an author wrote
         raise _harmless(error) from error
 
 
@@ -81,7 +81,7 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
 def _outcome(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
     try:
         return function(), None
-    except Exception as error:
+    except Exception as error:  # raised again by who waits for it
         return None, error
     except BaseException as error:  # no Ctrl-C comes to this thread: whatever it is, the function raised it
         return None, _harmless(error)

@@ -95,7 +95,7 @@ class Child:
             try:
                 async with asyncio.timeout(seconds) as limit:
                     return jsontext.parse((await self._line(line)).decode(), LONGEST_LINE)
-            except BaseException as error:
+            except BaseException as error:  # cancelled too: it would take the late answer for the next one
                 self._kill()
                 if isinstance(error, TimeoutError) and limit.expired():
                     raise ServiceFailure(self._fault(f"gave no answer within {seconds:g} s")) from None

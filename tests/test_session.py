@@ -163,6 +163,12 @@ async def test_between_the_calls_everything_stands_still(it: Session) -> None:
     assert await told(it, "print('awake')") == "awake\n"
 
 
+async def test_processes_that_calls_left_and_that_have_ended_do_not_count(it: Session) -> None:
+    await it.run("import subprocess")
+    for _ in range(40):
+        assert await told(it, "print(subprocess.run(['sh', '-c', 'true &']).returncode)") == "0\n"
+
+
 async def test_a_process_that_a_call_leaves_behind_prints_into_the_next_and_confuses_nothing(it: Session) -> None:
     await it.run("import os, time\nif os.fork() == 0:\n    while True: os.write(1, b'.'); time.sleep(0.001)")
     printed = await told(it, "time.sleep(0.05)\nprint('mine')")

@@ -85,7 +85,7 @@ def _code(run: Callable[[], None], name: str) -> int:
     """The exit code of code whose file is called `name`; what ended it is printed."""
     try:
         run()
-    except BaseException as error:
+    except BaseException as error:  # whatever the code raises ends it, and nothing else
         return _told(error, name)
     return 0
 

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,14 +25,7 @@ def main() -> None:
     connection, folder, locked = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), sys.argv[3] == "locked"
     cgroups = [int(word) for word in sys.argv[4:]]
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in server.py
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        if locked and os.getpid() != 1:
-            raise OSError("not the first process of its namespace")
-        keeper.enter(cgroups)
-        sys.executable = str(view.interpreter())
-        base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        base = _settled(locked, cgroups)
         order, blobs = wire.read(connection.makefile("rb"))
         limits = Limits(**order["limits"])
         if locked:
@@ -41,6 +35,18 @@ def main() -> None:
     except (OSError, ValueError, EOFError) as error:
         with suppress(OSError):
             connection.sendall(wire.packed({"unavailable": f"{type(error).__name__}: {error}"}))
+
+
+def _settled(locked: bool, cgroups: Sequence[int]) -> int:
+    """Become a keeper; returns the memory in bytes that a process starts with."""
+    if locked and os.getpid() != 1:
+        raise OSError("not the first process of its namespace")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in server.py
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    keeper.enter(cgroups)
+    sys.executable = str(view.interpreter())
+    return int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":
