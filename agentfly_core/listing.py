@@ -72,6 +72,8 @@ def _overrides(path: Path | None, record: Mapping[str, Any]) -> list[str]:
     if keys is None:
         keys = [key for key, origin in record["origin"].items() if origin == "override"]
     values = experiment.flat(science)
+    absent = [section for section, value in values.items() if value is None]
+    keys = [next((section for section in absent if key.startswith(f"{section}.")), key) for key in keys]
     whole = {key.partition(".")[0] if ":" in key else key for key in keys}  # an import path has dots of its own
     return [f"{key}={_yaml(values.get(key, science.get(key)))}" for key in sorted(whole)]
 

@@ -87,6 +87,14 @@ def test_the_command_stands_for_the_very_science_of_the_run(project: Store) -> N
     assert again.science == experiment.read("tiny", overrides).science
 
 
+def test_the_command_leaves_out_what_the_run_left_out_of_the_file(project: Store) -> None:
+    kl = "algorithm: {kl: {use: loss, weight: 0.1}}"
+    Path("conf/tiny.yaml").write_text(f"{TINY}\nadapter: {{rank: 4}}\n{kl}\n")
+    start(project, "tiny-1", "adapter=null", "algorithm.kl=null")
+    command = only(project).command
+    assert command == "agentfly train tiny adapter=null algorithm.kl=null --run tiny-1"
+
+
 def test_a_file_edited_since_does_not_change_what_is_continued(project: Store) -> None:
     start(project, "tiny-1", "seed=4")
     release(project, "tiny-1")
