@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 
 import psutil
@@ -28,6 +31,20 @@ def is_line(n):
     try: return os.readlink(f"/proc/self/fd/{n}").startswith("socket:")
     except OSError: return False
 (line,) = [n for n in range(3, 256) if is_line(n)]
+"""
+
+OWNER = """
+import asyncio, threading
+from agentfly_core.sandbox.session import session
+
+CODE = "import os, threading; child = os.fork(); child or threading.Event().wait(); print(os.getpid(), child)"
+
+async def main():
+    async with session() as it:
+        print((await it.run(CODE)).stdout, flush=True)
+        threading.Event().wait()
+
+asyncio.run(main())
 """
 
 
@@ -270,6 +287,15 @@ async def test_the_end_of_the_server_is_our_failure_and_not_the_codes(it: Sessio
     chosen().backend._process.kill()  # type: ignore[attr-defined]
     assert ((await task).status, it.alive) == (Status.UNAVAILABLE, False)
     assert (await it.run("print(42)")).stdout == "42\n"
+
+
+async def test_without_a_sandbox_too_nothing_runs_on_when_its_owner_is_killed() -> None:
+    owner = psutil.Popen([sys.executable, "-c", OWNER], env=os.environ | {KEY: "unsafe"}, stdout=subprocess.PIPE)
+    pids = [int(word) for word in owner.stdout.readline().split()]
+    assert [psutil.pid_exists(pid) for pid in pids] == [True, True]
+    owner.kill()
+    owner.communicate()
+    await until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
 
 
 async def test_without_a_sandbox_a_session_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,8 @@ def _settled(locked: bool, cgroups: Sequence[int]) -> int:
     if locked and os.getpid() != 1:
         raise OSError("not the first process of its namespace")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in server.py
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if locked:  # else nobody would end the code; the connection's end tells it too
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     keeper.enter(cgroups)
     sys.executable = str(view.interpreter())
