@@ -261,10 +261,9 @@ class Pool:
     async def _close(self, instance: Instance) -> None:
         if (wrong := await _tried(instance.environment.close, CLOSE_SECONDS)) is not None:
             _log.warning("%s was not closed well: %s", self._kind.__name__, wrong)
-            self._count["closes_failed"] += 1
         instance.state = "dead"
         self._alive.remove(instance)
-        self._count["closed"] += 1
+        self._count["closed" if wrong is None else "closes_failed"] += 1
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do it whatever becomes of the caller."""
