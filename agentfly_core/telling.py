@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from agentfly_core import reading, slots
+from agentfly_core.adapter import base_of
 from agentfly_core.experiment import flat
 from agentfly_core.measured import measured
 from agentfly_core.run import Lab, Run, final_policy
@@ -94,12 +95,18 @@ class RunTeller(Teller):
             "agentfly.dataset": self.run.record["dataset_digest"],
             "agentfly.start_policy": self.run.start.digest,
             **_parents(self.run),
+            **self._base(policy),
         }
         model, success = f"agentfly-{self.lab.experiment}", summary["success_after"]
         self.tracker.register(model, self._where(policy.uri), policy.digest, success, lineage)
         self.tracker.tags({"agentfly.last_policy": policy.digest, "agentfly.last_step": str(summary["steps"])})
         self.tracker.summary(summary)
         self.tracker.finish("FINISHED", time_ms)
+
+    def _base(self, policy: Artifact) -> dict[str, str]:
+        """The model that a policy stands on, if it is an adapter."""
+        base = base_of(self.run.store, policy)
+        return {"agentfly.base_uri": self._where(base.uri), "agentfly.base_digest": base.digest} if base else {}
 
     def everything(self) -> None:
         """All that a finished run did, for a tracker that was not there to hear it."""

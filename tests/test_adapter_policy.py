@@ -8,6 +8,7 @@ from test_run import lab
 
 from agentfly_core import adapter, slots
 from agentfly_core.config import Adapter
+from agentfly_core.model import materialise
 from agentfly_core.models import adapted
 from agentfly_core.store import Damaged, Slot
 from agentfly_core.updating import require_space
@@ -83,6 +84,11 @@ def test_an_adapters_space_is_that_of_its_own_weights(store, model, policy, tmp_
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12) - 1))
         with pytest.raises(OSError, match="Free some space"):
             require_space(place, start)
+
+
+def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_path):
+    with pytest.raises(ValueError, match=r"holds an adapter, expected a whole model: .* run:NAME"):
+        materialise(str(store.open(policy)), tmp_path, "float32")
 
 
 def test_an_experiment_without_an_adapter_keeps_the_keys_it_had_before_there_were_any(tmp_path, model):

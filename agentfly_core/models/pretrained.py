@@ -10,13 +10,19 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils import logging
 
 from agentfly_core import probe
+from agentfly_core.adapter import is_adapter
 
 
 def make(reference: str, folder: Path, dtype: str) -> None:
     """Write the model of a local directory or of a hub id (`Qwen/Qwen2.5-3B-Instruct@main`) into `folder`.
 
-    Raises ValueError when there is no such model or it has no safetensors.
+    Raises ValueError when there is no such model, it has no safetensors, or it is an adapter.
     """
+    if is_adapter(Path(reference)):
+        raise ValueError(
+            f"{reference} holds an adapter, expected a whole model: name the run that made it, run:NAME, or merge it "
+            "into its model with peft's merge_and_unload and name the folder with the result."
+        )
     name, _, revision = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
     source: dict[str, Any] = {"pretrained_model_name_or_path": name, "revision": revision or "main"}
     try:
