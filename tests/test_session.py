@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -289,13 +290,15 @@ async def test_the_end_of_the_server_is_our_failure_and_not_the_codes(it: Sessio
     assert (await it.run("print(42)")).stdout == "42\n"
 
 
-async def test_without_a_sandbox_too_nothing_runs_on_when_its_owner_is_killed() -> None:
-    owner = psutil.Popen([sys.executable, "-c", OWNER], env=os.environ | {KEY: "unsafe"}, stdout=subprocess.PIPE)
+async def test_without_a_sandbox_too_nothing_runs_on_when_its_owner_is_killed(tmp_path: Path) -> None:
+    environment = os.environ | {KEY: "unsafe", "TMPDIR": str(tmp_path)}
+    owner = psutil.Popen([sys.executable, "-c", OWNER], env=environment, stdout=subprocess.PIPE)
     pids = [int(word) for word in owner.stdout.readline().split()]
     assert [psutil.pid_exists(pid) for pid in pids] == [True, True]
     owner.kill()
     owner.communicate()
     await until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+    await until(lambda: not os.listdir(tmp_path))
 
 
 async def test_without_a_sandbox_a_session_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

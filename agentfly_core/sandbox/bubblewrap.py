@@ -30,7 +30,7 @@ class Bubblewrap:
         with theirs:
             python = [str(view.interpreter()), "-s", "-m", PROGRAM, str(theirs.fileno()), str(view.WORK), "locked"]
             command = [program, *_view(), *python, *map(str, cgroups)]
-            start(command, {}, [theirs.fileno(), *cgroups], lambda: None)
+            start(command, {}, [theirs.fileno(), *cgroups])
         return ours, 0
 
     def alive(self) -> bool:

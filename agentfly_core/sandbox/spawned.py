@@ -2,12 +2,14 @@
 
 python -m agentfly_core.sandbox.spawned 7 /sandbox locked          (7: the connection)
 
-"locked": it is the first process of namespaces of its own, in which it may mount; "open": it is a plain process.
+"locked": it is the first process of namespaces of its own, in which it may mount; "open": it is a plain process,
+and the folder is removed at its end.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -35,6 +37,9 @@ def main() -> None:
     except (OSError, ValueError, EOFError) as error:
         with suppress(OSError):
             connection.sendall(wire.packed({"unavailable": f"{type(error).__name__}: {error}"}))
+    finally:
+        if not locked:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _settled(locked: bool, cgroups: Sequence[int]) -> int:

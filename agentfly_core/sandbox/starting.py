@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 PROGRAM = "agentfly_core.sandbox.spawned"
 
 
-def start(
-    command: Sequence[str], env: Mapping[str, str], descriptors: Sequence[int], ended: Callable[[], None]
-) -> None:
-    """Start a process that keeps these descriptors; when it has ended, and is reaped, `ended` is called in a thread."""
+def start(command: Sequence[str], env: Mapping[str, str], descriptors: Sequence[int]) -> None:
+    """Start a process that keeps these descriptors, and is reaped when it has ended."""
     process = subprocess.Popen(
         command,
         pass_fds=descriptors,
@@ -21,9 +19,4 @@ def start(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-
-    def wait() -> None:
-        process.wait()
-        ended()
-
-    threading.Thread(target=wait, daemon=True).start()
+    threading.Thread(target=process.wait, daemon=True).start()

@@ -20,11 +20,11 @@ class Unsafe:
     async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
         """A connection to the keeper of a new execution, and 0: it finds out itself what memory it starts with."""
         ours, theirs = socket.socketpair()
-        folder = tempfile.TemporaryDirectory(prefix="agentfly-sandbox-")
+        folder = tempfile.mkdtemp(prefix="agentfly-sandbox-")
         with theirs:
-            words = ["-s", "-m", PROGRAM, str(theirs.fileno()), folder.name, "open", *map(str, cgroups)]
+            words = ["-s", "-m", PROGRAM, str(theirs.fileno()), folder, "open", *map(str, cgroups)]
             env = {**ENVIRONMENT, "PYTHONPATH": str(SOURCES)}
-            start([sys.executable, *words], env, [theirs.fileno(), *cgroups], folder.cleanup)
+            start([sys.executable, *words], env, [theirs.fileno(), *cgroups])
         return ours, 0
 
     def alive(self) -> bool:
