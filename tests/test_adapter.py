@@ -72,8 +72,9 @@ def test_only_the_adapter_and_a_critic_are_trained_and_take_space(learner, job, 
     assert len(names) == {"none": 42, "head": 42 + 2, "model": 42 + 2 + 42}[critic]
 
 
-@pytest.mark.parametrize("algorithm", [GRPO, PPO | {"critic": "model"}], ids=["GRPO", "PPO"])
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(
+    ("ranks", "algorithm"), [(1, GRPO), (2, PPO | {"critic": "model"})], ids=["1 rank", "2 ranks and a critic"]
+)
 def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(ranks, algorithm, workers, job, tmp_path):
     learner, job = DeepSpeedLearner(workers(ranks)), replace(job, algorithm=algorithm)
     learner.update(job)
