@@ -55,7 +55,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, li
     ("overrides", "moments"),
     [
         (
-            ("algorithm.use=remax", "rollout.refills=1", "update.old_logprobs=sampler", "rollout.max_staleness=1"),
+            ("algorithm={use: remax, correction: icepop}", "rollout.refills=1", "rollout.max_staleness=1"),
             (f"publish {RUN}/steps/000001/scored-1", f"publish {RUN}/steps/000002/policy", "update 3 1"),
         ),
         (
