@@ -1,5 +1,6 @@
 """What several test modules need: models made once a session."""
 
+import signal
 import socket
 import sys
 import tempfile
@@ -20,6 +21,11 @@ from flows.server import answers
 
 hypothesis.settings.register_profile("busy machines too", deadline=None)
 hypothesis.settings.load_profile("busy machines too")
+
+
+def pytest_sessionstart() -> None:
+    """Ctrl-C means the same, here and in what tests start, where the tests run in the background, which ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
