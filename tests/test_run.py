@@ -70,6 +70,7 @@ def test_a_run_tells_in_its_record_which_sandbox_its_code_runs_in(tmp_path, monk
         with opened(lab(tmp_path, **parts), "demo") as run:
             run.remember_sandbox()
             assert run.record["sandbox"] == backend
+        chosen().close()  # one that is asked for by its name is another one
 
 
 def test_a_run_without_code_of_the_models_names_no_sandbox_and_asks_for_none(tmp_path, monkeypatch):
