@@ -311,6 +311,7 @@ async def test_without_a_sandbox_code_runs_only_for_who_asks_for_it(monkeypatch:
     assert (result.backend, result.stdout) == ("unsafe", "True\n")
     result = await run("import os, shutil; shutil.rmtree(os.getcwd())")
     assert result.status is Status.KILLED  # its doing, not our failure
+    chosen().close()
     monkeypatch.setenv(KEY, "unsave")
     with pytest.raises(ValueError, match="expected one of forkserver, bubblewrap, unsafe"):
         chosen()
