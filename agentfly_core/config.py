@@ -237,7 +237,7 @@ class Site(Section):
     sampler: Literal["vllm", "transformers"] = "vllm" if importlib.util.find_spec("vllm") else "transformers"
     device: Literal["cpu", "cuda"] = "cpu"
     ranks: Positive = 1
-    zero_stage: Annotated[int, Field(ge=1, le=3)] = 1
+    zero_stage: Annotated[int, Field(ge=0, le=3)] = Field(default_factory=lambda site: 0 if site["ranks"] == 1 else 1)
     token_budget: Positive = Field(default=1024, description="tokens of one micro-batch, padding included")
     threads: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
     vllm_memory_gib: Annotated[float, Field(gt=0)] = 0.5

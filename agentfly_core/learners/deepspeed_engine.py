@@ -1,4 +1,4 @@
-"""A policy and its optimizer inside a DeepSpeed engine: made, saved and loaded, for ZeRO stages 1 to 3.
+"""A policy and its optimizer inside a DeepSpeed engine: made, saved and loaded, for ZeRO stages 0 to 3.
 
 What is saved are the float32 weights and the moments of AdamW, whole, in safetensors: the same bytes for the same
 state, no pickle, and no trace of how many ranks there were.
@@ -15,12 +15,6 @@ from typing import Any
 import deepspeed
 import torch
 import torch.distributed
-from deepspeed.utils import (
-    safe_get_full_fp32_param,
-    safe_get_full_optimizer_state,
-    safe_set_full_fp32_param,
-    safe_set_full_optimizer_state,
-)
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -30,27 +24,23 @@ from agentfly_core.algorithm import Critic
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.config import Adapter, Update
 from agentfly_core.learner import UpdateJob
-from agentfly_core.learners.policy import load_policy
+from agentfly_core.learners import whole
+from agentfly_core.learners.clipped_adamw import ClippedAdamW
+from agentfly_core.learners.policy import Policy, load_policy
+from agentfly_core.learners.whole import MOMENTS, Engine
 
-Engine = Any
 POLICY = "model."  # where the policy's weights stand in the engine's module; the critic's begin with "critic."
-MOMENTS = ("exp_avg", "exp_avg_sq")
 TENSORS, STATE = "learner.safetensors", "learner.json"
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template*")
 
 
 def fresh(job: UpdateJob, zero_stage: int, critic: Critic) -> Engine:
     """An engine around the policy of a job and a new critic, with an optimizer that has no history."""
-    if zero_stage == 0:
-        raise ValueError("Got ZeRO stage 0, which keeps no float32 weights beside bfloat16: use stage 1.")
     adapter = Adapter(**job.adapter) if job.adapter else None
     model = load_policy(job.policy, job.dtype, critic, job.base, adapter, job.seed)
     parts = [model.model, model.critic] if model.critic is not None else [model.model]
-    engine, *_ = deepspeed.initialize(
-        model=model,
-        model_parameters=[{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts],
-        config=_settings(job.dtype, zero_stage),
-    )
+    groups = [{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts]
+    engine = _initialised(model, groups, job.dtype, zero_stage)
     _make_moments(engine)
     return engine
 
@@ -81,10 +71,10 @@ def write_state(engine: Engine, label: str, folder: Path) -> None:
     """Write all that is needed to go on bit-identically; every rank must call it, the first one writes."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
-        whole = {"weight": safe_get_full_fp32_param(parameter)}
-        whole |= {moment: safe_get_full_optimizer_state(parameter, moment) for moment in MOMENTS}
+        parts = {"weight": whole.weight(engine, parameter)}
+        parts |= {moment: whole.moment(engine, parameter, moment) for moment in MOMENTS}
         if torch.distributed.get_rank() == 0:
-            tensors |= {f"{name}/{part}": tensor.cpu().clone() for part, tensor in whole.items()}
+            tensors |= {f"{name}/{part}": tensor.cpu().clone() for part, tensor in parts.items()}
     if torch.distributed.get_rank() == 0:
         save_file(tensors, folder / TENSORS)
         (folder / STATE).write_text(json.dumps({"label": label, "optimizer_steps": _steps(engine)}))
@@ -101,21 +91,17 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
     with safe_open(folder / TENSORS, "pt") as tensors:
         for name, parameter in _parameters(engine):
             weight = tensors.get_tensor(f"{name}/weight")
-            as_policy = safe_get_full_fp32_param(parameter).cpu()
+            as_policy = whole.weight(engine, parameter).cpu()
             if name.startswith(POLICY) and not torch.equal(as_policy, weight.to(parameter.dtype).float()):
                 raise ValueError(f"{folder} belongs to another policy: {name} differs from the policy's.")
-            with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
-                parameter.data.copy_(weight)  # a critic's is not that of the policy's directory
-            safe_set_full_fp32_param(parameter, weight)
-            for moment in MOMENTS:
-                safe_set_full_optimizer_state(parameter, tensors.get_tensor(f"{name}/{moment}"), moment)
+            whole.put(engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS})
     _set_steps(engine, state["optimizer_steps"])
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     """Write a Hugging Face or peft directory with the tokenizer of `source`, and the probe; every rank must call it."""
     weights = {
-        name.removeprefix(POLICY): safe_get_full_fp32_param(p).to(p.dtype).cpu()
+        name.removeprefix(POLICY): whole.weight(engine, p).to(p.dtype).cpu()
         for name, p in _parameters(engine)
         if name.startswith(POLICY)
     }
@@ -137,14 +123,30 @@ def _probe(engine: Engine) -> list[float]:
     return [float(value) for value in logprobs[0, 1:]]
 
 
+def _initialised(model: Policy, groups: list[dict[str, Any]], dtype: str, zero_stage: int) -> Engine:
+    ranks = torch.distributed.get_world_size()
+    if zero_stage or dtype == "float32":
+        stage = zero_stage
+    elif ranks == 1:
+        stage = 1  # the float32 weights beside those in bfloat16 are ZeRO's, whole with one rank
+    else:
+        raise ValueError(f"Got ZeRO stage 0 for bfloat16 on {ranks} ranks, expected 1, 2 or 3: site.zero_stage=1.")
+    optimizer = None if stage else ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True)
+    settings = _settings(dtype, stage)
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, model_parameters=groups, config=settings)
+    engine.enable_backward_allreduce = ranks > 1  # it would copy all gradients twice
+    return engine
+
+
 def _settings(dtype: str, zero_stage: int) -> dict[str, Any]:
+    adamw = {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}
     return {
         "train_micro_batch_size_per_gpu": 1,
         "zero_optimization": {"stage": zero_stage, "overlap_comm": False, "reduce_bucket_size": 16_000_000},
         "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
         "data_types": {"grad_accum_dtype": "fp32"},
-        "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}},
+        "gradient_clipping": 1.0 if zero_stage else 0.0,
+        "optimizer": {"type": "AdamW", "params": adamw},
     }
 
 

@@ -1,0 +1,45 @@
+"""A parameter's float32 weight and AdamW's moments, whole, wherever DeepSpeed keeps them: at ZeRO stages 0 to 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import deepspeed
+from deepspeed.utils import (
+    safe_get_full_fp32_param,
+    safe_get_full_optimizer_state,
+    safe_set_full_fp32_param,
+    safe_set_full_optimizer_state,
+)
+from torch import Tensor
+
+Engine = Any
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def weight(engine: Engine, parameter: Any) -> Tensor:
+    """The float32 weight; where it is divided among ranks, each must call it."""
+    found: Tensor = safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
+    return found
+
+
+def moment(engine: Engine, parameter: Any, name: str) -> Tensor:
+    """One of the `MOMENTS`; where they are divided among ranks, each must call it."""
+    divided = engine.zero_optimization()
+    found: Tensor = (
+        safe_get_full_optimizer_state(parameter, name) if divided else engine.optimizer.state[parameter][name]
+    )
+    return found
+
+
+def put(engine: Engine, parameter: Any, weight: Tensor, moments: dict[str, Tensor]) -> None:
+    """Set all of them, on every rank."""
+    with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
+        parameter.data.copy_(weight)
+    if not engine.zero_optimization():
+        for name, value in moments.items():
+            engine.optimizer.state[parameter][name].copy_(value)
+        return
+    safe_set_full_fp32_param(parameter, weight)
+    for name, value in moments.items():
+        safe_set_full_optimizer_state(parameter, value, name)
