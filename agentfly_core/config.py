@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -20,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from agentfly_core import machines
 from agentfly_core.health import SIGNS, Sign
 from agentfly_core.identity import digest
 from agentfly_core.parts import construct, full_name, load
@@ -229,6 +232,32 @@ class Science(Section):
         return digest(self.model_dump(mode="json"))
 
 
+def _listed(gpus: Any) -> Any:
+    """GPUs may be written without brackets, `1,2,3` or `0`, as an environment variable holds them."""
+    return str(gpus).split(",") if isinstance(gpus, str | int) else gpus
+
+
+def _distinct(gpus: tuple[int, ...]) -> tuple[int, ...]:
+    if len({*gpus}) < len(gpus):
+        raise ValueError("each GPU can be named once")
+    return gpus
+
+
+def _readable(hostfile: str) -> str:
+    if hostfile:
+        machines.slots(hostfile)
+    return hostfile
+
+
+Gpus = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_listed), AfterValidator(_distinct)]
+Hostfile = Annotated[str, AfterValidator(_readable)]
+
+
+def _places(site: Mapping[str, Any]) -> int:
+    """How many workers of the learner a site has place for."""
+    return sum(machines.slots(site["hostfile"]).values()) if site["hostfile"] else max(1, len(site["learner_gpus"]))
+
+
 class Site(Section):
     """Where an experiment runs; may change when a run is continued, and is recorded with it."""
 
@@ -236,7 +265,14 @@ class Site(Section):
     store: str = "."
     sampler: Literal["vllm", "transformers"] = "vllm" if importlib.util.find_spec("vllm") else "transformers"
     device: Literal["cpu", "cuda"] = "cpu"
-    ranks: Positive = 1
+    hostfile: Hostfile = Field(
+        default="", description="nodes for the learner, this machine first, in DeepSpeed's format"
+    )
+    sampler_gpus: Gpus = Field(default_factory=lambda site: (0,) if site["device"] == "cuda" else ())
+    learner_gpus: Gpus = Field(
+        default=(), description="this machine's GPUs for the learner, by default one a rank from 0"
+    )
+    ranks: Positive = Field(default_factory=_places)
     zero_stage: Annotated[int, Field(ge=0, le=3)] = Field(default_factory=lambda site: 0 if site["ranks"] == 1 else 1)
     token_budget: Positive = Field(default=1024, description="tokens of one micro-batch, padding included")
     threads: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
@@ -250,6 +286,44 @@ class Site(Section):
         if redact(uri) != uri:
             raise ValueError("a secret is not a setting; MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")
         return uri
+
+    @model_validator(mode="after")
+    def _gpus_fit_the_device(self) -> Site:
+        sampler, learner = list(self.sampler_gpus), list(self.learner_gpus)
+        if bool(sampler) != (self.device == "cuda") or (learner and self.device == "cpu"):
+            raise ValueError(
+                f"got sampler_gpus {sampler} and learner_gpus {learner} with `device: {self.device}`; "
+                "with cpu leave them out, with cuda the sampler needs a GPU"
+            )
+        if self.sampler == "transformers" and len(sampler) > 1:
+            raise ValueError(f"got sampler_gpus {sampler}, and the sampler transformers can use one GPU")
+        return self
+
+    @model_validator(mode="after")
+    def _ranks_fit_the_places(self) -> Site:
+        if (places := sum(map(len, self.nodes.values()))) != self.ranks:
+            shown = "; ".join(f"{name} {','.join(map(str, here))}" for name, here in self.nodes.items())
+            raise ValueError(
+                f"got {self.ranks} ranks for {places} places ({shown}): leave `ranks` out, "
+                "or change learner_gpus or the slots of the hostfile"
+            )
+        return self
+
+    @property
+    def nodes(self) -> dict[str, tuple[int, ...]]:
+        """The places of the learner's workers on each node, this machine first: `{"localhost": (1, 2, 3)}`.
+
+        Where there are GPUs these are their numbers.
+        """
+        counts = machines.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
+        nodes = {name: tuple(range(count)) for name, count in counts.items()}
+        return {**nodes, next(iter(nodes)): self.learner_gpus} if self.learner_gpus else nodes
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether vLLM and the learner have a GPU in common, and so take turns."""
+        learner = next(iter(self.nodes.values()))
+        return self.sampler == "vllm" and not {*self.sampler_gpus}.isdisjoint(learner)
 
 
 def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:

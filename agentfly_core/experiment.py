@@ -251,7 +251,9 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
             yield f"{where}: there is no such key.{did_you_mean(str(fault['loc'][-1]), known)}"
         elif fault["type"] == "missing":
             yield f"{where}: it must be given"
-        else:
+        elif not where:
+            yield fault["msg"].removeprefix("Value error, ")
+        elif fault["type"] != "default_factory_not_called":  # which only follows from another fault
             yield f"{where}: {fault['msg']} (got {fault.get('input')!r})"
 
 

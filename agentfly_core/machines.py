@@ -1,0 +1,48 @@
+"""The machines that a site names: the slots of a hostfile, and the GPUs that a process may see."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+LINE = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def slots(hostfile: str) -> dict[str, int]:
+    """How many workers each node of a hostfile takes, in its order: `{"worker-1": 4, "worker-2": 4}`.
+
+    The file has DeepSpeed's format, a line such as `worker-1 slots=4` for each node; `#` begins a comment. Raises
+    ValueError for a file that is not there, is of another format, or names a node twice.
+    """
+    if not Path(hostfile).is_file():
+        raise ValueError(f"There is no hostfile {hostfile!r}.")
+    written = (line.partition("#")[0].strip() for line in Path(hostfile).read_text().splitlines())
+    found: dict[str, int] = {}
+    for line in filter(None, written):
+        match = LINE.fullmatch(line)
+        if not match or match[1] in found:
+            raise ValueError(f"{hostfile} has the line {line!r}, expected `NAME slots=NUMBER`, each NAME once.")
+        found[match[1]] = int(match[2])
+    if not found:
+        raise ValueError(f"{hostfile} names no node, expected lines such as `worker-1 slots=4`.")
+    return found
+
+
+def visible(gpus: Sequence[int]) -> list[str]:
+    """What a child process shall see of the GPUs that this one sees, which count from 0: `["4", "5"]`.
+
+    Where a scheduler gave this process the GPUs `4,5,6,7`, these are its numbers 0 to 3. Raises ValueError for more.
+    """
+    seen = os.environ.get(VISIBLE, "")
+    if not seen:
+        return [str(gpu) for gpu in gpus]
+    names = seen.split(",")
+    if missing := [gpu for gpu in gpus if gpu >= len(names)]:
+        raise ValueError(
+            f"There is no GPU {missing[0]}: {VISIBLE}={seen} shows {len(names)}, which count from 0. "
+            "Choose others by sampler_gpus and learner_gpus, or fewer ranks."
+        )
+    return [names[gpu] for gpu in gpus]

@@ -1,0 +1,106 @@
+"""Which machines and GPUs a site names, and what is refused of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentfly_core import experiment
+from agentfly_core.config import Site
+from agentfly_core.machines import slots, visible
+
+TWO_NODES = """\
+# ours
+worker-1 slots=4
+worker-2  slots=2   # older
+"""
+
+
+@pytest.fixture
+def hostfile(tmp_path: Path) -> str:
+    (tmp_path / "hosts").write_text(TWO_NODES)
+    return str(tmp_path / "hosts")
+
+
+def test_a_hostfile_names_the_nodes_in_order_each_with_its_slots(hostfile: str) -> None:
+    assert list(slots(hostfile).items()) == [("worker-1", 4), ("worker-2", 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("worker-1 slot=4", r"has the line 'worker-1 slot=4', expected `NAME slots=NUMBER`"),
+        ("worker-1 slots=0", r"has the line 'worker-1 slots=0'"),
+        ("worker-1", r"has the line 'worker-1'"),
+        ("a slots=4\na slots=2", r"has the line 'a slots=2', expected .*each NAME once"),
+        ("# nothing\n", r"names no node, expected lines such as `worker-1 slots=4`"),
+    ],
+)
+def test_a_line_of_another_format_is_refused_as_it_stands(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        slots(str(tmp_path / "hosts"))
+
+
+def test_the_ranks_are_the_places_that_the_hostfile_or_the_gpus_give(hostfile: str) -> None:
+    assert Site(hostfile=hostfile).ranks == 6
+    assert Site(device="cuda", learner_gpus=(1, 2, 3)).ranks == 3
+    assert Site(device="cuda").ranks == Site().ranks == 1
+
+
+def test_the_learner_has_the_gpus_from_0_on_each_node_unless_others_are_chosen_here(hostfile: str) -> None:
+    assert Site(device="cuda", ranks=2).nodes == {"localhost": (0, 1)}
+    assert Site(device="cuda", learner_gpus=(2, 3)).nodes == {"localhost": (2, 3)}
+    chosen = Site(device="cuda", hostfile=hostfile, sampler_gpus=(0,), learner_gpus=(1, 2, 3, 4))
+    assert list(chosen.nodes.items()) == [("worker-1", (1, 2, 3, 4)), ("worker-2", (0, 1))]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "shared"),
+    [
+        ({}, True),
+        ({"ranks": 4}, True),
+        ({"sampler_gpus": (0, 1), "learner_gpus": (1, 2)}, True),
+        ({"learner_gpus": (1, 2, 3)}, False),
+        ({"sampler": "transformers"}, False),
+    ],
+)
+def test_vllm_and_the_learner_take_turns_where_they_have_a_gpu_in_common(gpus: dict[str, object], shared: bool) -> None:
+    assert Site.model_validate({"sampler": "vllm", "device": "cuda", **gpus}).shares_gpus is shared
+    assert not Site(sampler="vllm", ranks=2).shares_gpus, "on CPU there is none"
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"RANKS": "5"}, r"got 5 ranks for 6 places \(worker-1 0,1,2,3; worker-2 0,1\): leave `ranks` out"),
+        ({"DEVICE": "cuda", "LEARNER_GPUS": "1,2,3"}, r"got 6 ranks for 5 places \(worker-1 1,2,3; worker-2 0,1\)"),
+        (
+            {"LEARNER_GPUS": "1"},
+            r"sampler_gpus \[\] and learner_gpus \[1\] with `device: cpu`; with cpu leave them out",
+        ),
+        ({"SAMPLER_GPUS": "0"}, r"got sampler_gpus \[0\] .* with cpu leave them out"),
+        ({"DEVICE": "cuda", "SAMPLER_GPUS": "0,0"}, r"sampler_gpus: .*each GPU can be named once"),
+        ({"DEVICE": "cuda", "SAMPLER_GPUS": "-1"}, r"sampler_gpus.0: .*greater than or equal to 0"),
+        ({"DEVICE": "cuda", "SAMPLER": "transformers", "SAMPLER_GPUS": "0,1"}, r"transformers can use one GPU"),
+        ({"HOSTFILE": "nowhere"}, r"There is no hostfile 'nowhere'"),
+    ],
+)
+def test_places_that_contradict_each_other_are_refused(
+    variables: dict[str, str], message: str, hostfile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"HOSTFILE": hostfile, **variables}.items():
+        monkeypatch.setenv(f"AGENTFLY_{name}", value)
+    with pytest.raises(ValueError, match=message) as refused:
+        experiment.site("local")
+    assert len(str(refused.value).splitlines()) == 2, "one fault is told in one line"
+
+
+def test_gpus_count_from_0_in_what_a_scheduler_lets_this_process_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible((1, 3)) == ["1", "3"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    assert visible((1, 3)) == ["5", "7"]
+    with pytest.raises(ValueError, match=r"no GPU 4: CUDA_VISIBLE_DEVICES=4,5,6,7 shows 4, which count from 0"):
+        visible((3, 4))
