@@ -33,6 +33,7 @@ from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tool import Tool, tool
 
 LATENCIES = (0.0, 0.1, 0.5)
+QUESTION = "Wait."
 
 
 @tool
@@ -57,12 +58,17 @@ def blocking(seconds: float) -> str:
     return "done"
 
 
+def replies(latency: float, turns: int) -> list[str]:
+    """What the model says: a call a turn, and a last word."""
+    call = json.dumps({"name": "waiting", "arguments": {"seconds": latency}})
+    return [f"<tool_call>\n{call}\n</tool_call>"] * turns + ["done"]
+
+
 def wall(tokenizer: Any, kind: Tool, latency: float, episodes: int, turns: int) -> float:
     """The seconds that a rollout of `episodes`, each of `turns` calls and a last word, takes."""
-    call = json.dumps({"name": "waiting", "arguments": {"seconds": latency}})
-    replies = [f"<tool_call>\n{call}\n</tool_call>"] * turns + ["done"]
+    said = replies(latency, turns)
     book = Playbook(
-        template=Hermes(tokenizer, show_tools=False),
+        template=Hermes(tokenizer),
         tools=(kind,),
         rewards=(),
         agent=tool_loop,
@@ -77,9 +83,9 @@ def wall(tokenizer: Any, kind: Tool, latency: float, episodes: int, turns: int) 
     sampler = Scripted(
         lambda text: tokenizer.encode(text, add_special_tokens=False),
         book.template.stop_tokens[0],
-        lambda problem, chain, turn: replies[turn],
+        lambda problem, chain, turn: said[turn],
     )
-    one = Assignment(Problem("wait", "Wait."), 0, 1, "train", 1.0, 0)
+    one = Assignment(Problem("wait", QUESTION), 0, 1, "train", 1.0, 0)
     all_of_them, resources = [replace(one, chain=i) for i in range(episodes)], ResourceManager({})
     start = time.monotonic()
     played, *_ = asyncio.run(collect(all_of_them, book, sampler, lambda _: None, resources))
