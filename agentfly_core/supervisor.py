@@ -60,7 +60,7 @@ def main() -> None:
     """Run until the owner is gone."""
     options = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    become_subreaper()
     try:
         with suppress(ProcessLookupError):
             owner = os.pidfd_open(options.owner)
@@ -68,7 +68,7 @@ def main() -> None:
                 _keep_alive(options, [options.lifeline, owner])
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _kill_descendants()
+        kill_descendants()
         clean(options.address)
 
 
@@ -81,10 +81,10 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         print(f"--- start {starts}: {' '.join(options.command)}", flush=True)
         child = subprocess.Popen(options.command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_supervisor)
         if not _ends_first(child, ends):
-            return _end_politely(child)
+            return end_politely(child)
         code = child.wait()
         print(f"--- ended with exit code {code}", flush=True)
-        _kill_descendants()
+        kill_descendants()
     State(options.log, os.getpid(), starts, code).write(options.address)
     select.select(ends, [], [])
 
@@ -98,14 +98,19 @@ def _ends_first(child: subprocess.Popen[bytes], ends: Sequence[int]) -> bool:
         os.close(dead)
 
 
-def _end_politely(child: subprocess.Popen[bytes]) -> None:
+def become_subreaper() -> None:
+    """Let orphans among the descendants of this process become its children."""
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_politely(child: subprocess.Popen[bytes]) -> None:
     """SIGTERM first, so that shared memory is given back too; the caller kills what is left."""
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
         child.wait(GRACE)
 
 
-def _kill_descendants() -> None:
+def kill_descendants() -> None:
     """SIGKILL whatever descends from this process, re-parented or not, until nothing is left."""
     me = psutil.Process()
     while children := me.children(recursive=True):

@@ -6,7 +6,7 @@ import base64
 import json
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any
 
 from agentfly_core.config import Site
 from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob, unwatched
+from agentfly_core.learners import nodes
+from agentfly_core.machines import visible
 from agentfly_core.service import Service, ServiceLost
 
 BARE = "agentfly_core.learners.without_mlflow"
@@ -21,16 +23,39 @@ WORKER = "agentfly_core.learners.deepspeed_worker"
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
-    """The command that starts the workers listening at `address`, and what it needs in its environment."""
-    threads = max(1, site.threads // site.ranks)
-    world = base64.urlsafe_b64encode(json.dumps({"localhost": list(range(site.ranks))}).encode()).decode()
-    launcher = ["deepspeed.launcher.launch", "--world_info", world, "--log_level", "warning", "--no_local_rank"]
-    command = [sys.executable, "-m", BARE, *launcher, "--module", BARE, WORKER, "--socket", address]
+    """The command that starts the workers listening at `address`, and what it needs in its environment.
+
+    Raises ValueError for GPUs that are not there, and a hostfile that does not name this machine first.
+    """
+    threads = max(1, site.threads // max(map(len, site.nodes.values())))
+    launcher = ["deepspeed.launcher.launch", *_places(site), "--log_level", "warning", "--no_local_rank"]
+    command = [*_on_each_node(site), sys.executable, "-m", BARE, *launcher, "--module", BARE, WORKER]
+    command += ["--socket", address]
     command += ["--zero-stage", str(site.zero_stage), "--token-budget", str(site.token_budget)]
     # Threads that wait actively would take the cores from the sampler: on full cores a step takes ten times as long.
     environment = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
     environment |= {"DS_ACCELERATOR": site.device, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     return [*command, "--threads", str(threads)], environment
+
+
+def _places(site: Site) -> list[str]:
+    """The launcher's arguments that say which ranks there are, where, with which GPUs, and how they meet."""
+    first = next(iter(site.nodes))
+    world: dict[str, Sequence[int | str]] = {**site.nodes}
+    if site.device == "cuda":
+        world[first] = visible(site.nodes[first])
+    places = ["--world_info", base64.urlsafe_b64encode(json.dumps(world).encode()).decode()]
+    if len(world) > 1:
+        places += ["--node_rank", "{node}", "--master_addr", first, "--master_port", "{port}"]
+    return places
+
+
+def _on_each_node(site: Site) -> list[str]:
+    """What starts a command on several nodes, the first of which must be this machine."""
+    if len(site.nodes) == 1:
+        return []
+    nodes.free_port(next(iter(site.nodes)))
+    return [sys.executable, "-m", "agentfly_core.learners.nodes", "--nodes", *site.nodes, "--"]
 
 
 class DeepSpeedLearner:

@@ -137,7 +137,8 @@ def _write(lines: TextIO, reply: dict[str, Any]) -> None:
 def answer(worker: Worker, request: str, reply: Reply) -> None:
     """Do what a request says on every rank. After an error nothing in memory is relied on.
 
-    If the error was not that of all ranks the process ends: the others may wait for it in a collective for ever.
+    If the error was not that of all ranks the process ends, and the client finds its learner lost: a rank may be gone,
+    or wait for this one in a collective for ever.
     """
     try:
         done = worker.obey(json.loads(worker.ranks.tell(request)), lambda *steps: reply({"progress": steps}))
@@ -146,9 +147,9 @@ def answer(worker: Worker, request: str, reply: Reply) -> None:
         reply({"lost": str(error)})
     except Exception as error:  # the boundary of the process: the client is told
         traceback.print_exc()
-        reply({"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
         if not worker.ranks.gather(GATHERING):
             sys.exit(1)
+        reply({"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
         worker.forget()
 
 

@@ -1,0 +1,101 @@
+"""The program that starts a command on every node of a learner, and ends it everywhere once it ended anywhere.
+
+    python -m agentfly_core.learners.nodes --nodes worker-1 worker-2 -- COMMAND...
+
+The first node is this machine, where the command is a child of this process. On the others it is started through ssh,
+by the same Python in the same folder, and held there by a tether. In the command `{node}` stands for the number of the
+node, and `{port}` for a free port of the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TypeAlias
+
+from agentfly_core.learners.tether import SIGN
+
+SSH = ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ControlPath=none"]
+TETHER = "agentfly_core.learners.tether"
+HANDED_ON = (
+    "PATH",
+    "PYTHON",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "OMP_",
+    "DS_",
+    "HF_HUB_DISABLE_",
+    "NCCL_",
+    "GLOO_",
+    "UCX_",
+)
+"""What the variables begin with that the command needs on other nodes, too; none of them holds a secret."""
+INTERVAL = 1.0
+Part: TypeAlias = "subprocess.Popen[bytes]"
+
+
+def main() -> None:
+    """Run until a node's part ends, or SIGTERM comes; the first node's part is ended politely."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", nargs="+", required=True)
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    port = free_port(options.nodes[0])
+    here, *others = options.nodes
+    parts = {here: subprocess.Popen(_placed(options.command, 0, port), stdin=subprocess.DEVNULL)}
+    try:
+        parts |= {name: _start(name, _placed(options.command, n, port)) for n, name in enumerate(others, 1)}
+        while not (ended := [name for name, part in parts.items() if not _lives(part)]):
+            time.sleep(INTERVAL)
+        sys.exit(f"On {ended[0]} it ended with exit code {parts[ended[0]].returncode}.")
+    finally:
+        parts[here].terminate()
+        parts[here].wait()
+
+
+def free_port(node: str) -> int:
+    """A port on which this machine can listen as `node`; raises ValueError where it has no such name."""
+    try:
+        with socket.create_server((node, 0)) as server:
+            return int(server.getsockname()[1])
+    except OSError as error:
+        raise ValueError(
+            f"The first node of the hostfile is {node!r}, and this machine cannot listen as that ({error}): "
+            "name this machine first, as the other nodes call it."
+        ) from error
+
+
+def remote(command: Sequence[str]) -> str:
+    """What the shell of another node has to run: the command under a tether, where and with what it is run here."""
+    handed = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(HANDED_ON)]
+    there = ["env", *handed, sys.executable, "-m", TETHER, *command]
+    return f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(there)}"
+
+
+def _start(node: str, command: Sequence[str]) -> Part:
+    return subprocess.Popen([*SSH, node, remote(command)], stdin=subprocess.PIPE, bufsize=0)
+
+
+def _placed(command: Sequence[str], node: int, port: int) -> list[str]:
+    return [{"{node}": str(node), "{port}": str(port)}.get(word, word) for word in command]
+
+
+def _lives(part: Part) -> bool:
+    """Whether a part runs; one on another node is told that this one does."""
+    if part.stdin:
+        with suppress(BrokenPipeError):
+            part.stdin.write(SIGN)
+    return part.poll() is None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The program that runs a command on another node for as long as it hears from the node that started it.
+
+    python -m agentfly_core.learners.tether COMMAND...
+
+Nobody else would end the command: sshd lets it run on when the connection is gone. A sign of life comes on stdin. When
+it stays away for a minute, as after a power cut, or stdin ends, the command ends with everything that it started.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+
+from agentfly_core.supervisor import become_subreaper, end_politely, kill_descendants
+
+SIGN = b"."
+SILENCE = 60.0
+
+
+def main() -> None:
+    """Run the command until it ends or the starting node is gone."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    become_subreaper()
+    child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    try:
+        dead = os.pidfd_open(child.pid)
+        while select.select([0, dead], [], [], SILENCE)[0] == [0] and os.read(0, 64):
+            pass
+        end_politely(child)
+    finally:
+        kill_descendants()
+    sys.exit(child.returncode or 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""A second node for tests: an SSH server of one's own on 127.0.0.2, which the `ssh` on PATH knows how to reach."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+HERE, THERE = "localhost", "127.0.0.2"
+SERVER = """
+ListenAddress {there}:{port}
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/user.pub
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+"""
+CLIENT = """
+Host {there}
+Port {port}
+IdentityFile {folder}/user
+StrictHostKeyChecking no
+UserKnownHostsFile /dev/null
+LogLevel ERROR
+"""
+
+
+@contextmanager
+def second_node(folder: Path) -> Iterator[str]:
+    """The hostfile of this machine and the second node, a slot each; skips, with the reason, where there is none."""
+    sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    if not (sshd and shutil.which("ssh") and shutil.which("ssh-keygen")):
+        pytest.skip("a second node needs ssh and sshd: apt install openssh-client openssh-server")
+    written = {"there": THERE, "port": _free_port(), "folder": folder}
+    (folder / "sshd_config").write_text(SERVER.format(**written))
+    (folder / "ssh_config").write_text(CLIENT.format(**written))
+    for key in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
+    checked = subprocess.run([sshd, "-t", "-f", folder / "sshd_config"], capture_output=True, text=True, check=False)
+    if checked.returncode:
+        pytest.skip(f"sshd cannot run here: {checked.stderr.strip()}")
+    server = subprocess.Popen([sshd, "-D", "-e", "-f", folder / "sshd_config"], stderr=subprocess.PIPE)
+    with server, pytest.MonkeyPatch.context() as patch:
+        assert server.stderr and b"listening" in server.stderr.readline()
+        patch.setenv("PATH", f"{_client(folder)}:{os.environ['PATH']}")
+        try:
+            yield _hostfile(folder)
+        finally:
+            server.terminate()
+
+
+def _free_port() -> int:
+    try:
+        with socket.create_server((THERE, 0)) as probe:
+            return int(probe.getsockname()[1])
+    except OSError as error:
+        pytest.skip(f"{THERE} is no address of this machine: {error}")
+
+
+def _client(folder: Path) -> Path:
+    """A folder whose `ssh` reads our configuration."""
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "ssh"
+    program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/ssh_config "$@"\n')
+    program.chmod(0o700)
+    return program.parent
+
+
+def _hostfile(folder: Path) -> str:
+    (folder / "hostfile").write_text(f"{HERE} slots=1\n{THERE} slots=1\n")
+    return str(folder / "hostfile")
