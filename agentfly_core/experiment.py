@@ -105,6 +105,16 @@ def check(science: Science) -> None:
         raise ValueError(f"rollout.problems: a step needs {needed} problems, data.train gives {data.train} of them.")
 
 
+def check_place(science: Science, place: Site) -> None:
+    """Raise ValueError for an experiment that a site cannot run."""
+    if science.rollout.max_staleness and place.shares_gpus:
+        raise ValueError(
+            f"rollout.max_staleness is {science.rollout.max_staleness}, and vLLM with the GPUs "
+            f"{list(place.sampler_gpus)} shares one with the learner: to sample while updates run, each needs GPUs of "
+            "its own. Set sampler_gpus and learner_gpus apart, or rollout.max_staleness=0."
+        )
+
+
 def _correct_once(science: Science) -> None:
     algorithm = science.algorithm.make()
     corrected = getattr(algorithm, "correction", None) is not None

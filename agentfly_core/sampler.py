@@ -64,3 +64,10 @@ class Sampler(Protocol):
     def shard(self, episodes: int) -> AbstractAsyncContextManager[Voice]:
         """Lend the sampler to a shard of so many episodes, on the running event loop."""
         ...
+
+    def rest(self) -> None:
+        """Give the learner the memory of the GPUs that both use, if there are any, until the next `load`.
+
+        Raises SamplerLost when the service is gone.
+        """
+        ...

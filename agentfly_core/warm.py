@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core import adapter
+from agentfly_core.config import Site
 from agentfly_core.home import Home, home
 from agentfly_core.learner import Learner
 from agentfly_core.learners import deepspeed
@@ -83,10 +84,15 @@ def learner_service(lab: Lab, owner: str, logs: Path) -> Iterator[Service]:
 
 def sampler_at(service: Service, lab: Lab, policy: Artifact, version: int) -> Sampler:
     """The sampler behind a service, with a policy loaded whose tokens are labelled `version`; raises SamplerLost."""
-    sampler = _sampler(service, lab.science.dtype, lab.site.device, lab.site.concurrency)
+    sampler = _sampler(service, lab.science.dtype, lab.site)
     folder, base = adapter.folders(lab.store, policy)
     sampler.load(folder, version, base)
     return sampler
+
+
+def rest(service: Service, lab: Lab) -> None:
+    """Have the sampler behind a service make room for the learner where they share GPUs; raises SamplerLost."""
+    _sampler(service, lab.science.dtype, lab.site).rest()
 
 
 def environments_at(service: Service) -> Home:
@@ -109,11 +115,11 @@ def tokenizer_of(policy: Path) -> Any:
 
 
 @functools.cache
-def _sampler(service: Service, dtype: str, device: str, concurrency: int) -> Sampler:
+def _sampler(service: Service, dtype: str, site: Site) -> Sampler:
     if service == IN_PROCESS:
         from agentfly_core.samplers.transformers import TransformersSampler
 
-        return TransformersSampler(device, dtype)
+        return TransformersSampler(f"cuda:{site.sampler_gpus[0]}" if site.sampler_gpus else "cpu", dtype)
     from agentfly_core.samplers import vllm
 
-    return vllm.VLLM(service, dtype, device, concurrency)
+    return vllm.VLLM(service, dtype, site.device, site.concurrency, takes_turns=site.shares_gpus)

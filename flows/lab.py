@@ -17,6 +17,7 @@ def lab_of(experiment: str, overrides: Sequence[str], site: str, store: str) -> 
     read = experiments.read(experiment, overrides)
     experiments.check(read.science)
     place = experiments.site(site, store)
+    experiments.check_place(read.science, place)
     os.environ.setdefault("DS_ACCELERATOR", place.device)  # or DeepSpeed guesses, on the terminal, when it is imported
     return Lab(read.name, read.science, read.origin, place, store_at(place.store))
 

@@ -50,7 +50,7 @@ def train(
             versioned, data = version(here.lab), prepare(here.lab)
             here.run.remember_data(data, versioned)
             here.tell.data(data)
-            start = warm_started(here.lab, model, data, playground.environments, learner)
+            start = warm_started(here.lab, model, data, playground, learner)
             here.tell.made(stages_before(here.lab, here.run.parent))
             before = evaluated(here.lab, start, data, playground, "test", 0)
             here.tell.evaluation(before, 0)
@@ -69,7 +69,7 @@ def improved(here: Session, policy: Artifact, data: Artifact, playground: Playgr
     with ahead(run, partial(episodes, run, data, playground)) as played_by:
         for step in range(1, run.science.steps + 1):
             played, scored = played_by(step, policy)
-            policy = update(run, policy, scored, learner, step)
+            policy = update(run, policy, scored, playground.sampler, learner, step)
             log_step(run, played, scored, policy, step)
             here.tell.step(step)
             look_at_health(run, step)

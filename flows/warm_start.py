@@ -10,7 +10,7 @@ from agentfly_core.run import Lab
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.summary import stages_before
-from agentfly_core.warm import environments_service, learner_service
+from agentfly_core.warm import IN_PROCESS, Playground, environments_service, learner_service
 from flows import results
 from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
@@ -35,7 +35,7 @@ def warm_start_only(
         data, model = prepare(lab), base_model(lab, parent)
         owner = f"warm-start-{lab.experiment}"
         with environments_service(lab, owner) as environments, learner_service(lab, owner, logs) as learner:
-            policy = warm_started(lab, model, data, environments, learner)
+            policy = warm_started(lab, model, data, Playground(IN_PROCESS, environments), learner)
         tell.data(data)
         tell.made(stages_before(lab, parent))
     if results.wanted():
@@ -43,11 +43,11 @@ def warm_start_only(
     return policy
 
 
-def warm_started(lab: Lab, model: Artifact, data: Artifact, environments: Service, learner: Service) -> Artifact:
+def warm_started(lab: Lab, model: Artifact, data: Artifact, ground: Playground, learner: Service) -> Artifact:
     """The policy that reinforcement learning starts from; the model itself where no warm start is asked for."""
     if lab.science.warm_start is None:
         return model
-    demonstrations = demonstrate(lab, model, data, environments)
+    demonstrations = demonstrate(lab, model, data, ground.environments)
     for number in range(1, lab.science.warm_start.rounds + 1):
-        policy = warm_start(lab, model, demonstrations, learner, number)
+        policy = warm_start(lab, model, demonstrations, ground.sampler, learner, number)
     return policy

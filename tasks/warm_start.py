@@ -9,7 +9,7 @@ from agentfly_core.play import demonstrate as play_demonstrations
 from agentfly_core.run import Lab
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
-from agentfly_core.warm import environments_at, learner, tokenizer_of
+from agentfly_core.warm import environments_at, learner, rest, tokenizer_of
 from tasks.stage import Made, reused, stage
 
 
@@ -26,12 +26,15 @@ def demonstrate(lab: Lab, model: Artifact, data: Artifact, environments: Service
 
 
 @stage("warm start round {number}", retries=2)
-def warm_start(lab: Lab, model: Artifact, demonstrations: Artifact, service: Service, number: int) -> Made:
+def warm_start(
+    lab: Lab, model: Artifact, demonstrations: Artifact, sampler: Service, service: Service, number: int
+) -> Made:
     """Publish the policy after round 1, 2, ... of the warm start, and the learner state that the next one needs."""
     slot = slots.warm_start(lab.science, model, demonstrations, number)
     if (found := lab.store.find(slot)) and lab.store.find(slots.learner(slot)):
         return reused(found)
     updating.require_space(lab, model)
+    rest(sampler, lab)
     job = updating.warm_start_job(lab, model, demonstrations, number)
     watch = updating.watching(f"warm start {number}", 0)
     return updating.publish(lab.store, learner(service), job, model, slot, keep=True, watch=watch)

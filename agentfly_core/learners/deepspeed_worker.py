@@ -142,6 +142,7 @@ def answer(worker: Worker, request: str, reply: Reply) -> None:
     """
     try:
         done = worker.obey(json.loads(worker.ranks.tell(request)), lambda *steps: reply({"progress": steps}))
+        get_accelerator().empty_cache()  # the sampler may be next on this GPU
         reply({"result": done})
     except Forgotten as error:
         reply({"lost": str(error)})

@@ -34,6 +34,9 @@ class Scripted:
         """Lend it to any number of episodes."""
         yield self
 
+    def rest(self) -> None:
+        """It uses no GPU."""
+
     async def sample(self, request: Request) -> Sampled:
         """The scripted reply of this problem, chain and turn."""
         tokens = (*self._encode(self._script(*request.order)), self._stop_token)

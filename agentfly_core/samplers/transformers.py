@@ -46,6 +46,9 @@ class TransformersSampler:
         """Lend the sampler to a shard of so many episodes."""
         yield _Shard(self, episodes)
 
+    def rest(self) -> None:
+        """Its policy stays where it is."""
+
     async def reply(self, requests: Sequence[Request]) -> list[Sampled]:
         """Decode one batch, its rows in the order given."""
         assert self._loaded is not None, "load a policy before a shard is played"

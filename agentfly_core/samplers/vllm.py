@@ -55,13 +55,17 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
-    """The sampler behind a vLLM service; it keeps nothing in this process, so each stage can make its own."""
+    """The sampler behind a vLLM service; it keeps nothing in this process, so each stage can make its own.
+
+    With `takes_turns` the server sleeps while the learner works, and its weights wait in the machine's memory.
+    """
 
     service: Service
     dtype: str
     device: str
     concurrency: int
     patience: float = 600.0
+    takes_turns: bool = False
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Take the weights of a policy directory in place, check them by its probe, label them with `version`.
@@ -73,10 +77,22 @@ class VLLM:
         label = f"{version}-{probe.digest}"
         with self._server() as server:
             self.service.wait(lambda: _healthy(server), self.patience)
+            if self.takes_turns:
+                server.post("/wake_up")
             if _label(server) != label:
                 self._swap(server, policy, adapter=base is not None)
                 self._check(server, policy, probe)
                 server.post("/update_weight_version", json={"new_version": label})
+
+    def rest(self) -> None:
+        """Put the server to sleep if it takes turns; waits for one that is starting. The next `load` wakes it.
+
+        At level 1 the weights come back as they were: an adapter needs those of its base. The cache does not.
+        """
+        if self.takes_turns:
+            with self._server() as server:
+                self.service.wait(lambda: _healthy(server), self.patience)
+                server.post("/sleep", params={"level": 1})
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[Voice]:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from agentfly_core import machines
 from agentfly_core.config import Science, Site
 from agentfly_core.service import Service
 
@@ -14,6 +15,9 @@ BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 512)
 SHARED_OUT = 64 * 2**20
+NEEDED_AT_START = 0.01
+"""The share of a GPU that must be free, or vLLM does not start: by default 0.92, though the size of its cache is given.
+The learner may have most of it, when a server that died is started again."""
 
 
 def launch(
@@ -26,6 +30,7 @@ def launch(
     It takes and gives token ids only, so it loads no tokenizer. `--generation-config vllm` keeps it from applying the
     model's generation_config.json to requests; log-probabilities are those after the temperature. On CPU a prompt is
     never read in chunks: vLLM 0.32 would then rewind the request's generator, which a CPU generator cannot do, and die.
+    With GPUs one model is spread over all of the sampler's; the server can sleep where the learner uses one of them.
     """
     served = servable(model, Service("vllm", str(address)).scratch / "first", site.device)
     options: dict[str, Any] = {
@@ -43,6 +48,9 @@ def launch(
     switches = ["enable-prefix-caching", "skip-tokenizer-init", "tokens-only", "enable-scale-out"]
     switches += ["disable-log-stats", "disable-uvicorn-access-log", "disable-fastapi-docs"]
     switches += ["enforce-eager", "no-enable-chunked-prefill"] if site.device == "cpu" else []
+    if site.device == "cuda":
+        options |= {"tensor-parallel-size": len(site.sampler_gpus), "gpu-memory-utilization": NEEDED_AT_START}
+        switches += ["enable-sleep-mode"] if site.shares_gpus else []
     if adapter_rank:
         options["max-lora-rank"] = next(rank for rank in ADAPTER_RANKS if rank >= adapter_rank)
         switches.append("enable-lora")
@@ -103,7 +111,9 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
     }
-    return environment | (_cpu(model, site) if site.device == "cpu" else {})
+    if site.device == "cpu":
+        return environment | _cpu(model, site)
+    return environment | {machines.VISIBLE: ",".join(machines.visible(site.sampler_gpus))}
 
 
 def _cpu(model: Path, site: Site) -> dict[str, str]:
