@@ -10,13 +10,18 @@ from pathlib import Path
 
 
 def python_of(name: str, *requirements: str) -> Path:
-    """The interpreter of an environment with these requirements and with our builds of torch and transformers."""
+    """The interpreter of an environment with these requirements."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     folder = cache / "agentfly" / name
     python, whole = folder / "bin" / "python", folder / "whole"
     if not whole.exists():
-        ours = [f"{package}=={version(package)}" for package in ("torch", "transformers", "accelerate")]
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *ours, *requirements], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *requirements], check=True)
         whole.touch()
     return python
+
+
+def trl(release: str) -> Path:
+    """The interpreter of an environment with this release of TRL and with our builds of torch and transformers."""
+    ours = [f"{package}=={version(package)}" for package in ("torch", "transformers", "accelerate")]
+    return python_of(f"trl-{release}", *ours, f"trl=={release}")

@@ -45,7 +45,7 @@ from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tool import tool
 
 LATENCIES = (0.0, 0.05, 0.2)
-TURNS, REPLY, OPEN, ROUNDS = 4, 48, 4, 4
+TURNS, REPLY, OPEN, ROUNDS, LONGEST = 4, 48, 4, 4, 1024
 
 
 class Seat(Environment):
@@ -163,17 +163,17 @@ def rules(tokenizer: Any, latency: float, cap: int) -> Playbook:
         max_turns=TURNS,
         max_tokens=REPLY,
         max_observation_tokens=128,
-        max_model_len=1024,
+        max_model_len=LONGEST,
         deadline=600.0,
         limits={Seat: Limit(cap * OPEN)},
     )
 
 
 @contextmanager
-def served(model: str, cap: int) -> Iterator[tuple[VLLM, Any]]:
-    """A vLLM server with a model loaded, and the tokenizer."""
+def served(model: str, cap: int, longest: int) -> Iterator[tuple[VLLM, Any]]:
+    """A vLLM server with a model loaded, for contexts of at most `longest` tokens, and the tokenizer."""
     data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1}
-    science = Science(model=model, data=data, agent={"max_model_len": 1024}, rewards={"a:b": 1.0}, steps=1)
+    science = Science(model=model, data=data, agent={"max_model_len": longest}, rewards={"a:b": 1.0}, steps=1)
     site = Site(sampler="vllm", concurrency=cap)
     with tempfile.TemporaryDirectory(prefix="agentfly-") as scratch:
         policy = Path(scratch) / "policy"
@@ -205,7 +205,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     found: dict[float, list[tuple[Rate, Rate]]] = {latency: [] for latency in LATENCIES}
-    with served(options.model, options.cap) as (sampler, tokenizer):
+    with served(options.model, options.cap, LONGEST) as (sampler, tokenizer):
         for latency in LATENCIES * (options.repeats + 1):
             emptied(sampler)
             ours, requests = played(sampler, rules(tokenizer, latency, options.cap), options.cap)

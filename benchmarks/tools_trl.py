@@ -37,7 +37,8 @@ class Scripted(GRPOTrainer):
 
     def __init__(self, replies: list[list[int]], **settings: Any) -> None:
         super().__init__(**settings)
-        self.replies, self.turn, self.taken = replies, 0, []
+        self.replies, self.turn = replies, 0
+        self.taken: list[float] = []
 
     def _generate_single_turn(self, prompt_ids: list[Any], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
         reply, self.turn = self.replies[self.turn], self.turn + 1

@@ -28,7 +28,7 @@ from rich.table import Table
 from transformers import AutoTokenizer
 
 from agentfly_core.model import materialise
-from benchmarks.peer import python_of
+from benchmarks import peer
 from benchmarks.tools import QUESTION, replies, waiting, wall
 
 TRL = "1.16.0"
@@ -46,7 +46,7 @@ def theirs(model: Path, latency: float, episodes: int, turns: int, rollouts: int
             "episodes": episodes,
             "steps": rollouts,
         }
-        program = [python_of(f"trl-{TRL}", f"trl=={TRL}"), Path(__file__).with_name("tools_trl.py")]
+        program = [peer.trl(TRL), Path(__file__).with_name("tools_trl.py")]
         done = subprocess.run([*program, json.dumps(settings)], check=True, stdout=subprocess.PIPE, text=True)
     last = done.stdout.splitlines()[-1]
     return [float(seconds) for seconds in json.loads(last)["seconds"]]

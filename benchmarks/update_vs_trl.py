@@ -36,8 +36,8 @@ from transformers import AutoTokenizer
 from agentfly_core.model import materialise
 from agentfly_core.record import Message
 from agentfly_core.templates.chatml import Hermes
+from benchmarks import peer
 from benchmarks.footprint import GIB, pss
-from benchmarks.peer import python_of
 
 TRL = "1.16.0"
 GROUP, NEW_TOKENS, PROMPT_TOKENS = 8, 32, 240
@@ -132,8 +132,7 @@ def problem(model: Path) -> dict[str, Any]:
 def command(settings: Mapping[str, Any]) -> list[str | Path]:
     """How an arrangement is started."""
     if settings["peer"]:
-        requirement = f"trl=={TRL}"
-        program: list[str | Path] = [python_of(f"trl-{TRL}", requirement), Path(__file__).with_name("grpo_trl.py")]
+        program: list[str | Path] = [peer.trl(TRL), Path(__file__).with_name("grpo_trl.py")]
     else:
         program = [sys.executable, "-m", "benchmarks.grpo_ours"]
     return [*program, json.dumps(settings)]

@@ -1,0 +1,85 @@
+"""Rollouts of this project, a line on stdout where one begins and where it ends; `rollout_vs_verifiers.py` runs it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.environments.interpreter import Interpreter
+from agentfly_core.environments.workspace import Workspace
+from agentfly_core.home import home
+from agentfly_core.playbook import Assignment, Playbook
+from agentfly_core.pool import Limit
+from agentfly_core.record import Problem
+from agentfly_core.rollout import collect
+from agentfly_core.samplers.vllm import VLLM
+from agentfly_core.service import Service
+from agentfly_core.templates.chatml import Hermes
+from agentfly_core.tool import tool
+from agentfly_core.tools.python import python_session
+from agentfly_core.tools.shell import shell
+
+
+@tool
+async def add(first: int, second: int) -> str:
+    """Add two numbers.
+
+    Args:
+        first: the one
+        second: the other
+    """
+    return str(first + second)
+
+
+TOOLS = {"add": add, "python": python_session, "shell": shell}
+
+
+def rules(tokenizer: Any, kind: str, episodes: int) -> Playbook:
+    """How episodes with this tool are played, all at the same time."""
+    return Playbook(
+        template=Hermes(tokenizer),
+        tools=(TOOLS[kind],),
+        rewards=(),
+        agent=tool_loop,
+        system="",
+        max_turns=8,
+        max_tokens=256,
+        max_observation_tokens=256,
+        max_model_len=2048,
+        deadline=3600.0,
+        limits={Interpreter: Limit(episodes), Workspace: Limit(episodes)},
+    )
+
+
+def play(given: dict[str, Any], tokenizer: Any, episodes: int) -> None:
+    """Play a shard to its end."""
+    book = rules(tokenizer, given["tool"], episodes)
+    sampler = VLLM(Service("vllm", given["socket"]), "float32", "cpu", episodes)
+    problem = Problem("sum", given["question"])
+    assignments = [Assignment(problem, chain, 1, "train", 1.0, chain) for chain in range(episodes)]
+    with home(book.limits) as here:
+        played, *_ = here.run(collect(assignments, book, sampler, lambda _: None, here.resources))
+    answers = [observation.content.strip() for trajectory in played for observation in trajectory.observations]
+    assert answers == [given["answer"]] * (episodes * given["calls"]), answers
+
+
+def main() -> None:
+    """Play a small shard that does not count, then those that do."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("settings", help="JSON: model, socket, tool, question, answer, calls, sizes")
+    given = json.loads(parser.parse_args().settings)
+    tokenizer = AutoTokenizer.from_pretrained(Path(given["model"]), trust_remote_code=False)
+    play(given, tokenizer, 2)
+    for episodes in given["sizes"]:
+        print(json.dumps({"begin": episodes}), flush=True)
+        play(given, tokenizer, episodes)
+        print(json.dumps({"end": episodes}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
