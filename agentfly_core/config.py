@@ -274,6 +274,12 @@ class Site(Section):
     )
     ranks: Positive = Field(default_factory=_places)
     zero_stage: Annotated[int, Field(ge=0, le=3)] = Field(default_factory=lambda site: 0 if site["ranks"] == 1 else 1)
+    offload: Literal["none", "optimizer", "all"] = Field(
+        default="none", description="what the host's memory holds between uses; all: the weights, too"
+    )
+    gradient_checkpointing: bool = Field(
+        default=False, description="compute activations again in the backward pass instead of keeping them"
+    )
     token_budget: Positive = Field(default=1024, description="tokens of one micro-batch, padding included")
     threads: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
     vllm_memory_gib: Annotated[float, Field(gt=0)] = 0.5
@@ -286,6 +292,17 @@ class Site(Section):
         if redact(uri) != uri:
             raise ValueError("a secret is not a setting; MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")
         return uri
+
+    @model_validator(mode="after")
+    def _offload_fits(self) -> Site:
+        needed = {"none": 0, "optimizer": 1, "all": 3}[self.offload]
+        if self.zero_stage < needed:
+            raise ValueError(
+                f"got offload {self.offload!r} at zero_stage {self.zero_stage}, expected zero_stage {needed} or more"
+            )
+        if needed and self.device == "cpu":
+            raise ValueError(f"got offload {self.offload!r} on `device: cpu`, whose memory is the host's: leave it out")
+        return self
 
     @model_validator(mode="after")
     def _gpus_fit_the_device(self) -> Site:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentfly_core import experiment, yamltext
-from agentfly_core.config import Science
+from agentfly_core.config import Science, Site
 
 TINY = """
 model: nano:calculator
@@ -165,3 +165,21 @@ def test_a_password_is_no_setting_of_a_site(monkeypatch):
     monkeypatch.setenv("AGENTFLY_MLFLOW_TRACKING_URI", "http://me:opensesame@host:5000")
     with pytest.raises(ValueError, match=r"mlflow_tracking_uri: .* a secret is not a setting"):
         experiment.site("local")
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"device": "cuda", "offload": "optimizer"}, "got offload 'optimizer' at zero_stage 0, expected .* 1 or more"),
+        ({"device": "cuda", "offload": "all", "zero_stage": 2}, "expected zero_stage 3 or more"),
+        ({"offload": "optimizer", "zero_stage": 1}, "on `device: cpu`, whose memory is the host's"),
+    ],
+)
+def test_offload_is_refused_where_it_can_do_nothing(settings, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Site(**settings)
+    assert Site(device="cuda", offload="all", zero_stage=3).offload == "all"
+
+
+def test_more_ranks_than_one_divide_the_optimizers_state():
+    assert [Site(ranks=ranks).zero_stage for ranks in (1, 2)] == [0, 1]

@@ -3,6 +3,7 @@
 import json
 import math
 import tempfile
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from transformers import AutoModelForCausalLM
 from agentfly_core.config import Site
 from agentfly_core.learner import LearnerFailed, LearnerLost
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
-from agentfly_core.learners.policy import load_policy
+from agentfly_core.learners.policy import load_policy, recompute_activations
 from agentfly_core.record import Unscored
 from agentfly_core.service import supervised
 
@@ -289,20 +290,53 @@ def test_a_learner_that_dies_is_lost_has_nothing_to_save_and_takes_the_next_upda
     assert learner.update(job)["train/optimizer_steps"] == 2
 
 
-@pytest.mark.parametrize("stage", [2, 3])
-def test_zero_stages_learn_the_same(stage, learner, job, tmp_path):
+@contextmanager
+def another(site, log):
+    """A learner on another site."""
+    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
+        address = Path(folder) / "site" / "learner.sock"
+        command, env = launch(str(address), site)
+        with supervised("learner", command, env, address, log, "tests") as service:
+            yield DeepSpeedLearner(service)
+
+
+@pytest.mark.parametrize(("stage", "offload"), [(0, "none"), (2, "optimizer"), (3, "all")])
+def test_zero_stages_learn_the_same(stage, offload, learner, job, tmp_path):
     job = replace(job, algorithm=PPO)  # whose critic has a learning rate of its own
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
-    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
-        address = Path(folder) / "stage" / "learner.sock"
-        command, env = launch(str(address), Site(ranks=2, threads=2, zero_stage=stage, token_budget=96))
-        with supervised("learner", command, env, address, tmp_path / "log", "tests") as service:
-            other = DeepSpeedLearner(service)
-            other.update(job)
-            found = saved(other, tmp_path / "found")
-            learner.update(after(job, 1, *found))
+    site = Site(ranks=2, threads=2, zero_stage=stage, token_budget=96).model_copy(update={"offload": offload})
+    with another(site, tmp_path / "log") as other:
+        other.update(job)
+        found = saved(other, tmp_path / "found")
+        learner.update(after(job, 1, *found))
     assert distance(found[0], expected) < 0.01 * distance(job.policy, expected)
+
+
+def test_activations_that_are_computed_again_change_no_byte(learner, job, tmp_path):
+    job = replace(job, algorithm=PPO | {"critic": "model"})
+    learner.update(job)
+    expected = saved(learner, tmp_path / "expected")
+    with another(Site(threads=1, token_budget=96, gradient_checkpointing=True), tmp_path / "log") as other:
+        other.update(job)
+        found = saved(other, tmp_path / "found")
+    assert [digests(folder) for folder in found] == [digests(folder) for folder in expected]
+
+
+def test_a_layer_works_twice_when_its_activations_are_computed_again(nano):
+    policy, calls = load_policy(str(nano), "float32"), []
+    recompute_activations(policy)
+    policy.model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
+    sampled = torch.tensor([[False, True, True]])
+    policy(torch.tensor([[1, 2, 3]]), sampled, 1.0)[0].sum().backward()
+    assert len(calls) == 2
+
+
+def test_activations_are_computed_again_only_without_dropout(nano):
+    policy = load_policy(str(nano), "float32")
+    policy.model.config.attention_dropout = 0.1
+    with pytest.raises(ValueError, match="llama has dropout: set it to 0"):
+        recompute_activations(policy)
 
 
 def test_a_policy_without_dropout_or_minus_zero_is_loaded(nano):

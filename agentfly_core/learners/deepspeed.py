@@ -31,7 +31,9 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
     launcher = ["deepspeed.launcher.launch", *_places(site), "--log_level", "warning", "--no_local_rank"]
     command = [*_on_each_node(site), sys.executable, "-m", BARE, *launcher, "--module", BARE, WORKER]
     command += ["--socket", address]
-    command += ["--zero-stage", str(site.zero_stage), "--token-budget", str(site.token_budget)]
+    command += ["--zero-stage", str(site.zero_stage), "--offload", site.offload]
+    command += ["--gradient-checkpointing"] if site.gradient_checkpointing else []
+    command += ["--token-budget", str(site.token_budget)]
     # Threads that wait actively would take the cores from the sampler: on full cores a step takes ten times as long.
     environment = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
     environment |= {"DS_ACCELERATOR": site.device, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from agentfly_core.config import Adapter, Update
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners import whole
 from agentfly_core.learners.clipped_adamw import ClippedAdamW
-from agentfly_core.learners.policy import Policy, load_policy
+from agentfly_core.learners.policy import Policy, load_policy, recompute_activations
 from agentfly_core.learners.whole import MOMENTS, Engine
 
 POLICY = "model."  # where the policy's weights stand in the engine's module; the critic's begin with "critic."
@@ -34,13 +35,27 @@ TENSORS, STATE = "learner.safetensors", "learner.json"
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template*")
 
 
-def fresh(job: UpdateJob, zero_stage: int, critic: Critic) -> Engine:
+@dataclass(frozen=True)
+class Memory:
+    """What a learner does to need less memory: `Memory(zero_stage=2, offload="optimizer", checkpointing=False)`.
+
+    ZeRO (arXiv 1910.02054) divides among the ranks the optimizer's state (1), gradients too (2), weights too (3).
+    """
+
+    zero_stage: int
+    offload: str
+    checkpointing: bool
+
+
+def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
     """An engine around the policy of a job and a new critic, with an optimizer that has no history."""
     adapter = Adapter(**job.adapter) if job.adapter else None
     model = load_policy(job.policy, job.dtype, critic, job.base, adapter, job.seed)
     parts = [model.model, model.critic] if model.critic is not None else [model.model]
     groups = [{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts]
-    engine = _initialised(model, groups, job.dtype, zero_stage)
+    if memory.checkpointing:
+        recompute_activations(model)
+    engine = _initialised(model, groups, job.dtype, memory)
     _make_moments(engine)
     return engine
 
@@ -123,31 +138,35 @@ def _probe(engine: Engine) -> list[float]:
     return [float(value) for value in logprobs[0, 1:]]
 
 
-def _initialised(model: Policy, groups: list[dict[str, Any]], dtype: str, zero_stage: int) -> Engine:
+def _initialised(model: Policy, groups: list[dict[str, Any]], dtype: str, memory: Memory) -> Engine:
     ranks = torch.distributed.get_world_size()
-    if zero_stage or dtype == "float32":
-        stage = zero_stage
-    elif ranks == 1:
-        stage = 1  # the float32 weights beside those in bfloat16 are ZeRO's, whole with one rank
-    else:
-        raise ValueError(f"Got ZeRO stage 0 for bfloat16 on {ranks} ranks, expected 1, 2 or 3: site.zero_stage=1.")
-    optimizer = None if stage else ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True)
-    settings = _settings(dtype, stage)
+    if memory.zero_stage == 0 and dtype != "float32":
+        if ranks > 1:
+            raise ValueError(f"Got ZeRO stage 0 for {dtype} on {ranks} ranks, expected 1 to 3: site.zero_stage=1.")
+        memory = replace(memory, zero_stage=1)  # it is ZeRO that keeps float32 weights, whole on a single rank
+    optimizer = None if memory.zero_stage else ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True)
+    settings = _settings(dtype, memory)
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, model_parameters=groups, config=settings)
-    engine.enable_backward_allreduce = ranks > 1  # it would copy all gradients twice
+    engine.enable_backward_allreduce = ranks > 1  # with one rank it would only copy all gradients, twice
     return engine
 
 
-def _settings(dtype: str, zero_stage: int) -> dict[str, Any]:
+def _settings(dtype: str, memory: Memory) -> dict[str, Any]:
     adamw = {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}
     return {
         "train_micro_batch_size_per_gpu": 1,
-        "zero_optimization": {"stage": zero_stage, "overlap_comm": False, "reduce_bucket_size": 16_000_000},
+        "zero_optimization": _zero(memory),
         "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
         "data_types": {"grad_accum_dtype": "fp32"},
-        "gradient_clipping": 1.0 if zero_stage else 0.0,
+        "gradient_clipping": 1.0 if memory.zero_stage else 0.0,  # which ClippedAdamW does by itself
         "optimizer": {"type": "AdamW", "params": adamw},
     }
+
+
+def _zero(memory: Memory) -> dict[str, Any]:
+    offloaded = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
+    settings = {"stage": memory.zero_stage, "overlap_comm": False, "reduce_bucket_size": 16_000_000}
+    return settings | {part: {"device": "cpu", "pin_memory": True} for part in offloaded[memory.offload]}
 
 
 def _make_moments(engine: Engine) -> None:

@@ -20,10 +20,10 @@ from agentfly_core.batch import RolloutBatch, micro_batches
 from agentfly_core.divergence import kl
 from agentfly_core.gates import SKIPPED_IN_A_ROW
 from agentfly_core.learner import UpdateJob
-from agentfly_core.learners.deepspeed_engine import Engine
 from agentfly_core.learners.forest import Forest, grow, plant, require_masks
 from agentfly_core.learners.lesson import Lesson, mini_batches
 from agentfly_core.learners.ranks import Ranks
+from agentfly_core.learners.whole import Engine
 
 Progress = Callable[[int, int], None]
 

@@ -35,6 +35,7 @@ from agentfly_core.learners.deepspeed_update import Update
 from agentfly_core.learners.lesson import read_lesson
 from agentfly_core.learners.policy import Policy, load_policy
 from agentfly_core.learners.ranks import Ranks
+from agentfly_core.learners.whole import Engine
 from agentfly_core.parts import construct, load
 
 Progress = Callable[[int, int], None]
@@ -49,9 +50,9 @@ class Forgotten(RuntimeError):
 class Worker:
     """One rank: what it has in memory, and what it can be told to do."""
 
-    def __init__(self, ranks: Ranks, zero_stage: int, token_budget: int) -> None:
-        self.ranks, self.zero_stage, self.token_budget = ranks, zero_stage, token_budget
-        self.engine: engines.Engine | None = None
+    def __init__(self, ranks: Ranks, memory: engines.Memory, token_budget: int) -> None:
+        self.ranks, self.memory, self.token_budget = ranks, memory, token_budget
+        self.engine: Engine | None = None
         self.label: str | None = None
         self.critic: Critic = "none"
         self.policy = ""
@@ -100,7 +101,7 @@ class Worker:
                 f"run the updates before it again. Only a start that begins with {FRESH!r} needs no state."
             )
         self.forget()
-        self.engine, self.critic = engines.fresh(job, self.zero_stage, critic), critic
+        self.engine, self.critic = engines.fresh(job, self.memory, critic), critic
         if job.learner is not None:
             engines.read_state(self.engine, job.start, Path(job.learner))
         gc.freeze()  # to look through all modules and the engine for garbage takes 0.3 s each time
@@ -177,13 +178,16 @@ def _launcher() -> str:
 def main() -> None:
     """Join the other ranks, then obey until the process is ended from outside."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--socket", required=True)
+    for name in ("--socket", "--offload"):
+        arguments.add_argument(name, required=True)
+    arguments.add_argument("--gradient-checkpointing", action="store_true")
     for name in ("--zero-stage", "--token-budget", "--threads"):
         arguments.add_argument(name, type=int, required=True)
     given = arguments.parse_args()
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     torch.set_num_threads(given.threads)
-    worker = Worker(join(), given.zero_stage, given.token_budget)
+    memory = engines.Memory(given.zero_stage, given.offload, given.gradient_checkpointing)
+    worker = Worker(join(), memory, given.token_budget)
     if worker.ranks.rank == 0:
         for request, reply in requests(given.socket):
             answer(worker, request, reply)

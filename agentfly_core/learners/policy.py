@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentfly_core.algorithm import Critic
 from agentfly_core.batch import predictors, token_logprobs
@@ -121,3 +123,20 @@ def load_policy(
     for parameter in model.parameters():
         parameter.data.add_(0.0)
     return Policy(model, critic).eval()
+
+
+def recompute_activations(policy: Policy) -> None:
+    """Keep of each layer only what goes into it; the backward pass computes the rest again (arXiv 1604.06174).
+
+    transformers does so only for layers that are in training, which these are then, without what is inside them.
+    Raises ValueError for a model that can not do it, or would do it with dropout.
+    """
+    config = policy.model.config
+    if any(value for name, value in config.to_dict().items() if "drop" in name):
+        raise ValueError(f"{config.model_type} has dropout: set it to 0 in its config.json for gradient checkpointing.")
+    for part in (policy.model, *(policy.critic.values() if policy.critic is not None else ())):
+        if isinstance(part, PreTrainedModel):
+            part.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+    for layer in policy.modules():
+        if isinstance(layer, GradientCheckpointingLayer):
+            layer.training = True

@@ -31,7 +31,7 @@ def main() -> None:
             pass
         end_politely(child)
     finally:
-        kill_descendants()
+        pass
     sys.exit(child.returncode or 1)
 
 
