@@ -31,7 +31,7 @@ def main() -> None:
             pass
         end_politely(child)
     finally:
-        pass
+        kill_descendants()
     sys.exit(child.returncode or 1)
 
 
