@@ -90,6 +90,9 @@ class Learner(Protocol):
         """
         ...
 
-    def save_state(self, folder: Path) -> None:
-        """Write all that is needed to go on bit-identically. Raises LearnerLost and LearnerFailed."""
+    def save_state(self, folder: Path) -> Callable[[], None]:
+        """Copy all that is needed to go on bit-identically, and write it while the learner does what it is told next.
+
+        What comes back waits until it is written. Both raise LearnerLost and LearnerFailed.
+        """
         ...

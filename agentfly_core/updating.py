@@ -1,24 +1,25 @@
-"""From what is on disk to one update of the policy, and back to disk: learner state first, policy last."""
+"""From what is on disk to one update of the policy, and back to disk: the policy, and the learner's state beside it."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from agentfly_core import adapter, identity, slots
 from agentfly_core.config import Adapter, Science, Update
 from agentfly_core.gates import stop_if_diverging
-from agentfly_core.learner import Learner, UpdateJob
+from agentfly_core.learner import UpdateJob
 from agentfly_core.measured import measured, measuring, timing
 from agentfly_core.parts import load
 from agentfly_core.progress import Progress, report
 from agentfly_core.run import Lab, Run
+from agentfly_core.saving import Saving
 from agentfly_core.store import Artifact, Slot, Store
 
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
 EPISODES, WEIGHTS = "trajectories.parquet", "*.safetensors"
 Watch = Callable[[int, int], None]
+Then = Callable[[], object]
 
 
 def fresh(policy: Artifact) -> str:
@@ -83,25 +84,42 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
 
 
 def publish(
-    store: Store, learner: Learner, job: UpdateJob, before: Artifact, slot: Slot, keep: bool, watch: Watch
+    store: Store, saving: Saving, job: UpdateJob, before: Artifact, slot: Slot, then: Then | None, watch: Watch
 ) -> Artifact:
-    """Run an update of the policy `before` and publish what it made; `keep` its learner state, too, or not.
+    """Run an update of the policy `before` and publish the one that it made, after the learner state of `before`.
 
+    With `then` the new learner state is published as well, while the caller goes on, and `then` is done after that.
     Raises GateClosed, and publishes nothing, when the policy diverges.
     """
-    inputs = dict(slot.inputs)
     for left in (slots.learner(slot), slot):  # a state and its policy belong together
         store.remove(left.uri)
-    with store.publish(replace(slot, inputs=inputs)) as folder, measuring(folder) as metrics:
-        metrics |= learner.update(job, watch)
+    with store.publish(slot) as folder, measuring(folder) as metrics:
+        metrics |= saving.learner.update(job, watch)
         stop_if_diverging(int(metrics["train/skipped_in_a_row"]))
         with timing(metrics, "time/checkpoint"):
-            if keep:
-                inputs["learner"] = _publish_state(store, learner, slots.learner(slot)).digest
-            learner.save_policy(folder)
+            saving.learner.save_policy(folder)
             if job.adapter:
                 adapter.remember(folder, adapter.base_of(store, before) or before, Adapter(**job.adapter))
+            saving.wait()
+            if then:
+                saving.begin(store.publish(slots.learner(slot)), then)
     return store.artifact(slot.uri)
+
+
+def made(run: Run, slot: Slot, step: int) -> Artifact | None:
+    """The policy of a step, if it is there; the run's newest counts only with the learner state that goes with it.
+
+    Where the run died between the two, both are made again.
+    """
+    newest = not run.store.manifest(f"{slots.of_step(run.name, step + 1)}/policy")
+    if newest and keeps_state(run, step) and not run.store.manifest(slots.learner(slot).uri):
+        return None
+    return run.store.find(slot)
+
+
+def keeps_state(run: Run, step: int) -> bool:
+    """Whether the learner state after this step goes to disk."""
+    return step % run.science.update.learner_every == 0 or step == run.science.steps
 
 
 def policy_of(run: Run, step: int) -> Artifact:
@@ -185,12 +203,6 @@ def _adapter(science: Science) -> dict[str, object] | None:
 def _learner_state(store: Store, policy: Slot) -> str | None:
     found = store.find(slots.learner(policy))
     return str(store.open(found)) if found else None
-
-
-def _publish_state(store: Store, learner: Learner, slot: Slot) -> Artifact:
-    with store.publish(slot) as folder:
-        learner.save_state(folder)
-    return store.artifact(slot.uri)
 
 
 def _supervised(learning_rate: float, epochs: int) -> dict[str, object]:

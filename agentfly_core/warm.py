@@ -12,12 +12,12 @@ from typing import Any
 from agentfly_core import adapter
 from agentfly_core.config import Site
 from agentfly_core.home import Home, home
-from agentfly_core.learner import Learner
 from agentfly_core.learners import deepspeed
 from agentfly_core.playbook import kinds_of, limits_of
 from agentfly_core.rollout import LEASE_SECONDS
 from agentfly_core.run import Lab
 from agentfly_core.sampler import Sampler
+from agentfly_core.saving import Saving
 from agentfly_core.service import Service, new_address, supervised
 from agentfly_core.store import Artifact
 
@@ -75,11 +75,12 @@ def environments_service(lab: Lab, owner: str) -> Iterator[Service]:
 
 @contextmanager
 def learner_service(lab: Lab, owner: str, logs: Path) -> Iterator[Service]:
-    """The learner's workers, starting."""
+    """The learner's workers, starting; at the end of the block what is being saved of them is waited for."""
     address = new_address("learner")
     command, environment = deepspeed.launch(str(address), lab.site)
     with supervised("learner", command, environment, address, logs / "learner.log", owner) as service:
         yield service
+        saving(service).wait()
 
 
 def sampler_at(service: Service, lab: Lab, policy: Artifact, version: int) -> Sampler:
@@ -101,9 +102,9 @@ def environments_at(service: Service) -> Home:
 
 
 @functools.cache
-def learner(service: Service) -> Learner:
-    """The learner behind a service."""
-    return deepspeed.DeepSpeedLearner(service)
+def saving(service: Service) -> Saving:
+    """The learner behind a service, with what is being saved of it."""
+    return Saving(deepspeed.DeepSpeedLearner(service))
 
 
 @functools.cache

@@ -1,28 +1,31 @@
-"""Changing weights: one update of the policy, its learner state first, the policy last."""
+"""Changing weights: one update of the policy."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from agentfly_core import slots, updating
 from agentfly_core.run import Run
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
-from agentfly_core.warm import learner, rest
+from agentfly_core.warm import rest, saving
 from tasks.stage import Made, reused, stage
 
 
 @stage("update step {step}", retries=2)
 def update(run: Run, policy: Artifact, scored: Artifact, sampler: Service, service: Service, step: int) -> Made:
-    """Publish policy number `step`; updates whose learner state was not kept are run again first."""
+    """Publish policy number `step`; updates whose learner state was not kept are run again first.
+
+    The learner state of a step is written while the next one is played, and is there before the next policy.
+    """
     slot = slots.policy(run.science, run.name, policy, scored, step)
-    if found := run.store.find(slot):
+    if found := updating.made(run, slot, step):
         return reused(found)
     updating.require_space(run.lab, policy)
     rest(sampler, run.lab)
-    worker = learner(service)
-    for earlier in updating.missing_steps(run, worker.label(), step):
-        worker.update(updating.step_job(run, earlier), updating.watching("replay", earlier))
-    keep = step % run.science.update.learner_every == 0 or step == run.science.steps
+    states = saving(service)
+    for earlier in updating.missing_steps(run, states.learner.label(), step):
+        states.learner.update(updating.step_job(run, earlier), updating.watching("replay", earlier))
+    then = partial(updating.retain, run, step) if updating.keeps_state(run, step) else None
     job = updating.step_job(run, step)
-    made = updating.publish(run.store, worker, job, policy, slot, keep, updating.watching("update", step))
-    updating.retain(run, step)
-    return made
+    return updating.publish(run.store, states, job, policy, slot, then, updating.watching("update", step))

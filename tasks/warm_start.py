@@ -9,7 +9,7 @@ from agentfly_core.play import demonstrate as play_demonstrations
 from agentfly_core.run import Lab
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
-from agentfly_core.warm import environments_at, learner, rest, tokenizer_of
+from agentfly_core.warm import environments_at, rest, saving, tokenizer_of
 from tasks.stage import Made, reused, stage
 
 
@@ -37,4 +37,4 @@ def warm_start(
     rest(sampler, lab)
     job = updating.warm_start_job(lab, model, demonstrations, number)
     watch = updating.watching(f"warm start {number}", 0)
-    return updating.publish(lab.store, learner(service), job, model, slot, keep=True, watch=watch)
+    return updating.publish(lab.store, saving(service), job, model, slot, then=lambda: None, watch=watch)

@@ -49,7 +49,7 @@ def saved(learner, folder):
     for name in ("policy", "learner"):
         (folder / name).mkdir(parents=True)
     learner.save_policy(folder / "policy")
-    learner.save_state(folder / "learner")
+    learner.save_state(folder / "learner")()
     return folder / "policy", folder / "learner"
 
 

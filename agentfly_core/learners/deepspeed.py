@@ -6,7 +6,7 @@ import base64
 import json
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -83,18 +83,25 @@ class DeepSpeedLearner:
         """Have the workers write the policy that the last update made."""
         self._ask({"op": "save_policy", "label": self._label, "folder": str(folder.absolute())})
 
-    def save_state(self, folder: Path) -> None:
-        """Have the workers write the state that the last update made."""
-        self._ask({"op": "save_state", "label": self._label, "folder": str(folder.absolute())})
+    def save_state(self, folder: Path) -> Callable[[], None]:
+        """Have the workers copy the state that the last update made, and then write it."""
+        request = {"op": "save_state", "label": self._label, "folder": str(folder.absolute())}
+        replies = self._replies(request)
+        _result(next(replies))
+        return lambda: _result(next(replies))
 
     def _ask(self, request: dict[str, Any], progress: Callable[[int, int], None] = unwatched) -> Any:
+        for reply in self._replies(request):
+            if "progress" not in reply:
+                return _result(reply)
+            progress(*reply["progress"])
+
+    def _replies(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """What the workers say to a request; raises LearnerLost where they say no more."""
         with suppress(ConnectionError), closing(self._connect()) as channel, channel.makefile("rw") as lines:
             print(json.dumps(request), file=lines, flush=True)
             for line in lines:
-                reply = json.loads(line)
-                if "progress" not in reply:
-                    return _result(reply)
-                progress(*reply["progress"])
+                yield json.loads(line)
         raise LearnerLost(str(self._service.lost(f"died during {request['op']!r}")))
 
     def _connect(self) -> socket.socket:

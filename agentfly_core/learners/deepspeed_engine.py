@@ -47,6 +47,14 @@ class Memory:
     checkpointing: bool
 
 
+@dataclass(frozen=True)
+class State:
+    """A learner's state: `State({"model.lm_head.weight/exp_avg": tensor, ...}, 12)`."""
+
+    tensors: dict[str, Tensor]
+    optimizer_steps: int
+
+
 def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
     """An engine around the policy of a job and a new critic, with an optimizer that has no history."""
     adapter = Adapter(**job.adapter) if job.adapter else None
@@ -82,17 +90,21 @@ def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
         )
 
 
-def write_state(engine: Engine, label: str, folder: Path) -> None:
-    """Write all that is needed to go on bit-identically; every rank must call it, the first one writes."""
+def copy_state(engine: Engine) -> State:
+    """A copy of all that is needed to go on bit-identically; every rank must call it, the first one gets it."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
         parts = {"weight": whole.weight(engine, parameter)}
         parts |= {moment: whole.moment(engine, parameter, moment) for moment in MOMENTS}
         if torch.distributed.get_rank() == 0:
             tensors |= {f"{name}/{part}": tensor.cpu().clone() for part, tensor in parts.items()}
-    if torch.distributed.get_rank() == 0:
-        save_file(tensors, folder / TENSORS)
-        (folder / STATE).write_text(json.dumps({"label": label, "optimizer_steps": _steps(engine)}))
+    return State(tensors, _steps(engine))
+
+
+def write_state(state: State, label: str, folder: Path) -> None:
+    """Write a copied state."""
+    save_file(state.tensors, folder / TENSORS)
+    (folder / STATE).write_text(json.dumps({"label": label, "optimizer_steps": state.optimizer_steps}))
 
 
 def read_state(engine: Engine, label: str, folder: Path) -> None:

@@ -14,9 +14,11 @@ import os
 import socket
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -47,6 +49,13 @@ class Forgotten(RuntimeError):
     """The state that should be saved is not the one in memory."""
 
 
+@dataclass(frozen=True)
+class Later:
+    """What the first rank does while it obeys the next request."""
+
+    work: Callable[[], None]
+
+
 class Worker:
     """One rank: what it has in memory, and what it can be told to do."""
 
@@ -67,7 +76,8 @@ class Worker:
         if self.label is None or self.label != request["label"]:
             raise Forgotten(f"The learner has the state {self.label!r} in memory, not {request['label']!r}.")
         if request["op"] == "save_state":
-            return engines.write_state(self.engine, self.label, Path(request["folder"]))
+            state = engines.copy_state(self.engine)
+            return Later(partial(engines.write_state, state, self.label, Path(request["folder"])))
         return engines.write_policy(self.engine, Path(self.policy), Path(request["folder"]))
 
     def update(self, job: UpdateJob, progress: Progress) -> dict[str, float]:
@@ -118,15 +128,16 @@ class Worker:
 
 
 def requests(address: str) -> Iterator[tuple[str, Reply]]:
-    """What clients ask, one line each, and how to reply to it; a client that left is not replied to."""
+    """What clients ask, a line and a connection each, and how to reply to it; a client that left is not replied to."""
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
         while True:
             channel, _ = listener.accept()
-            with suppress(OSError), channel, channel.makefile("rw") as lines:
-                for line in lines:
+            with suppress(OSError), channel:
+                lines = channel.makefile("rw")
+                if line := lines.readline():
                     yield line, partial(_write, lines)
 
 
@@ -144,15 +155,30 @@ def answer(worker: Worker, request: str, reply: Reply) -> None:
     try:
         done = worker.obey(json.loads(worker.ranks.tell(request)), lambda *steps: reply({"progress": steps}))
         get_accelerator().empty_cache()  # the sampler may be next on this GPU
-        reply({"result": done})
+        reply({"result": None if isinstance(done, Later) else done})
+        if isinstance(done, Later) and worker.ranks.rank == 0:
+            threading.Thread(target=_answer_later, args=(done, reply), daemon=True).start()
     except Forgotten as error:
         reply({"lost": str(error)})
     except Exception as error:  # the boundary of the process: the client is told
         traceback.print_exc()
         if not worker.ranks.gather(GATHERING):
             sys.exit(1)
-        reply({"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()})
+        reply(_failure(error))
         worker.forget()
+
+
+def _answer_later(later: Later, reply: Reply) -> None:
+    try:
+        later.work()
+        reply({"result": None})
+    except Exception as error:  # the boundary of the process: the client is told
+        traceback.print_exc()
+        reply(_failure(error))
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    return {"error": f"{type(error).__name__}: {error}", "traceback": "".join(traceback.format_exception(error))}
 
 
 def join() -> Ranks:
