@@ -93,6 +93,16 @@ class Algorithm(Protocol):
         """What `Outputs.values` come from: a head on the policy's own layers, a model beside it, or nothing."""
         ...
 
+    @property
+    def critic_rate(self) -> float:
+        """How many times as fast as the policy a critic's own weights learn."""
+        ...
+
+    @property
+    def corrects_sampler(self) -> bool:
+        """Whether the loss weighs tokens by how much likelier the old policy makes them than the sampler did."""
+        ...
+
     def after(self, before: Mapping[str, float]) -> Algorithm:
         """The algorithm as it goes on from an update with these metrics; without any, from its settings."""
         ...

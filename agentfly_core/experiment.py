@@ -117,7 +117,7 @@ def check_place(science: Science, place: Site) -> None:
 
 def _correct_once(science: Science) -> None:
     algorithm = science.algorithm.make()
-    corrected = getattr(algorithm, "correction", None) is not None
+    corrected = algorithm.corrects_sampler
     if science.update.old_logprobs == "sampler" and not algorithm.needs_old:
         raise ValueError(
             f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old policy: leave it out, "

@@ -77,6 +77,16 @@ class PolicyGradient(ABC):
         """Few have one."""
         return "none"
 
+    @property
+    def critic_rate(self) -> float:
+        """Without a critic nothing learns at it."""
+        return 1.0
+
+    @property
+    def corrects_sampler(self) -> bool:
+        """With a correction."""
+        return self.correction is not None
+
     def after(self, before: Mapping[str, float]) -> Self:
         """An adaptive penalty goes on from what the update before it measured."""
         return replace(self, kl=self.kl.after(before)) if isinstance(self.kl, RewardKL) else self

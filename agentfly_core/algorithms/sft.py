@@ -24,6 +24,8 @@ class SFT:
     drops_equal: ClassVar[bool] = False
     learns_anyway: ClassVar[bool] = False
     critic: ClassVar[Critic] = "none"
+    critic_rate: ClassVar[float] = 1.0
+    corrects_sampler: ClassVar[bool] = False
 
     def after(self, before: Mapping[str, float]) -> SFT:
         """Nothing adapts."""

@@ -86,7 +86,7 @@ class Worker:
         self._go_to(job, algorithm.critic)
         self.label = None
         settings = config.Update.model_validate(job.update)
-        engines.set_hyper_parameters(self.engine, settings, getattr(algorithm, "critic_rate", 1.0))
+        engines.set_hyper_parameters(self.engine, settings, algorithm.critic_rate)
         update = Update(self.engine, job, settings, algorithm.after(job.before), self.ranks, self.token_budget)
         lesson = read_lesson(job, algorithm.drops_equal)
         engines.require_known_tokens(self.engine, lesson.batch)
