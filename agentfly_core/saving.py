@@ -31,6 +31,12 @@ class Saving:
             written = self.learner.save_state(stack.enter_context(publication))
             self._begun = self._thread.submit(_end, stack.pop_all(), written, then)
 
+    def now(self, publication: AbstractContextManager[Path]) -> None:
+        """Write and publish it before anything else is done; raises what went wrong."""
+        self.wait()
+        with publication as folder:
+            self.learner.save_state(folder)()
+
     def wait(self) -> None:
         """Until nothing is on its way any more; raises what went wrong, once.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 from agentfly_core import adapter, identity, slots
 from agentfly_core.config import Adapter, Science, Update
@@ -19,7 +21,7 @@ from agentfly_core.store import Artifact, Slot, Store
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
 EPISODES, WEIGHTS = "trajectories.parquet", "*.safetensors"
 Watch = Callable[[int, int], None]
-Then = Callable[[], object]
+Save = Callable[[AbstractContextManager[Path]], None]
 
 
 def fresh(policy: Artifact) -> str:
@@ -84,12 +86,12 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
 
 
 def publish(
-    store: Store, saving: Saving, job: UpdateJob, before: Artifact, slot: Slot, then: Then | None, watch: Watch
+    store: Store, saving: Saving, job: UpdateJob, before: Artifact, slot: Slot, save: Save | None, watch: Watch
 ) -> Artifact:
     """Run an update of the policy `before` and publish the one that it made, after the learner state of `before`.
 
-    With `then` the new learner state is published as well, while the caller goes on, and `then` is done after that.
-    Raises GateClosed, and publishes nothing, when the policy diverges.
+    `save` gets the publication of the new learner state, where that shall be kept. Raises GateClosed, and
+    publishes nothing, when the policy diverges.
     """
     for left in (slots.learner(slot), slot):  # a state and its policy belong together
         store.remove(left.uri)
@@ -101,8 +103,8 @@ def publish(
             if job.adapter:
                 adapter.remember(folder, adapter.base_of(store, before) or before, Adapter(**job.adapter))
             saving.wait()
-            if then:
-                saving.begin(store.publish(slots.learner(slot)), then)
+            if save:
+                save(store.publish(slots.learner(slot)))
     return store.artifact(slot.uri)
 
 

@@ -26,6 +26,7 @@ def update(run: Run, policy: Artifact, scored: Artifact, sampler: Service, servi
     states = saving(service)
     for earlier in updating.missing_steps(run, states.learner.label(), step):
         states.learner.update(updating.step_job(run, earlier), updating.watching("replay", earlier))
-    then = partial(updating.retain, run, step) if updating.keeps_state(run, step) else None
+    retain = partial(updating.retain, run, step)
+    save = partial(states.begin, then=retain) if updating.keeps_state(run, step) else None
     job = updating.step_job(run, step)
-    return updating.publish(run.store, states, job, policy, slot, then, updating.watching("update", step))
+    return updating.publish(run.store, states, job, policy, slot, save, updating.watching("update", step))

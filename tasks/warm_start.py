@@ -37,4 +37,5 @@ def warm_start(
     rest(sampler, lab)
     job = updating.warm_start_job(lab, model, demonstrations, number)
     watch = updating.watching(f"warm start {number}", 0)
-    return updating.publish(lab.store, saving(service), job, model, slot, then=lambda: None, watch=watch)
+    states = saving(service)
+    return updating.publish(lab.store, states, job, model, slot, states.now, watch)
