@@ -23,7 +23,7 @@ VERSIONS: Mapping[Stage, int] = {
     "warm_start": 3,
     "rollout": 2,
     "score": 1,
-    "update": 3,
+    "update": 4,
     "evaluate": 2,
 }
 PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")

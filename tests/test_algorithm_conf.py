@@ -47,7 +47,10 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
             ["algorithm={use: grpo, correction: token_tis}", "update.old_logprobs=sampler"],
             "the ratio of the loss corrects for the sampler already",
         ),
-        (["algorithm=remax", "update.old_logprobs=sampler"], "ReMax compares with no old policy: leave it out"),
+        (
+            ["algorithm={use: remax, policy_loss: reinforce}", "update.old_logprobs=sampler"],
+            "ReMax compares with no old policy: leave it out",
+        ),
         (["rollout.max_staleness=1"], "max_staleness is 1, and nothing corrects for the older policy"),
     ],
 )

@@ -9,7 +9,7 @@ from torch import Tensor
 from agentfly_core.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.algorithm import Credit, spread, within_groups
 from agentfly_core.batch import RolloutBatch
-from agentfly_core.losses import PolicyLoss, Reinforce
+from agentfly_core.losses import Clip, PolicyLoss
 from agentfly_core.outcomes import Outcomes
 from agentfly_core.policy_gradient import PolicyGradient
 from agentfly_core.sequences import sequences
@@ -19,10 +19,11 @@ from agentfly_core.sequences import sequences
 class OPO(PolicyGradient):
     """A = R - sum(len R) / sum(len) over a group, with len the sampled tokens; 0 for one alone or where all are equal.
 
-    Rewards 1 and 0 of 30 and 10 tokens give A = 0.25 and -0.75. Meant for one optimizer step an update.
+    Rewards 1 and 0 of 30 and 10 tokens give A = 0.25 and -0.75. The paper's loss is -A log p, of one optimizer step an
+    update, whose gradient the clipped ratio has, too; it allows for several.
     """
 
-    policy_loss: PolicyLoss = Reinforce()
+    policy_loss: PolicyLoss = Clip()
     aggregation: Aggregation = SeqMeanTokenSum()
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agentfly_core.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.algorithm import Credit, spread
 from agentfly_core.batch import RolloutBatch
-from agentfly_core.losses import PolicyLoss, Reinforce
+from agentfly_core.losses import Clip, PolicyLoss
 from agentfly_core.outcomes import Outcomes
 from agentfly_core.policy_gradient import PolicyGradient
 
@@ -16,10 +16,12 @@ from agentfly_core.policy_gradient import PolicyGradient
 class ReMax(PolicyGradient):
     """A = R - R of the greedy episode of the same problem, which is played besides and not trained on.
 
-    A problem whose greedy episode has no score teaches nothing. Raises ValueError when that is so for all of them.
+    A problem whose greedy episode has no score teaches nothing. Raises ValueError when that is so for all of them. The
+    paper's loss is -A log p, of one optimizer step an update, whose gradient the clipped ratio has, too; in further
+    steps -A log p of what was sampled before them drives all of it down, right or wrong, until nothing is left.
     """
 
-    policy_loss: PolicyLoss = Reinforce()
+    policy_loss: PolicyLoss = Clip()
     aggregation: Aggregation = SeqMeanTokenSum()
 
     @property
