@@ -113,6 +113,11 @@ def check_place(science: Science, place: Site) -> None:
             f"{list(place.sampler_gpus)} shares one with the learner: to sample while updates run, each needs GPUs of "
             "its own. Set sampler_gpus and learner_gpus apart, or rollout.max_staleness=0."
         )
+    if place.zero_stage == 0 and place.ranks > 1 and science.dtype != "float32":
+        raise ValueError(
+            f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights it is ZeRO that keeps "
+            "those in float32: choose site.zero_stage 1, 2 or 3."
+        )
 
 
 def _correct_once(science: Science) -> None:

@@ -37,10 +37,16 @@ class Saving:
         with publication as folder:
             self.learner.save_state(folder)()
 
-    def wait(self) -> None:
-        """Until nothing is on its way any more; raises what went wrong, once.
+    def busy(self) -> bool:
+        """Whether a state is on its way; raises what `wait` would where one is not any more."""
+        if self._begun and self._begun.done():
+            self.wait()
+        return self._begun is not None
 
-        A learner that died is only told of: its next update starts from an older state.
+    def wait(self) -> None:
+        """Until nothing is on its way any more; raises what went wrong, once, unless it was that the learner died.
+
+        That is only told of: its next update starts from an older state.
         """
         begun, self._begun = self._begun, None
         try:

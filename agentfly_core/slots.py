@@ -87,7 +87,7 @@ def policy(science: Science, run: str, policy: Artifact, scored: Artifact, step:
 
 
 def learner(policy: Slot) -> Slot:
-    """The learner state that goes with a policy; published before it."""
+    """The learner state that goes with a policy, published beside it."""
     return Slot(
         f"{policy.uri.rpartition('/')[0]}/learner", policy.stage, digest([policy.key, "learner"]), policy.inputs
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -102,9 +102,10 @@ def publish(
             saving.learner.save_policy(folder)
             if job.adapter:
                 adapter.remember(folder, adapter.base_of(store, before) or before, Adapter(**job.adapter))
-            saving.wait()
             if save:
                 save(store.publish(slots.learner(slot)))
+            else:
+                saving.wait()
     return store.artifact(slot.uri)
 
 
@@ -136,21 +137,23 @@ def label_of(run: Run, step: int) -> str:
     return fresh(run.start) if step == 0 else _policy_slot(run, step).key
 
 
-def missing_steps(run: Run, label: str | None, step: int) -> Sequence[int]:
-    """The steps before `step` whose updates must be run again: neither a learner at `label` nor the disk has them."""
-    if label == label_of(run, step - 1):
-        return ()
+def catch_up(run: Run, saving: Saving, step: int) -> None:
+    """Run the updates before `step` again whose learner state neither the learner nor the disk has."""
+    if saving.learner.label() == label_of(run, step - 1):
+        return
+    saving.wait()
     whole = (k for k in range(step - 1, 0, -1) if run.store.find(slots.learner(_policy_slot(run, k))))
-    return range(next(whole, 0) + 1, step)
+    for earlier in range(next(whole, 0) + 1, step):
+        saving.learner.update(step_job(run, earlier), watching("replay", earlier))
 
 
 def retain(run: Run, step: int) -> None:
-    """Remove what the settings of the update do not keep, if the newest learner state verifies.
+    """Remove what the settings of the update do not keep, if the newest learner state that has its policy verifies.
 
     The weights of a policy stay, too, when it was evaluated, or when updates may be run again from it.
     """
     keep, store = run.science.update, run.store
-    states = [k for k in range(1, step + 1) if store.manifest(f"{slots.of_step(run.name, k)}/learner")]
+    states = [k for k in range(1, step + 1) if _has_both(run, k)]
     if not states or not store.whole(store.artifact(f"{slots.of_step(run.name, states[-1])}/learner")):
         return
     for old in states[: -keep.keep_learner]:
@@ -161,8 +164,8 @@ def retain(run: Run, step: int) -> None:
             break
 
 
-def require_space(lab: Lab, policy: Artifact) -> None:
-    """Raise OSError unless the disk can hold a learner state and a policy more.
+def require_space(lab: Lab, policy: Artifact, saving: Saving) -> None:
+    """Raise OSError unless the disk can hold a learner state and a policy more, and a state that is on its way.
 
     The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again for a critic that
     is a model of its own; the policy is one number of the model's dtype. Only an adapter's weights count where only
@@ -171,7 +174,7 @@ def require_space(lab: Lab, policy: Artifact) -> None:
     folder, models = lab.store.root, 2 if lab.science.algorithm.make().critic == "model" else 1
     width = 2 if lab.science.dtype == "bfloat16" else 4
     size = _size(lab, policy, width)
-    needed = size + models * size * 12 // width
+    needed = size + models * size * 12 // width * (2 if saving.busy() else 1)
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
@@ -191,6 +194,11 @@ def _size(lab: Lab, policy: Artifact, width: int) -> int:
 def watching(stage: str, step: int) -> Watch:
     """A listener for the optimizer steps of an update that reports them as progress of a stage."""
     return lambda done, total: report(Progress(stage, step, done, total))
+
+
+def _has_both(run: Run, step: int) -> bool:
+    """Whether a step has its learner state and the policy that goes with it."""
+    return all(run.store.manifest(f"{slots.of_step(run.name, step)}/{part}") for part in ("learner", "policy"))
 
 
 def _policy_slot(run: Run, step: int) -> Slot:

@@ -79,8 +79,10 @@ def learner_service(lab: Lab, owner: str, logs: Path) -> Iterator[Service]:
     address = new_address("learner")
     command, environment = deepspeed.launch(str(address), lab.site)
     with supervised("learner", command, environment, address, logs / "learner.log", owner) as service:
-        yield service
-        saving(service).wait()
+        try:
+            yield service
+        finally:
+            saving(service).wait()
 
 
 def sampler_at(service: Service, lab: Lab, policy: Artifact, version: int) -> Sampler:

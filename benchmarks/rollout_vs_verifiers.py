@@ -11,10 +11,10 @@ In process: the tool adds two numbers. Every harness that verifiers ships starts
 was written (`rollout_peer.py`) as verifiers allows: it plays in the process, or in a worker of its environment server.
 Process-isolated: the model gets a shell or an interpreter to do the sum. Verifiers' default harness `bash` plays in a
 process an episode and runs each command in another, with the rights of the user; ours runs commands in a sandbox each,
-or keeps an interpreter in a sandbox for each episode. Verifiers plays 128 episodes at a time, as its `vf-eval`
-does; ours plays all of them. Seconds are those of a rollout, without start-up and after a small one that does not
-count; CPU seconds those of all processes, without the endpoint's and vLLM's. verifiers lives in an environment
-of its own, made on the first call, with uv, by which it prepares the program of its harness.
+or keeps an interpreter in a sandbox for each episode. In the process verifiers plays 128 episodes at a time, as its
+`vf-eval` does; its server and ours play all of them. Seconds are those of a rollout, without start-up and after a small
+one that does not count; CPU seconds those of all processes, without the endpoint's and vLLM's. verifiers lives in an
+environment of its own, made on the first call, with uv, by which it prepares the program of its harness.
 """
 
 from __future__ import annotations

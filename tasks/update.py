@@ -16,16 +16,15 @@ from tasks.stage import Made, reused, stage
 def update(run: Run, policy: Artifact, scored: Artifact, sampler: Service, service: Service, step: int) -> Made:
     """Publish policy number `step`; updates whose learner state was not kept are run again first.
 
-    The learner state of a step is written while the next one is played, and is there before the next policy.
+    The learner state of a step is written while the next one is played; the next policy waits for it.
     """
     slot = slots.policy(run.science, run.name, policy, scored, step)
     if found := updating.made(run, slot, step):
         return reused(found)
-    updating.require_space(run.lab, policy)
-    rest(sampler, run.lab)
     states = saving(service)
-    for earlier in updating.missing_steps(run, states.learner.label(), step):
-        states.learner.update(updating.step_job(run, earlier), updating.watching("replay", earlier))
+    updating.require_space(run.lab, policy, states)
+    rest(sampler, run.lab)
+    updating.catch_up(run, states, step)
     retain = partial(updating.retain, run, step)
     save = partial(states.begin, then=retain) if updating.keeps_state(run, step) else None
     job = updating.step_job(run, step)

@@ -33,9 +33,9 @@ def warm_start(
     slot = slots.warm_start(lab.science, model, demonstrations, number)
     if (found := lab.store.find(slot)) and lab.store.find(slots.learner(slot)):
         return reused(found)
-    updating.require_space(lab, model)
+    states = saving(service)
+    updating.require_space(lab, model, states)
     rest(sampler, lab)
     job = updating.warm_start_job(lab, model, demonstrations, number)
     watch = updating.watching(f"warm start {number}", 0)
-    states = saving(service)
     return updating.publish(lab.store, states, job, model, slot, states.now, watch)

@@ -10,12 +10,16 @@ from safetensors.torch import load_file
 
 from agentfly_core.config import Update
 from agentfly_core.learner import UpdateJob
+from agentfly_core.learners.deepspeed import DeepSpeedLearner
 from agentfly_core.parquet import write_scores, write_trajectories
 from agentfly_core.record import Scored
+from agentfly_core.saving import Saving
+from agentfly_core.service import Service
 
 GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
 PPO = {"use": "agentfly_core.algorithms.ppo:PPO"}
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
+IDLE = Saving(DeepSpeedLearner(Service("learner", "nowhere")))  # a learner of which nothing is being saved
 
 
 def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 == 0)):

@@ -4,6 +4,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+from learning import IDLE
 from test_run import lab
 
 from agentfly_core import adapter, slots
@@ -80,10 +81,10 @@ def test_an_adapters_space_is_that_of_its_own_weights(store, model, policy, tmp_
     place = lab(tmp_path, adapter=SHAPE.model_dump())
     for start in (model, policy):
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12)))
-        require_space(place, start)
+        require_space(place, start, IDLE)
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12) - 1))
         with pytest.raises(OSError, match="Free some space"):
-            require_space(place, start)
+            require_space(place, start, IDLE)
 
 
 def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_path):

@@ -309,6 +309,11 @@ def test_zero_stages_learn_the_same(stage, offload, learner, job, tmp_path):
     with another(site, tmp_path / "log") as other:
         other.update(job)
         found = saved(other, tmp_path / "found")
+        other.update(after(job, 1))
+        straight = saved(other, tmp_path / "straight")
+        other.update(replace(job, end="elsewhere"))
+        other.update(after(job, 1, *found))
+        assert [digests(f) for f in saved(other, tmp_path / "again")] == [digests(f) for f in straight]
         learner.update(after(job, 1, *found))
     assert distance(found[0], expected) < 0.01 * distance(job.policy, expected)
 

@@ -1,16 +1,20 @@
 """Learner states that are written while training goes on: a real learner, a real store."""
 
+import os
 import threading
 from contextlib import contextmanager, nullcontext
 
 import pytest
 from learning import after, digests, kill_worker, saved, stored
 from played import crowd
+from test_run import lab
 
 from agentfly_core.learner import LearnerFailed, LearnerLost
 from agentfly_core.learners.deepspeed import DeepSpeedLearner
 from agentfly_core.saving import Saving
 from agentfly_core.store import Slot, Store
+from agentfly_core.warm import learner_service
+from agentfly_core.warm import saving as states_of
 
 SLOT = Slot("steps/1/learner", "update", "1", {})
 
@@ -56,14 +60,36 @@ def test_what_went_wrong_is_raised_once(saving, job, tmp_path):
     assert saving.learner.label() == "step/1", "the learner goes on"
 
 
-def test_a_learner_that_dies_while_its_state_is_written_is_told_of(saving, job, tmp_path, caplog):
-    def dying():
-        raise LearnerLost("the learner died during 'save_state'")
-
+def test_a_learner_that_dies_while_its_state_is_written_is_told_of(saving, workers, job, tmp_path, caplog):
+    os.mkfifo(tmp_path / "learner.json")  # which nobody reads: the learner does not get to the end
     saving.learner.update(job)
-    saving.begin(nullcontext(tmp_path), dying)
+    saving.begin(nullcontext(tmp_path), lambda: pytest.fail("nothing was saved"))
+    kill_worker(workers(1))
     saving.wait()
     assert "A learner state was not saved, and is made again when it is needed" in caplog.text
-    kill_worker(saving.learner._service)
-    with pytest.raises(LearnerLost):
-        saving.begin(nullcontext(tmp_path), dying)
+    with pytest.raises(LearnerLost, match="has the state None in memory"):
+        saving.begin(nullcontext(tmp_path), lambda: None)
+
+
+def test_a_run_that_fails_still_gets_its_last_state(job, tmp_path):
+    place = lab(tmp_path)
+    with (
+        pytest.raises(KeyError, match="a bug"),
+        learner_service(place, "tests", tmp_path) as service,
+    ):
+        states = states_of(service)
+        states.learner.update(job)
+        states.begin(place.store.publish(SLOT), lambda: None)
+        raise KeyError("a bug")
+    assert place.store.find(SLOT)
+
+
+def test_a_state_on_its_way_is_counted(saving, job, tmp_path):
+    assert not saving.busy()
+    os.mkfifo(tmp_path / "learner.json")
+    saving.learner.update(job)
+    saving.begin(nullcontext(tmp_path), lambda: None)
+    assert saving.busy()
+    assert "step/1" in (tmp_path / "learner.json").read_text()
+    saving.wait()
+    assert not saving.busy()

@@ -4,6 +4,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+from learning import IDLE
 from test_run import lab
 
 from agentfly_core.run import opened
@@ -60,6 +61,13 @@ def test_everything_stays_while_the_newest_learner_state_is_damaged(run):
     assert steps(run, "learner/learner.safetensors") == steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
 
 
+def test_a_state_whose_policy_is_not_published_yet_takes_nothing_away(run):
+    run.store.remove("runs/demo/steps/000004/policy")
+    retain(run, 4)
+    assert steps(run, "learner/learner.safetensors") == [3, 4]
+    assert steps(run, "policy/model.safetensors") == [2, 3]
+
+
 @pytest.mark.parametrize(("critic", "needed"), [("head", 4000), ("model", 7000)])
 def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, needed, tmp_path, monkeypatch):
     place = lab(tmp_path, algorithm={"use": "ppo", "critic": critic})
@@ -68,7 +76,7 @@ def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, needed, tmp_pa
     policy = place.store.artifact("artifacts/model/tiny")
     size = sum(path.stat().st_size for path in place.store.open(policy).iterdir())
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000))
-    require_space(place, policy)
+    require_space(place, policy, IDLE)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1))
     with pytest.raises(OSError, match="Free some space"):
-        require_space(place, policy)
+        require_space(place, policy, IDLE)

@@ -97,7 +97,7 @@ def copy_state(engine: Engine) -> State:
         parts = {"weight": whole.weight(engine, parameter)}
         parts |= {moment: whole.moment(engine, parameter, moment) for moment in MOMENTS}
         if torch.distributed.get_rank() == 0:
-            tensors |= {f"{name}/{part}": tensor.cpu().clone() for part, tensor in parts.items()}
+            tensors |= {f"{name}/{part}": tensor.to("cpu", copy=True) for part, tensor in parts.items()}
     return State(tensors, _steps(engine))
 
 
@@ -153,8 +153,7 @@ def _probe(engine: Engine) -> list[float]:
 def _initialised(model: Policy, groups: list[dict[str, Any]], dtype: str, memory: Memory) -> Engine:
     ranks = torch.distributed.get_world_size()
     if memory.zero_stage == 0 and dtype != "float32":
-        if ranks > 1:
-            raise ValueError(f"Got ZeRO stage 0 for {dtype} on {ranks} ranks, expected 1 to 3: site.zero_stage=1.")
+        assert ranks == 1, "refused before the run"
         memory = replace(memory, zero_stage=1)  # it is ZeRO that keeps float32 weights, whole on a single rank
     optimizer = None if memory.zero_stage else ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True)
     settings = _settings(dtype, memory)

@@ -42,6 +42,16 @@ def test_a_run_killed_at_every_boundary_and_amid_every_stage_ends_with_the_same_
     assert_same(tmp_path, whole)
 
 
+@pytest.mark.parametrize("missing", ["policy", "learner"])
+def test_a_run_killed_between_a_policy_and_its_learner_state_ends_with_the_same_bytes(
+    at_step_2: Path, lives: Lives, whole: Whole, missing: str
+) -> None:
+    shutil.rmtree(at_step_2 / RUN / "steps/000002" / missing)
+    end = lives.run(at_step_2, *TRAIN)
+    assert end.code == 0, end.printed
+    assert_same(at_step_2, whole)
+
+
 def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, lives: Lives, whole: Whole) -> None:
     draw = random.Random(1)
     ends = [lives.run(begun, *TRAIN, opening=draw.randrange(whole.end.opened)) for _ in range(3)]
