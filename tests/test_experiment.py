@@ -183,3 +183,11 @@ def test_offload_is_refused_where_it_can_do_nothing(settings, complaint):
 
 def test_more_ranks_than_one_divide_the_optimizers_state():
     assert [Site(ranks=ranks).zero_stage for ranks in (1, 2)] == [0, 1]
+
+
+def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept_beside_others(tiny):
+    read = experiment.read(tiny, ["dtype=bfloat16"])
+    experiment.check_place(read.science, Site(zero_stage=0))
+    experiment.check_place(read.science, Site(ranks=2))
+    with pytest.raises(ValueError, match="zero_stage is 0 with 2 ranks, and beside bfloat16 weights it is ZeRO"):
+        experiment.check_place(read.science, Site(ranks=2, zero_stage=0))

@@ -169,7 +169,7 @@ def _settings(dtype: str, memory: Memory) -> dict[str, Any]:
         "zero_optimization": _zero(memory),
         "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
         "data_types": {"grad_accum_dtype": "fp32"},
-        "gradient_clipping": 1.0 if memory.zero_stage else 0.0,  # which ClippedAdamW does by itself
+        "gradient_clipping": 1.0 if memory.zero_stage else 0.0,  # ClippedAdamW clips by itself
         "optimizer": {"type": "AdamW", "params": adamw},
     }
 
