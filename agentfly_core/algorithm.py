@@ -34,7 +34,7 @@ class Credit:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the policy says now of the sampled tokens, and a critic: all [rows, T] and differentiable.
+    """What the policy says now of the sampled tokens, and a critic: all [rows, T], differentiable but for the entropy.
 
     `values` are what the critic expects before each token, 0 without a critic.
     """

@@ -90,12 +90,13 @@ def predictors(sampled: Tensor) -> Tensor:
 
 
 def token_logprobs(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """The log-probability [n] of each token and the entropy [n] of the distribution that it was chosen from.
+    """The log-probability [n] of each token and the entropy [n], without gradient, of what it was chosen from.
 
     `logits` [n, vocabulary] are those that predict `tokens` [n]; they are divided by the temperature in float32.
     """
     logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
-    entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
+    known = logprobs.detach()
+    entropy = -torch.einsum("nv,nv->n", known.exp(), known)
     return logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1), entropy
 
 

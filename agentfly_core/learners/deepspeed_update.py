@@ -130,7 +130,8 @@ class Update:
 
     def _optimizer_step(self) -> str:
         with self._clock("time/optimizer"):
-            _return_freed_memory()
+            if self.engine.zero_optimization():
+                _return_freed_memory()
             self.engine.step()
         if not self.engine.was_step_applied():
             return "skipped"
@@ -196,7 +197,7 @@ def _put(whole: Tensor, rows: Tensor, part: Tensor) -> None:
 
 
 def _return_freed_memory() -> None:
-    # glibc keeps what activations have used, and the optimizer's flat gradient would come on top of it.
+    # glibc keeps what activations have used, and ZeRO's flat gradient would come on top of it.
     if get_accelerator().device_name() == "cpu":
         with suppress(OSError, AttributeError):
             ctypes.CDLL("libc.so.6").malloc_trim(0)
