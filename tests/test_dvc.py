@@ -35,10 +35,10 @@ class Reproduction:
 def reproduction(tmp_path_factory, prefect_api):
     project = Project.clone(tmp_path_factory.mktemp("dvc"), PREFECT_API_URL=prefect_api)
     repro = project.start("dvc", "repro")
-    until(lambda: published(project.root))
+    until(lambda: to_stay(project.root))
     kill_tree(repro)
     (run,) = (project.root / "runs").iterdir()
-    before = published(project.root)
+    before = to_stay(project.root)
     again, once_more = stages_run(project.run("dvc", "repro")), stages_run(project.run("dvc", "repro"))
     return Reproduction(project, run, before, again, once_more)
 
@@ -60,6 +60,12 @@ def enter(project: Project, monkeypatch) -> Path:
 def published(root: Path) -> dict[str, int]:
     """The policies of steps that are there, with the time at which each was published."""
     return {str(path): path.stat().st_mtime_ns for path in root.glob("runs/*/steps/*/policy/MANIFEST.json")}
+
+
+def to_stay(root: Path) -> dict[str, int]:
+    """Those of them that a run goes on from: their learner state is there, too."""
+    beside = "../../learner/MANIFEST.json"
+    return {path: time for path, time in published(root).items() if Path(path, beside).resolve().exists()}
 
 
 def stages_run(printed: str) -> list[str]:

@@ -36,6 +36,9 @@ class Orchestrator:
         url = f"/deployments/{self.deployment(name)['id']}/create_flow_run"
         return self.http.post(url, json={"parameters": parameters})
 
+    def started(self, name: str, **parameters: object) -> str:
+        return self.trigger(name, **parameters).raise_for_status().json()["id"]
+
     def state(self, flow_run: str) -> dict:
         return self.http.get(f"/flow_runs/{flow_run}").json()["state"]
 
@@ -91,7 +94,7 @@ def test_runs_of_the_train_deployment_wait_for_each_other_and_nights_wait_to_be_
 
 def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(orchestrator):
     run = orchestrator.project.root / "runs" / "cancelled"
-    triggered = orchestrator.trigger("train", experiment="tiny", run="cancelled", overrides=["steps=24"]).json()["id"]
+    triggered = orchestrator.started("train", experiment="tiny", run="cancelled", overrides=["steps=24"])
     until((run / "steps/000001/policy/MANIFEST.json").exists)
     uid = json.loads((run / "run.json").read_text())["uid"]
     assert processes_of(uid)
@@ -121,15 +124,15 @@ def test_a_night_finishes_those_before_that_can_be_and_goes_on_from_their_policy
     lab.store.write_json("runs/nightly-2026-11-19/run.json", gone)
     assert unfinished(lab, "nightly-2026-11-21") == ["nightly-2026-11-19", "nightly-2026-11-20"]
 
-    triggered = orchestrator.trigger("nightly", experiment="tiny", overrides=["steps=1"], date="2026-11-21").json()
-    orchestrator.wait(triggered["id"], "Completed")
+    triggered = orchestrator.started("nightly", experiment="tiny", overrides=["steps=1"], date="2026-11-21")
+    orchestrator.wait(triggered, "Completed")
     before, tonight = (lab.store.read_json(f"runs/nightly-2026-11-{day}/summary.json") for day in (20, 21))
     record = lab.store.read_json("runs/nightly-2026-11-21/run.json")
     assert record["parent"]["run"] == "nightly-2026-11-20"
     assert record["parent"]["digest"] == before["policy_digest"] != tonight["policy_digest"]
     assert first_changes(lab, "nightly-2026-11-22") == ["model=run:nightly-2026-11-21", "warm_start=null"]
     assert unfinished(lab, "nightly-2026-11-22") == ["nightly-2026-11-19"]
-    assert "nightly-2026-11-19 could not be finished" in orchestrator.log(triggered["id"])
+    assert "nightly-2026-11-19 could not be finished" in orchestrator.log(triggered)
 
 
 def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
