@@ -1,15 +1,17 @@
 """What an update leaves and takes away."""
 
 import shutil
+import threading
 from types import SimpleNamespace
 
 import pytest
-from learning import IDLE
 from test_run import lab
 
+from agentfly_core import slots
 from agentfly_core.run import opened
+from agentfly_core.saving import Saving
 from agentfly_core.store import Slot
-from agentfly_core.updating import require_space, retain
+from agentfly_core.updating import catch_up, require_space, retain
 
 
 @pytest.fixture
@@ -68,15 +70,53 @@ def test_a_state_whose_policy_is_not_published_yet_takes_nothing_away(run):
     assert steps(run, "policy/model.safetensors") == [2, 3]
 
 
-@pytest.mark.parametrize(("critic", "needed"), [("head", 4000), ("model", 7000)])
-def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, needed, tmp_path, monkeypatch):
+def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_preceded_by_old_ones(tmp_path):
+    class Died:
+        """A learner that has lost its state while a copy of it is being written; it takes no update."""
+
+        def label(self):
+            return None
+
+        def save_state(self, folder):
+            waited.clear()
+            return lambda: (folder / "learner.json").write_text("{}") if waited.wait(60) else None
+
+    class Watched(Saving):
+        def wait(self):
+            waited.set()
+            super().wait()
+
+    waited = threading.Event()
+    with opened(lab(tmp_path), "demo") as run:
+        run.remember_start(published(run.store, "artifacts/model"))
+        scored = published(run.store, "runs/demo/steps/000001/scored")
+        slot = slots.policy(run.science, "demo", run.start, scored, 1)
+        with run.store.publish(slot):
+            pass
+        saving = Watched(Died())
+        saving.begin(run.store.publish(slots.learner(slot)), lambda: None)
+        catch_up(run, saving, 2)
+        assert run.store.find(slots.learner(slot))
+
+
+def published(store, uri):
+    with store.publish(Slot(uri, "test", "0", {})):
+        pass
+    return store.artifact(uri)
+
+
+@pytest.mark.parametrize(
+    ("critic", "busy", "needed"), [("head", False, 4000), ("model", False, 7000), ("head", True, 7000)]
+)
+def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, busy, needed, tmp_path, monkeypatch):
     place = lab(tmp_path, algorithm={"use": "ppo", "critic": critic})
     with place.store.publish(Slot("artifacts/model/tiny", "model", "0", {})) as folder:
         (folder / "model.safetensors").write_bytes(bytes(1000))
     policy = place.store.artifact("artifacts/model/tiny")
     size = sum(path.stat().st_size for path in place.store.open(policy).iterdir())
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000))
-    require_space(place, policy, IDLE)
+    saving = SimpleNamespace(busy=lambda: busy)
+    require_space(place, policy, saving)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1))
     with pytest.raises(OSError, match="Free some space"):
-        require_space(place, policy, IDLE)
+        require_space(place, policy, saving)
