@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from agentfly_core import dataset, jsontext, playbook, yamltext
-from agentfly_core.config import Part, Science, Site, resumable
+from agentfly_core.config import Part, Science, resumable
 from agentfly_core.dealing import most
 from agentfly_core.health import SIGNS
 from agentfly_core.parts import completed, did_you_mean, fitting, load
 from agentfly_core.sandbox import KEY as SANDBOX
 from agentfly_core.section import Section
 from agentfly_core.service import OWNER, RUN
+from agentfly_core.site import Site
 
 CONF = Path("conf")
 PARTS: dict[str, Any] = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfly_core import slots
-from agentfly_core.config import Science, Site
+from agentfly_core.config import Science
 from agentfly_core.experiment import differences
 from agentfly_core.lock import local_lock, refuse_if_held, refuse_if_leased, remote_lock
 from agentfly_core.playbook import named
 from agentfly_core.revision import revision
 from agentfly_core.reward import Reward
 from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Store
 from agentfly_core.tool import Tool
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core import adapter
-from agentfly_core.config import Site
 from agentfly_core.home import Home, home
 from agentfly_core.learners import deepspeed
 from agentfly_core.playbook import kinds_of, limits_of
@@ -19,6 +18,7 @@ from agentfly_core.run import Lab
 from agentfly_core.sampler import Sampler
 from agentfly_core.saving import Saving
 from agentfly_core.service import Service, new_address, supervised
+from agentfly_core.site import Site
 from agentfly_core.store import Artifact
 
 IN_PROCESS = Service("transformers", "")
@@ -125,4 +125,4 @@ def _sampler(service: Service, dtype: str, site: Site) -> Sampler:
         return TransformersSampler(f"cuda:{site.sampler_gpus[0]}" if site.sampler_gpus else "cpu", dtype)
     from agentfly_core.samplers import vllm
 
-    return vllm.VLLM(service, dtype, site.device, site.concurrency, takes_turns=site.shares_gpus)
+    return vllm.VLLM(service, dtype, site.concurrency, takes_turns=site.shares_gpus)

@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from agentfly_core.config import Science, Site
+from agentfly_core.config import Science
 from agentfly_core.home import home
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners import deepspeed
@@ -22,6 +22,7 @@ from agentfly_core.record import Problem, Trajectory
 from agentfly_core.reward import reward
 from agentfly_core.samplers import vllm
 from agentfly_core.service import Service, new_address, supervised
+from agentfly_core.site import Site
 from agentfly_core.templates.chatml import Hermes
 
 HERE = "benchmarks.grpo_ours"
@@ -102,7 +103,7 @@ def main() -> None:
     policies = [Path(given["model"])]
     with ExitStack() as stack:
         sampling, learning, here = *services(given, experiment, stack), stack.enter_context(home({}))
-        sampler, learner = vllm.VLLM(sampling, "float32", "cpu", given["group"]), deepspeed.DeepSpeedLearner(learning)
+        sampler, learner = vllm.VLLM(sampling, "float32", given["group"]), deepspeed.DeepSpeedLearner(learning)
         sampler.load(policies[0], 0)
         learner.label()
         for step in range(1, given["steps"] + 1):

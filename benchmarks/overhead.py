@@ -19,9 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from agentfly_core import slots
-from agentfly_core.config import Science, Site
+from agentfly_core.config import Science
 from agentfly_core.measured import measured
 from agentfly_core.run import Lab, policy_of
+from agentfly_core.site import Site
 from agentfly_core.store import Store
 from agentfly_core.summary import stages_before, stored_evaluation
 from agentfly_core.timings import read_timings, union

@@ -29,7 +29,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentfly_core import probe
 from agentfly_core.agent import Episode
-from agentfly_core.config import Science, Site
+from agentfly_core.config import Science
 from agentfly_core.environment import Environment
 from agentfly_core.model import materialise
 from agentfly_core.playbook import Assignment, Playbook
@@ -41,6 +41,7 @@ from agentfly_core.sampler import Request, Voice
 from agentfly_core.samplers import vllm
 from agentfly_core.samplers.vllm import VLLM
 from agentfly_core.service import new_address, supervised
+from agentfly_core.site import Site
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tool import tool
 
@@ -185,7 +186,7 @@ def served(model: str, cap: int, longest: int) -> Iterator[tuple[VLLM, Any]]:
         command, environment = vllm.launch(address, policy, science, site)
         log = Path(scratch) / "vllm.log"
         with supervised("vllm", command, environment, address, log, "benchmark") as service:
-            sampler = VLLM(service, "float32", "cpu", cap)
+            sampler = VLLM(service, "float32", cap)
             sampler.load(policy, 0)
             yield sampler, AutoTokenizer.from_pretrained(policy, trust_remote_code=False)
 

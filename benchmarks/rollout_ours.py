@@ -59,7 +59,7 @@ def rules(tokenizer: Any, kind: str, episodes: int) -> Playbook:
 def play(given: dict[str, Any], tokenizer: Any, episodes: int) -> None:
     """Play a shard to its end."""
     book = rules(tokenizer, given["tool"], episodes)
-    sampler = VLLM(Service("vllm", given["socket"]), "float32", "cpu", episodes)
+    sampler = VLLM(Service("vllm", given["socket"]), "float32", episodes)
     problem = Problem("sum", given["question"])
     assignments = [Assignment(problem, chain, 1, "train", 1.0, chain) for chain in range(episodes)]
     with home(book.limits) as here:

@@ -24,13 +24,14 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from agentfly_core.config import Site, Update
+from agentfly_core.config import Update
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.model import materialise
 from agentfly_core.parquet import write_scores, write_trajectories
 from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
 from agentfly_core.service import new_address, supervised
+from agentfly_core.site import Site
 
 REPLY, GROUP, VOCABULARY = 16, 8, 128
 

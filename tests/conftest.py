@@ -11,12 +11,12 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from agentfly_core.config import Site
 from agentfly_core.learners.deepspeed import launch
 from agentfly_core.model import materialise
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.service import Service, supervised
+from agentfly_core.site import Site
 from flows.server import answers
 
 hypothesis.settings.register_profile("busy machines too", deadline=None)

@@ -8,8 +8,8 @@ import pytest
 from test_display import SUMMARY
 
 from agentfly_core import experiment
-from agentfly_core.config import Site
 from agentfly_core.run import Lab, opened
+from agentfly_core.site import Site
 from agentfly_core.store import Store
 from flows.__main__ import main
 from flows.commands import show_places, show_summary

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.config import Science, Site
+from agentfly_core.config import Science
 from agentfly_core.run import Lab, name_of
+from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 from flows.evaluate import policy_named
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from agentfly_core import experiment, yamltext
-from agentfly_core.config import Science, Site
+from agentfly_core.config import Science
+from agentfly_core.site import Site
 
 TINY = """
 model: nano:calculator

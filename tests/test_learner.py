@@ -14,12 +14,12 @@ from played import crowd, played, turn
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from agentfly_core.config import Site
 from agentfly_core.learner import LearnerFailed, LearnerLost
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.learners.policy import load_policy, recompute_activations
 from agentfly_core.record import Unscored
 from agentfly_core.service import supervised
+from agentfly_core.site import Site
 
 
 @pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from agentfly_core import experiment
-from agentfly_core.config import Site
 from agentfly_core.listing import Listed, listed, view
 from agentfly_core.run import Lab, opened
+from agentfly_core.site import Site
 from agentfly_core.store import Slot, Store
 
 TINY = """

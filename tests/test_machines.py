@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentfly_core import experiment
-from agentfly_core.config import Site
 from agentfly_core.machines import slots, visible
+from agentfly_core.site import Site
 
 TWO_NODES = """\
 # ours

@@ -7,12 +7,13 @@ import sys
 
 import pytest
 
-from agentfly_core.config import Science, Site
+from agentfly_core.config import Science
 from agentfly_core.lock import Locked, LockLost, _Lease
 from agentfly_core.owner import Owner
 from agentfly_core.run import Lab, final_policy, name_of, opened
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 
 REWARDS = {"agentfly_core.rewards.exact:exact": 1.0}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentfly_core import slots
-from agentfly_core.config import Science, Site
+from agentfly_core.config import Science
 from agentfly_core.measured import measuring
 from agentfly_core.run import Lab, opened
+from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 from agentfly_core.summary import Evaluation, summarise
 

@@ -15,13 +15,14 @@ from aiohttp import web
 from test_experiment import TINY
 
 from agentfly_core import experiment
-from agentfly_core.config import Science, Site
+from agentfly_core.config import Science
 from agentfly_core.sampler import Sampler, SamplerLost
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.samplers.transformers import TransformersSampler
 from agentfly_core.samplers.vllm import VLLM
 from agentfly_core.samplers.vllm_server import launch
 from agentfly_core.service import Service
+from agentfly_core.site import Site
 
 TOKENS, LOGPROBS = list(range(40, 72)), [-float(place) for place in range(31)]
 SCIENCE = Science.model_validate(
@@ -61,7 +62,7 @@ async def notes() -> AsyncIterator[tuple[Notes, VLLM]]:
         runner = web.AppRunner(app)
         await runner.setup()
         await web.UnixSite(runner, address).start()
-        yield kept, VLLM(Service("vllm", address), "float32", "cuda", 8, takes_turns=True)
+        yield kept, VLLM(Service("vllm", address), "float32", 8, takes_turns=True)
         await runner.cleanup()
 
 
@@ -106,7 +107,7 @@ async def test_vllm_with_gpus_of_its_own_never_sleeps(notes: tuple[Notes, VLLM],
 def test_a_rest_of_a_server_that_is_gone_is_a_lost_sampler(tmp_path: Path) -> None:
     gone = Service("vllm", str(tmp_path / "vllm.sock"))
     with pytest.raises(SamplerLost, match="was ended, or never started"):
-        VLLM(gone, "float32", "cuda", 8, takes_turns=True).rest()
+        VLLM(gone, "float32", 8, takes_turns=True).rest()
 
 
 @pytest.mark.parametrize("sampler", [TransformersSampler(), Scripted(lambda text: [1], 2, lambda *_: "99")])

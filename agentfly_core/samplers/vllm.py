@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import httpx
 
 from agentfly_core.record import Sampled
 from agentfly_core.sampler import Request, SamplerLost, SamplingParams, Voice
-from agentfly_core.samplers.vllm_server import LONGEST_IDLE, launch, servable
+from agentfly_core.samplers.vllm_server import LONGEST_IDLE, launch
 from agentfly_core.service import Service, ServiceLost
 
 __all__ = ["VLLM", "WrongWeights", "launch"]
@@ -62,7 +61,6 @@ class VLLM:
 
     service: Service
     dtype: str
-    device: str
     concurrency: int
     patience: float = 600.0
     takes_turns: bool = False
@@ -119,10 +117,7 @@ class VLLM:
     def _reload(self, server: httpx.Client, policy: Path) -> None:
         if _model(server) == ADAPTER:
             server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
-        copy = self.service.scratch / "next"
-        shutil.rmtree(copy, ignore_errors=True)
-        path = str(servable(policy, copy, self.device))
-        server.post("/collective_rpc", json={"method": "reload_weights", "kwargs": {"weights_path": path}})
+        server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
 
     def _check(self, server: httpx.Client, policy: Path, probe: Probe) -> None:
         sampling = _sampling(SamplingParams(1.0, 1, ()), 0) | {"prompt_logprobs": 0}

@@ -1,20 +1,22 @@
-"""How the vLLM server is started: command, environment, and the copy of a policy that it can swap exactly."""
+"""How the vLLM server is started: command and environment."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from agentfly_core import machines
-from agentfly_core.config import Science, Site
-from agentfly_core.service import Service
+from agentfly_core.config import Science
+from agentfly_core.site import Site
 
 BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 512)
 SHARED_OUT = 64 * 2**20
+CPU_BLOCK = 32
+"""Tokens of a cache block. Only whole blocks are shared: of vLLM's own 128, each reply of a group, and each turn, would
+read up to 127 tokens again. Smaller than 32 its kernels for CPUs are not made for."""
 NEEDED_AT_START = 0.01
 """The share of a GPU that must be free, or vLLM does not start: by default 0.92, though the size of its cache is given.
 The learner may have most of it, when a server that died is started again."""
@@ -32,9 +34,8 @@ def launch(
     never read in chunks: vLLM 0.32 would then rewind the request's generator, which a CPU generator cannot do, and die.
     With GPUs one model is spread over all of the sampler's; the server can sleep where the learner uses one of them.
     """
-    served = servable(model, Service("vllm", str(address)).scratch / "first", site.device)
     options: dict[str, Any] = {
-        "model": served,
+        "model": model,
         "served-model-name": "policy",
         "uds": address,
         "dtype": science.dtype,
@@ -44,11 +45,14 @@ def launch(
         "kv-cache-memory-bytes": int(site.vllm_memory_gib * 2**30),
         "generation-config": "vllm",
         "logprobs-mode": "processed_logprobs",
+        "worker-extension-cls": "agentfly_core.samplers.vllm_worker.Swap",
     }
     switches = ["enable-prefix-caching", "skip-tokenizer-init", "tokens-only", "enable-scale-out"]
     switches += ["disable-log-stats", "disable-uvicorn-access-log", "disable-fastapi-docs"]
-    switches += ["enforce-eager", "no-enable-chunked-prefill"] if site.device == "cpu" else []
-    if site.device == "cuda":
+    if site.device == "cpu":
+        options["block-size"] = CPU_BLOCK
+        switches += ["enforce-eager", "no-enable-chunked-prefill"]
+    else:
         options |= {"tensor-parallel-size": len(site.sampler_gpus), "gpu-memory-utilization": NEEDED_AT_START}
         switches += ["enable-sleep-mode"] if site.shares_gpus else []
     if adapter_rank:
@@ -57,49 +61,6 @@ def launch(
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     program = [sys.executable, "-m", "agentfly_core.samplers.vllm_program"]
     return [*program, *arguments, *(f"--{switch}" for switch in switches)], _environment(model, site)
-
-
-def servable(policy: Path, folder: Path, device: str) -> Path:
-    """The directory that vLLM reads a policy from: itself, or on CPU, for tied embeddings, an untied copy in `folder`.
-
-    vLLM on CPU keeps its own packed output projection, which a reload renews only when its weights are in the file; of
-    a tied one it would silently keep the old. The copy links everything and adds `lm_head.weight`.
-    """
-    config = json.loads((policy / "config.json").read_text())
-    weights = {name: path for path in sorted(policy.glob("*.safetensors")) for name in _header(path)[0]}
-    if device != "cpu" or not config.get("tie_word_embeddings", "lm_head.weight" not in weights):
-        return policy
-    embedding = [name for name in weights if name.endswith("embed_tokens.weight")]
-    if len(embedding) != 1:
-        raise ValueError(
-            f"{policy} ties its output projection to its embedding, but has {embedding or 'no tensor'} where one "
-            "'...embed_tokens.weight' was expected; on CPU it can be served only with lm_head.weight written out."
-        )
-    folder.mkdir(parents=True)
-    for path in policy.iterdir():
-        if path.name not in ("config.json", "model.safetensors.index.json"):
-            (folder / path.name).symlink_to(path.resolve())
-    (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
-    _copy_tensor(weights[embedding[0]], embedding[0], folder / "lm_head.safetensors", "lm_head.weight")
-    return folder
-
-
-def _copy_tensor(source: Path, name: str, target: Path, new_name: str) -> None:
-    tensors, start = _header(source)
-    first, last = tensors[name]["data_offsets"]
-    header = json.dumps({new_name: tensors[name] | {"data_offsets": [0, last - first]}}).encode()
-    with source.open("rb") as file, target.open("wb") as out:
-        file.seek(start + first)
-        out.write(len(header).to_bytes(8, "little") + header + file.read(last - first))
-
-
-def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """The tensors of a safetensors file, and where their bytes start (8 bytes of length, JSON, bytes)."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        tensors = json.loads(file.read(length))
-    tensors.pop("__metadata__", None)
-    return tensors, 8 + length
 
 
 def _environment(model: Path, site: Site) -> dict[str, str]:

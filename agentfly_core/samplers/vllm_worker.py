@@ -1,0 +1,27 @@
+"""What vLLM's worker learns besides: to take the weights of a policy with tied embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+from vllm.platforms import current_platform
+
+
+class Swap:
+    """A worker extension; vLLM mixes it into its worker, and `swap` can then be called like what is there already."""
+
+    model_runner: Any
+    reload_weights: Any
+
+    def swap(self, path: str) -> None:
+        """Take the weights of a policy directory in place.
+
+        On CPU the output projection is a packed copy. vLLM 0.32 packs it again only when it has weights of its own in
+        the directory; one that is tied to the embedding would silently stay as it was.
+        """
+        self.reload_weights(weights_path=path)
+        if current_platform.is_cpu():
+            for layer in self.model_runner.get_model().modules():
+                if isinstance(layer, ParallelLMHead):
+                    layer.quant_method.process_weights_after_loading(layer)

@@ -1,0 +1,126 @@
+"""Where an experiment runs: its sampler and its learner, their devices, threads and memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from agentfly_core import machines
+from agentfly_core.config import Positive
+from agentfly_core.redaction import redact
+from agentfly_core.section import Section
+
+
+def _listed(gpus: Any) -> Any:
+    """GPUs may be written without brackets, `1,2,3` or `0`, as an environment variable holds them."""
+    return str(gpus).split(",") if isinstance(gpus, str | int) else gpus
+
+
+def _distinct(gpus: tuple[int, ...]) -> tuple[int, ...]:
+    if len({*gpus}) < len(gpus):
+        raise ValueError("each GPU can be named once")
+    return gpus
+
+
+def _readable(hostfile: str) -> str:
+    if hostfile:
+        machines.slots(hostfile)
+    return hostfile
+
+
+Gpus = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_listed), AfterValidator(_distinct)]
+Hostfile = Annotated[str, AfterValidator(_readable)]
+
+
+def _places(site: Mapping[str, Any]) -> int:
+    """How many workers of the learner a site has place for."""
+    return sum(machines.slots(site["hostfile"]).values()) if site["hostfile"] else max(1, len(site["learner_gpus"]))
+
+
+class Site(Section):
+    """Where an experiment runs; may change when a run is continued, and is recorded with it."""
+
+    name: str = "local"
+    store: str = "."
+    sampler: Literal["vllm", "transformers"] = "vllm" if importlib.util.find_spec("vllm") else "transformers"
+    device: Literal["cpu", "cuda"] = "cpu"
+    hostfile: Hostfile = Field(
+        default="", description="nodes for the learner, this machine first, in DeepSpeed's format"
+    )
+    sampler_gpus: Gpus = Field(default_factory=lambda site: (0,) if site["device"] == "cuda" else ())
+    learner_gpus: Gpus = Field(
+        default=(), description="this machine's GPUs for the learner, by default one a rank from 0"
+    )
+    ranks: Positive = Field(default_factory=_places)
+    zero_stage: Annotated[int, Field(ge=0, le=3)] = Field(default_factory=lambda site: 0 if site["ranks"] == 1 else 1)
+    offload: Literal["none", "optimizer", "all"] = Field(
+        default="none", description="what the host's memory holds between uses; all: the weights, too"
+    )
+    gradient_checkpointing: bool = Field(
+        default=False, description="compute activations again in the backward pass instead of keeping them"
+    )
+    token_budget: Positive = Field(default=1024, description="tokens of one micro-batch, padding included")
+    threads: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
+    vllm_memory_gib: Annotated[float, Field(gt=0)] = 0.5
+    concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
+    mlflow_tracking_uri: str = ""
+
+    @field_validator("store", "mlflow_tracking_uri")
+    @classmethod
+    def _holds_no_password(cls, uri: str) -> str:
+        if redact(uri) != uri:
+            raise ValueError("a secret is not a setting; MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")
+        return uri
+
+    @model_validator(mode="after")
+    def _offload_fits(self) -> Site:
+        needed = {"none": 0, "optimizer": 1, "all": 3}[self.offload]
+        if self.zero_stage < needed:
+            raise ValueError(
+                f"got offload {self.offload!r} at zero_stage {self.zero_stage}, expected zero_stage {needed} or more"
+            )
+        if needed and self.device == "cpu":
+            raise ValueError(f"got offload {self.offload!r} on `device: cpu`, whose memory is the host's: leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _gpus_fit_the_device(self) -> Site:
+        sampler, learner = list(self.sampler_gpus), list(self.learner_gpus)
+        if bool(sampler) != (self.device == "cuda") or (learner and self.device == "cpu"):
+            raise ValueError(
+                f"got sampler_gpus {sampler} and learner_gpus {learner} with `device: {self.device}`; "
+                "with cpu leave them out, with cuda the sampler needs a GPU"
+            )
+        if self.sampler == "transformers" and len(sampler) > 1:
+            raise ValueError(f"got sampler_gpus {sampler}, and the sampler transformers can use one GPU")
+        return self
+
+    @model_validator(mode="after")
+    def _ranks_fit_the_places(self) -> Site:
+        if (places := sum(map(len, self.nodes.values()))) != self.ranks:
+            shown = "; ".join(f"{name} {','.join(map(str, here))}" for name, here in self.nodes.items())
+            raise ValueError(
+                f"got {self.ranks} ranks for {places} places ({shown}): leave `ranks` out, "
+                "or change learner_gpus or the slots of the hostfile"
+            )
+        return self
+
+    @property
+    def nodes(self) -> dict[str, tuple[int, ...]]:
+        """The places of the learner's workers on each node, this machine first: `{"localhost": (1, 2, 3)}`.
+
+        Where there are GPUs these are their numbers.
+        """
+        counts = machines.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
+        nodes = {name: tuple(range(count)) for name, count in counts.items()}
+        return {**nodes, next(iter(nodes)): self.learner_gpus} if self.learner_gpus else nodes
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether vLLM and the learner have a GPU in common, and so take turns."""
+        learner = next(iter(self.nodes.values()))
+        return self.sampler == "vllm" and not {*self.sampler_gpus}.isdisjoint(learner)
