@@ -20,10 +20,10 @@ VERSIONS: Mapping[Stage, int] = {
     "prepare": 1,
     "model": 1,
     "demonstrate": 2,
-    "warm_start": 3,
+    "warm_start": 4,
     "rollout": 2,
     "score": 1,
-    "update": 4,
+    "update": 5,
     "evaluate": 2,
 }
 PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")

@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -201,12 +202,15 @@ def verify(folder: Path) -> None:
     manifest = _manifest(folder)
     if manifest is None:
         raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
-    for name, entry in manifest["files"].items():
-        if name in manifest.get("stripped", []):
-            continue
-        path = folder / name
-        if not path.is_file() or path.stat().st_size != entry["size"] or files.sha256(path) != entry["sha256"]:
-            raise Damaged(f"{path} is not the file that {MANIFEST} names: it is missing or was changed.")
+    entries = {folder / name: e for name, e in manifest["files"].items() if name not in manifest.get("stripped", [])}
+    with ThreadPoolExecutor() as threads:
+        for path, same in zip(entries, threads.map(_same, entries, entries.values()), strict=True):
+            if not same:
+                raise Damaged(f"{path} is not the file that {MANIFEST} names: it is missing or was changed.")
+
+
+def _same(path: Path, entry: Mapping[str, Any]) -> bool:
+    return path.is_file() and path.stat().st_size == entry["size"] and files.sha256(path) == entry["sha256"]
 
 
 @contextmanager
@@ -222,12 +226,17 @@ def _unfinished(target: Path) -> Iterator[Path]:
 
 
 def _seal(folder: Path, slot: Slot) -> None:
-    entries = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        files.sync(path)
-        entries[path.relative_to(folder).as_posix()] = {"sha256": files.sha256(path), "size": path.stat().st_size}
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    with ThreadPoolExecutor() as threads:
+        names = (path.relative_to(folder).as_posix() for path in paths)
+        entries = dict(zip(names, threads.map(_entry, paths), strict=True))
     manifest = {"schema": 1, "stage": slot.stage, "key": slot.key, "inputs": dict(slot.inputs), "files": entries}
     files.write_json(folder / MANIFEST, manifest | {"revision": revision()})
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    files.sync(path)
+    return {"sha256": files.sha256(path), "size": path.stat().st_size}
 
 
 def _move(folder: Path, target: Path, key: str) -> None:

@@ -30,7 +30,8 @@ from transformers import AutoModelForCausalLM
 from agentfly_core.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.config import Update
 from agentfly_core.learner import UpdateJob
-from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
+from agentfly_core.learners.deepspeed import KEEPING_MEMORY, DeepSpeedLearner, launch
+from agentfly_core.machines import PATIENCE
 from agentfly_core.model import materialise
 from agentfly_core.parquet import write_scores, write_trajectories
 from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
@@ -152,8 +153,9 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--threads", type=int, default=psutil.cpu_count())
     options = parser.parse_args()
-    if os.environ.get("OMP_WAIT_POLICY") != "PASSIVE":  # as the learner's; OpenMP reads it once, when it is loaded
-        os.execve(sys.executable, [*sys.orig_argv], os.environ | {"OMP_WAIT_POLICY": "PASSIVE"})
+    own = PATIENCE | KEEPING_MEMORY
+    if not own.items() <= os.environ.items():  # the learner's; OpenMP and glibc read it once, at their start
+        os.execve(sys.executable, [*sys.orig_argv], os.environ | own)
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
         found, flops = measure(options, Path(folder))

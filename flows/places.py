@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentfly_core.machines import PATIENCE
+
 STATE = ".agentfly"
 PRIVATE = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -21,7 +23,6 @@ PRIVATE = {
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
 }
-PATIENT = {"OMP_WAIT_POLICY": "PASSIVE"}  # or threads of this process spin while the services need the cores
 ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION_URL")
 
 
@@ -48,7 +49,7 @@ class Places:
 
 def settle(project: Path) -> Places:
     """Point Prefect at the project's state, unless the environment or the active profile did; no telemetry."""
-    for name, value in {**PRIVATE, **PATIENT}.items():
+    for name, value in {**PRIVATE, **PATIENCE}.items():
         os.environ.setdefault(name, value)
     state = project.resolve() / STATE
     (state / "logs").mkdir(parents=True, exist_ok=True)

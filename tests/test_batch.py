@@ -66,10 +66,11 @@ def test_only_outputs_that_predict_a_sampled_token_get_a_gradient():
 
 
 def test_log_probabilities_and_entropy_are_those_at_the_temperature():
-    logits = torch.tensor([[0.0, 2.0 * torch.tensor(3.0).log()]])  # at temperature 2: odds 1 to 3
+    logits = torch.tensor([[0.0, 2.0 * torch.tensor(3.0).log()]], requires_grad=True)  # at temperature 2: odds 1 to 3
     logprobs, entropy = token_logprobs(logits, torch.tensor([1]), 2.0)
     assert logprobs.exp().item() == pytest.approx(0.75)
     assert entropy.item() == pytest.approx(-(0.75 * torch.tensor(0.75).log() + 0.25 * torch.tensor(0.25).log()))
+    assert logprobs.requires_grad and not entropy.requires_grad, "no algorithm learns from the entropy itself"
 
 
 @torch.no_grad()

@@ -50,8 +50,9 @@ POISON = {
 
 @pytest.fixture(scope="module")
 def policies(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two policies with tied embeddings and a poisoned generation_config.json, unlike in every weight."""
-    return policy(nano, tmp_path_factory.mktemp("one"), 1), policy(nano, tmp_path_factory.mktemp("two"), 2)
+    """Two policies with tied embeddings and a poisoned generation_config.json, unlike in every weight and its file."""
+    one = policy(nano, tmp_path_factory.mktemp("one"), 1)
+    return one, policy(nano, tmp_path_factory.mktemp("two"), 2, largest_file="1MB")
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +65,13 @@ def server(policies: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
         yield VLLM(service, SCIENCE.dtype, SITE.concurrency)
 
 
-def policy(nano: Path, folder: Path, seed: int) -> Path:
+def policy(nano: Path, folder: Path, seed: int, largest_file: str = "1GB") -> Path:
     config = AutoConfig.from_pretrained(nano, tie_word_embeddings=True)
     model: Any = AutoModelForCausalLM.from_config(config)
     draw = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         parameter.data = 0.1 * torch.randn(parameter.shape, generator=draw) + (parameter.dim() == 1)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=largest_file)
     (folder / "generation_config.json").write_text(json.dumps(POISON))
     tokens = list(range(40, 72))
     logprobs = expected(folder, tokens[:1], tokens[1:], 1.0).tolist()
@@ -218,7 +219,8 @@ def test_a_policy_that_is_served_already_is_not_read_again(
 ) -> None:
     copy = Path(shutil.copytree(policies[1], tmp_path / "policy"))
     server.load(copy, 7)
-    (copy / "model.safetensors").unlink()
+    for path in copy.glob("*.safetensors"):
+        path.unlink()
     server.load(copy, 7)
     with pytest.raises(SamplerLost, match=r"500 .*Cannot find any model weights"):
         server.load(copy, 8)

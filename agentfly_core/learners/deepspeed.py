@@ -14,7 +14,7 @@ from typing import Any
 
 from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob, unwatched
 from agentfly_core.learners import nodes
-from agentfly_core.machines import visible
+from agentfly_core.machines import PATIENCE, visible
 from agentfly_core.service import Service, ServiceLost
 from agentfly_core.site import Site
 
@@ -37,8 +37,7 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
     command += ["--zero-stage", str(site.zero_stage), "--offload", site.offload]
     command += ["--gradient-checkpointing"] if site.gradient_checkpointing else []
     command += ["--token-budget", str(site.token_budget)]
-    # Threads that wait actively would take the cores from the sampler: on full cores a step takes ten times as long.
-    environment = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    environment = {"OMP_NUM_THREADS": str(threads), **PATIENCE}
     environment |= {"DS_ACCELERATOR": site.device, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     environment |= KEEPING_MEMORY if site.device == "cpu" else {}
     return [*command, "--threads", str(threads)], environment

@@ -29,6 +29,7 @@ from agentfly_core.learners import whole
 from agentfly_core.learners.clipped_adamw import ClippedAdamW
 from agentfly_core.learners.policy import Policy, load_policy, recompute_activations
 from agentfly_core.learners.whole import MOMENTS, Engine
+from agentfly_core.models import adapted, written
 
 POLICY = "model."  # where the policy's weights stand in the engine's module; the critic's begin with "critic."
 TENSORS, STATE = "learner.safetensors", "learner.json"
@@ -136,7 +137,10 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     if torch.distributed.get_rank() != 0:
         return
     model = engine.module.model
-    model.save_pretrained(folder, state_dict=weights)
+    if adapted.is_inside(model):
+        model.save_pretrained(folder, state_dict=weights)
+    else:
+        written.write(model, weights, folder)
     for path in source.iterdir():
         if any(path.match(pattern) for pattern in TOKENIZER):
             shutil.copy(path, folder / path.name)

@@ -14,7 +14,7 @@ from agentfly_core.adapter import is_adapter
 from agentfly_core.config import Adapter
 from agentfly_core.parts import did_you_mean
 
-__all__ = ["add", "is_adapter", "load"]
+__all__ = ["add", "is_adapter", "is_inside", "load"]
 
 
 def load(folder: Path, base: Path | None, dtype: str) -> Any:
@@ -43,6 +43,11 @@ def add(model: Any, adapter: Adapter, seed: int) -> None:
         torch.manual_seed(seed)
         model.add_adapter(settings)
     _forget_where_it_came_from(model)
+
+
+def is_inside(model: Any) -> bool:
+    """Whether a model has an adapter."""
+    return hasattr(model, "peft_config")
 
 
 def _whole(folder: Path, dtype: str) -> Any:

@@ -1,0 +1,53 @@
+"""Writing a model's weights as several files at once.
+
+The kernel finds memory for a new file page by page: for half a gigabyte that can take longer than the disk does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, groupby
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers.core_model_loading import revert_weight_conversion
+
+PARTS, SMALLEST, LARGEST = 4, 64 * 2**20, 5 * 10**9
+
+
+def write(model: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
+    """Write what `model.save_pretrained` would with these weights: configurations, safetensors, and their index.
+
+    There are at most `PARTS` files, fewer rather than with less than `SMALLEST` bytes, more rather than with more than
+    about `LARGEST` bytes.
+    """
+    model.config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+    parts = list(_divided(revert_weight_conversion(model, dict(weights))))
+    names = [f"model-{k:05d}-of-{len(parts):05d}.safetensors" for k in range(1, len(parts) + 1)]
+    if len(parts) == 1:
+        names = ["model.safetensors"]
+    else:
+        index = {key: name for name, part in zip(names, parts, strict=True) for key in part}
+        text = json.dumps({"metadata": {}, "weight_map": index}, indent=2, sort_keys=True)
+        (folder / "model.safetensors.index.json").write_text(f"{text}\n")
+    with ThreadPoolExecutor(PARTS) as threads:
+        list(threads.map(_write, parts, (folder / name for name in names)))
+
+
+def _divided(weights: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    """Parts of about the same size, by where each weight would begin if all lay in one file."""
+    sizes = [weight.nbytes for weight in weights.values()]
+    total = sum(sizes)
+    count = max(1, min(PARTS, total // SMALLEST), -(-total // LARGEST))
+    starts = dict(zip(weights, accumulate(sizes, initial=0), strict=False))
+    for _, names in groupby(weights, key=lambda name: starts[name] * count // total):
+        yield {name: weights[name] for name in names}
+
+
+def _write(part: Mapping[str, Tensor], path: Path) -> None:
+    save_file({name: weight.contiguous() for name, weight in part.items()}, path, metadata={"format": "pt"})
