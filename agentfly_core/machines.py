@@ -9,9 +9,9 @@ from pathlib import Path
 
 LINE = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-PATIENCE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "20000"}
-"""How OpenMP's threads wait: about 0.2 ms awake, then asleep, also where OpenMP is not GNU's. Put to sleep at once, a
-second thread hardly helps with products of a few ms; always awake, they take the cores from another service."""
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
+"""How threads of OpenMP wait: some 20 microseconds awake, if it is GNU's, then asleep. Asleep at once, a second thread
+hardly helps with products of a few milliseconds; awake for longer, they take the cores from another service."""
 
 
 def slots(hostfile: str) -> dict[str, int]:

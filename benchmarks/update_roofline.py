@@ -31,7 +31,7 @@ from agentfly_core.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.config import Update
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed import KEEPING_MEMORY, DeepSpeedLearner, launch
-from agentfly_core.machines import PATIENCE
+from agentfly_core.machines import WAITING
 from agentfly_core.model import materialise
 from agentfly_core.parquet import write_scores, write_trajectories
 from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
@@ -153,7 +153,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--threads", type=int, default=psutil.cpu_count())
     options = parser.parse_args()
-    own = PATIENCE | KEEPING_MEMORY
+    own = WAITING | KEEPING_MEMORY
     if not own.items() <= os.environ.items():  # the learner's; OpenMP and glibc read it once, at their start
         os.execve(sys.executable, [*sys.orig_argv], os.environ | own)
     torch.set_num_threads(options.threads)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly_core.machines import PATIENCE
+from agentfly_core.machines import WAITING
 
 STATE = ".agentfly"
 PRIVATE = {
@@ -49,7 +49,7 @@ class Places:
 
 def settle(project: Path) -> Places:
     """Point Prefect at the project's state, unless the environment or the active profile did; no telemetry."""
-    for name, value in {**PRIVATE, **PATIENCE}.items():
+    for name, value in {**PRIVATE, **WAITING}.items():
         os.environ.setdefault(name, value)
     state = project.resolve() / STATE
     (state / "logs").mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob, unwatched
 from agentfly_core.learners import nodes
-from agentfly_core.machines import PATIENCE, visible
+from agentfly_core.machines import WAITING, visible
 from agentfly_core.service import Service, ServiceLost
 from agentfly_core.site import Site
 
@@ -37,7 +37,7 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
     command += ["--zero-stage", str(site.zero_stage), "--offload", site.offload]
     command += ["--gradient-checkpointing"] if site.gradient_checkpointing else []
     command += ["--token-budget", str(site.token_budget)]
-    environment = {"OMP_NUM_THREADS": str(threads), **PATIENCE}
+    environment = {"OMP_NUM_THREADS": str(threads), **WAITING}
     environment |= {"DS_ACCELERATOR": site.device, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     environment |= KEEPING_MEMORY if site.device == "cpu" else {}
     return [*command, "--threads", str(threads)], environment

@@ -87,6 +87,6 @@ def _cpu(model: Path, site: Site) -> dict[str, str]:
     return {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": str(threads),
-        **machines.PATIENCE,
+        **machines.WAITING,
         "TORCH_COMPILE_DISABLE": "1",
     }
