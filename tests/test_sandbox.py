@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -238,9 +239,12 @@ async def test_more_executions_than_there_is_room_for_wait_without_open_files_an
 
 
 def caught(pid: int) -> set[int]:
-    """The signals for which a process has a handler."""
-    mask = int(Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0], 16)
-    return {number for number in range(1, 65) if mask & 1 << number - 1}
+    """The signals for which a process has a handler; none, when it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        status = Path(f"/proc/{pid}/status").read_text()
+        mask = int(status.partition("SigCgt:")[2].split()[0], 16)
+        return {number for number in range(1, 65) if mask & 1 << number - 1}
+    return set()
 
 
 async def test_no_keeper_has_a_handler_that_a_signal_from_inside_could_reach(sandbox: Sandbox) -> None:
