@@ -211,16 +211,18 @@ def main() -> None:
             emptied(sampler)
             ours, requests = played(sampler, rules(tokenizer, latency, options.cap), options.cap)
             emptied(sampler)
-            found[latency].append((ours, bare(sampler, requests, options.cap)))
+            server = bare(sampler, requests, options.cap)
+            found[latency].append((ours, server))
+            print(f"{1000 * latency:.0f} ms: rollout {ours.steady:.0f}, bare {server.steady:.0f} tokens/s", flush=True)
     episodes = options.cap * OPEN * ROUNDS
     title = f"{options.model}, {options.cap} requests in flight, {options.cap * OPEN} of {episodes} episodes open"
     table = Table("tool", "rollout, tokens/s", "bare, tokens/s", "ratio", "drain", title=title)
     for latency, pairs in found.items():
         counted = pairs[1:]
-        ours, server = (statistics.median(pair[i].steady for pair in counted) for i in (0, 1))
+        rates = [statistics.median(pair[i].steady for pair in counted) for i in (0, 1)]
         ratio = statistics.median(mine.steady / its.steady for mine, its in counted)
         drain = statistics.median(mine.drain for mine, _ in counted)
-        table.add_row(f"{1000 * latency:.0f} ms", f"{ours:.0f}", f"{server:.0f}", f"{ratio:.2f}", f"{drain:.0%}")
+        table.add_row(f"{1000 * latency:.0f} ms", *(f"{speed:.0f}" for speed in rates), f"{ratio:.2f}", f"{drain:.0%}")
     Console().print(table)
 
 
