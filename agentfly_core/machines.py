@@ -10,7 +10,7 @@ from pathlib import Path
 LINE = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
-"""How threads of OpenMP wait: some 20 microseconds awake, if it is GNU's, then asleep. Asleep at once, a second thread
+"""How threads of OpenMP wait: some 50 microseconds awake, if it is GNU's, then asleep. Asleep at once, a second thread
 hardly helps with products of a few milliseconds; awake for longer, they take the cores from another service."""
 
 

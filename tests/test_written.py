@@ -45,15 +45,8 @@ def test_parts_are_read_as_one_model(model: Any, of_any_size: None, tmp_path: Pa
 
 
 def test_no_part_is_much_larger_than_the_others(of_any_size: None) -> None:
-    sizes = {
-        "a": 50,
-        "b": 60,
-        "c": 40,
-        "d": 30,
-        "e": 20,
-        "f": 100,
-        "g": 100,
-    }  # begins at 0 50 110 150 180 200 300 of 400
+    sizes = {"a": 50, "b": 60, "c": 40, "d": 30, "e": 20, "f": 100, "g": 100}
+    # beginning at 0, 50, 110, 150, 180, 200 and 300 of 400
     parts = written._divided({name: torch.zeros(size) for name, size in sizes.items()})
     assert [sorted(part) for part in parts] == [["a", "b"], ["c", "d", "e"], ["f"], ["g"]]
 

@@ -28,15 +28,19 @@ def write(model: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
     parts = list(_divided(revert_weight_conversion(model, dict(weights))))
-    names = [f"model-{k:05d}-of-{len(parts):05d}.safetensors" for k in range(1, len(parts) + 1)]
-    if len(parts) == 1:
-        names = ["model.safetensors"]
-    else:
-        index = {key: name for name, part in zip(names, parts, strict=True) for key in part}
-        text = json.dumps({"metadata": {}, "weight_map": index}, indent=2, sort_keys=True)
-        (folder / "model.safetensors.index.json").write_text(f"{text}\n")
+    names = _names(len(parts))
     with ThreadPoolExecutor(PARTS) as threads:
         list(threads.map(_write, parts, (folder / name for name in names)))
+    if len(parts) > 1:
+        places = {weight: name for name, part in zip(names, parts, strict=True) for weight in part}
+        text = json.dumps({"metadata": {}, "weight_map": places}, indent=2, sort_keys=True)
+        (folder / "model.safetensors.index.json").write_text(f"{text}\n")
+
+
+def _names(count: int) -> list[str]:
+    if count == 1:
+        return ["model.safetensors"]
+    return [f"model-{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
 
 
 def _divided(weights: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
