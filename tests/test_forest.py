@@ -56,6 +56,17 @@ def test_a_row_joins_a_tree_only_if_it_has_as_much_in_common_as_it_adds_and_ther
     assert plant(torch.zeros(0, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), 100) == []
 
 
+def test_a_long_prompt_is_shared_and_a_tree_of_long_replies_stays_small():
+    def trees(rows, prompt, reply):
+        tokens = torch.arange(prompt).repeat(rows, 1)
+        replies = torch.arange(rows * reply).view(rows, reply) + prompt
+        return plant(torch.cat([tokens, replies], 1), torch.full((rows,), prompt + reply), 100_000)
+
+    assert [tree.size for tree in trees(8, 4000, 32)] == [4000 + 8 * 32]
+    # a fourth reply would make the attention 6000^2, where 5000^2 + 3000^2 do without
+    assert [len(tree.rows) for tree in trees(6, 2000, 1000)] == [3, 3]
+
+
 @pytest.mark.parametrize("config", [LlamaConfig, Qwen2Config, Qwen3Config], ids=lambda config: config.model_type)
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("critic", ["head", "model"])

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-LARGEST = 2048
-"""Tokens of a tree that a row may still join: each costs the attention to all others, of whichever row."""
+SMALL = 2048
+"""Tokens of a tree that costs little attention, though each attends to all others, of whichever row."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Forest:
 def plant(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
     """Trees of at most `limit` tokens, or of one row, from rows [rows, T] that are padded on the right.
 
-    A row joins a tree when it has at least as many tokens in common with it as it adds: for less, the larger attention
-    would cost more than is saved.
+    A row joins a tree when it has at least as many tokens in common with it as it adds, and the tree stays `SMALL` or
+    costs no more attention with it than without: otherwise that would cost more than is saved.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []
@@ -73,7 +73,8 @@ def plant(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
     for index in sorted(range(len(rows)), key=rows.__getitem__):
         common, size = _common(before, rows[index]), trees[-1].size if trees else 0
         before, added = rows[index], len(rows[index]) - common
-        if common >= added and size + added <= min(limit, LARGEST):
+        cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(rows[index]) ** 2
+        if common >= added and size + added <= limit and cheap:
             branch = torch.cat([trees[-1].branches[-1][:common], torch.arange(size, size + added)])
             trees[-1] = Tree((*trees[-1].rows, index), (*trees[-1].branches, branch))
         else:
