@@ -95,9 +95,9 @@ def token_logprobs(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[
     `logits` [n, vocabulary] are those that predict `tokens` [n]; they are divided by the temperature in float32.
     """
     logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
+    chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # first: a checkpoint computes again up to here
     known = logprobs.detach()
-    entropy = -torch.einsum("nv,nv->n", known.exp(), known)
-    return logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1), entropy
+    return chosen, -torch.einsum("nv,nv->n", known.exp(), known)
 
 
 def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[Tensor]]:

@@ -137,8 +137,10 @@ def test_the_mismatch_is_that_of_the_policy_before_any_step(learner, nano, tmp_p
         assert found["mismatch/max_abs_weight_error"] < 1e-4
         assert found["mismatch/ess"] == pytest.approx(1.0)
         assert found["mismatch/masked_share"] == 0.0
-    made_up = learner.update(stored(tmp_path, nano, crowd(6, 4)))
-    assert made_up["mismatch/max_abs_weight_error"] > 0.1
+    made_up = stored(tmp_path, nano, crowd(6, 4))
+    assert learner.update(made_up)["mismatch/max_abs_weight_error"] > 0.1
+    for algorithm in (GRPO | {"policy_loss": {"use": "reinforce"}}, {"use": "agentfly_core.algorithms.rft:RFT"}):
+        assert learner.update(replace(made_up, algorithm=algorithm))["mismatch/max_abs_weight_error"] > 0.1
 
 
 def test_sampler_old_reference_and_new_share_the_temperature(learner, nano, tmp_path):

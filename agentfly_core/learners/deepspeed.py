@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import platform
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +21,11 @@ from agentfly_core.site import Site
 
 BARE = "agentfly_core.learners.without_mlflow"
 WORKER = "agentfly_core.learners.deepspeed_worker"
-KEEPING_MEMORY = {"GLIBC_TUNABLES": f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"}
+TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
+KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if platform.libc_ver(version="0")[1] >= "2.36" else {}
 """glibc keeps what an update has freed for the next one. By itself it gives tensors above 32 MiB, and more, back to the
-system at once; a virtual machine whose free memory its host takes away then needs 2 s for each GiB that comes back."""
+system at once; a virtual machine whose free memory its host takes away then needs 2 s for each GiB that comes back. Of
+older ones some refuse a threshold above 32 MiB, and would then give back what is above 128 KiB."""
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:

@@ -95,7 +95,7 @@ class Update:
     def _step(self, batch: RolloutBatch) -> None:
         learns = self.algorithm.learns_anyway or bool(batch.advantages.any())
         batch = replace(batch, weight=self.algorithm.weights(batch))
-        found = torch.zeros_like(batch.rollout_logprobs)
+        found, loss_before = torch.zeros_like(batch.rollout_logprobs), self.sums["loss"]
         parts = list(self._micro_batches(batch))
         for number, (rows, micro, forest) in enumerate(parts, 1):
             with torch.set_grad_enabled(learns), self._clock("time/forward"):
@@ -103,9 +103,11 @@ class Update:
             _put(found, rows, logprobs.detach())
             if learns:  # only a gradient that is not finite stops the step, and a clamp lets no such one through
                 self._backward(loss if loss.isfinite() else math.nan * logprobs.sum(), last=number == len(parts))
-        if self.algorithm.needs_old and not self.mismatch:
+        if self.job.scores and not self.mismatch:
             self._compare(self.ranks.sum(found), batch)
         outcome = "empty" if not learns else self._optimizer_step()
+        if outcome == "skipped":
+            self.sums["loss"] = loss_before
         self.steps[outcome] += 1
         self.skipped = {"empty": self.skipped, "taken": 0, "skipped": self.skipped + 1}[outcome]
 

@@ -31,6 +31,8 @@ HANDED_ON = (
     "LD_LIBRARY_PATH",
     "CUDA_HOME",
     "OMP_",
+    "GOMP_",
+    "GLIBC_TUNABLES",
     "DS_",
     "HF_HUB_DISABLE_",
     "NCCL_",

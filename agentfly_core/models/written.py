@@ -33,7 +33,8 @@ def write(model: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
         list(threads.map(_write, parts, (folder / name for name in names)))
     if len(parts) > 1:
         places = {weight: name for name, part in zip(names, parts, strict=True) for weight in part}
-        text = json.dumps({"metadata": {}, "weight_map": places}, indent=2, sort_keys=True)
+        size = sum(weight.nbytes for part in parts for weight in part.values())
+        text = json.dumps({"metadata": {"total_size": size}, "weight_map": places}, indent=2, sort_keys=True)
         (folder / "model.safetensors.index.json").write_text(f"{text}\n")
 
 

@@ -16,7 +16,7 @@ ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 512)
 SHARED_OUT = 64 * 2**20
 CPU_BLOCK = 32
 """Tokens of a cache block. Only whole blocks are shared: of vLLM's own 128, each reply of a group, and each turn, would
-read up to 127 tokens again. Smaller than 32 its kernels for CPUs are not made for."""
+read up to 127 tokens again. Its attention on CPU takes multiples of 32 only."""
 NEEDED_AT_START = 0.01
 """The share of a GPU that must be free, or vLLM does not start: by default 0.92, though the size of its cache is given.
 The learner may have most of it, when a server that died is started again."""

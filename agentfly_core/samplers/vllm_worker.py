@@ -1,4 +1,4 @@
-"""What vLLM's worker learns besides: to take the weights of a policy with tied embeddings."""
+"""What vLLM's worker learns besides: to take the weights of a policy whose embeddings may be tied."""
 
 from __future__ import annotations
 
