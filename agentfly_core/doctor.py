@@ -32,6 +32,7 @@ MEMORY_GIB = 6.0
 DISK_GIB = 2.0
 SECONDS = 30
 PORTS = {4200: "the Prefect UI", 5000: "the MLflow UI"}
+BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 
 
@@ -60,6 +61,7 @@ def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
     """
     probes: list[Probe] = [python, memory, partial(disk, project), compiler, ninja, torch, vllm, deepspeed, gpu]
     probes += [
+        bfloat16,
         smollm2,
         sandbox,
         git,
@@ -160,6 +162,15 @@ def gpu() -> Finding:
     ok, said = _run("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
     detail = "; ".join(said.splitlines()) if ok else "none: models run on the CPU"
     return Finding("GPU", ok, detail, "only the GPU experiments (qwen2.5-3b-code) need one", needed=False)
+
+
+def bfloat16() -> Finding:
+    """Instructions of the processor for matrix products in bfloat16."""
+    path = Path("/proc/cpuinfo")
+    words = set(path.read_text().split()) if path.is_file() else set()
+    found = sorted(words & BFLOAT16)
+    remedy = "leave `dtype: bfloat16` to GPUs: without such instructions its products are slower than float32's"
+    return Finding("bfloat16", bool(found), f"{', '.join(found) or 'none'} on the CPU", remedy, needed=False)
 
 
 def smollm2() -> Finding:

@@ -93,3 +93,14 @@ def test_the_table_says_what_to_do_only_where_something_is_missing() -> None:
     rows = [line.replace("│", " ").split() for line in console.file.getvalue().splitlines()]
     assert ["yes", "git", "git", "2.39"] in rows
     assert ["NO", "DVC", "-", "dvc", "init"] in rows
+
+
+@pytest.mark.parametrize(
+    ("flags", "ok", "detail"),
+    [("fpu avx512f avx512_bf16", True, "avx512_bf16 on the CPU"), ("fpu avx2 sse4_2", False, "none on the CPU")],
+)
+def test_whether_the_processor_multiplies_in_bfloat16_is_told(
+    flags: str, ok: bool, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda path: f"flags : {flags}")
+    assert (doctor.bfloat16().ok, doctor.bfloat16().detail) == (ok, detail)
