@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from agentfly_core.gates import GateClosed
+from agentfly_core.parts import did_you_mean
 from agentfly_core.section import Section
 
 
@@ -63,6 +64,15 @@ def lasting(signs: Signs, metrics: Mapping[str, float], before: Mapping[str, flo
         for name, sign in signs.items()
         if sign is not None
     }
+
+
+def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
+    """What to tell of signs whose metric is not there, and so will never be seen if it has another name."""
+    missing = {name: sign.metric for name, sign in signs.items() if sign and sign.metric not in metrics}
+    return [
+        f"health.{name} looks at {metric!r}, which was not measured.{did_you_mean(metric, sorted(metrics))}"
+        for name, metric in missing.items()
+    ]
 
 
 def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:

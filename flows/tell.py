@@ -15,6 +15,7 @@ from agentfly_core.telling import RunTeller, Teller
 from flows.places import settle
 
 TOLD = "mlflow_told_steps"
+LONGEST_TAG = 5000
 
 
 @contextmanager
@@ -24,6 +25,7 @@ def telling(run: Run) -> Iterator[RunTeller]:
     try:
         yield RunTeller(run, tracker)
     except BaseException as error:
+        tracker.tags({"agentfly.last_failure": f"{type(error).__name__}: {error}"[:LONGEST_TAG]})
         tracker.finish("FAILED" if isinstance(error, Exception) else "KILLED", _now())
         raise
     finally:

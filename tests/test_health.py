@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from agentfly_core import experiment
 from agentfly_core.gates import GateClosed
-from agentfly_core.health import SIGNS, Sign, lasting, warnings
+from agentfly_core.health import SIGNS, Sign, lasting, unmeasured, warnings
 
 DULL = {"entropy": Sign(metric="train/entropy", below=0.01, steps=2)}
 
@@ -40,6 +40,12 @@ def test_a_sign_that_shall_stops_the_run():
 
 def test_what_was_not_measured_is_no_sign():
     assert lasting(DULL, {}, {}) == {"health/entropy": 0.0}
+
+
+def test_a_sign_whose_metric_is_not_there_is_told_with_the_name_that_was_meant():
+    signs = {**DULL, "typo": Sign(metric="train/entrpy", below=0.01), "none": None}
+    told = "health.typo looks at 'train/entrpy', which was not measured. Did you mean 'train/entropy'?"
+    assert unmeasured(signs, {"train/entropy": 0.5, "train/loss": 0.1}) == [told]
 
 
 def test_a_healthy_step_shows_none_of_the_vetted_signs():

@@ -17,12 +17,12 @@ def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(tmp_path, mon
     def told():
         client = MlflowClient(store)
         (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
-        return run.info.status
+        return run.info.status, run.data.tags.get("agentfly.last_failure")
 
     with opened(lab(tmp_path), "demo") as run:
         with pytest.raises(error), telling(run):
-            raise error
-        assert told() == status
+            raise error("gates.failed allows 10%")
+        assert told() == (status, f"{error.__name__}: gates.failed allows 10%")
         with telling(run) as tell:
             assert tell.mlflow_run_id()
-            assert told() == "RUNNING"
+            assert told()[0] == "RUNNING"

@@ -1,0 +1,37 @@
+"""The signs of a run's health, in a real run: each has its metric, is told to MLflow, and can stop it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from conftest import Whole
+from lives import RUN, TRAIN, Lives
+from mlflow import MlflowClient
+
+from agentfly_core.health import SIGNS
+
+
+def test_every_vetted_sign_looks_at_something_that_a_step_measures(whole: Whole) -> None:
+    for step in (1, 2, 3):
+        metrics = json.loads((whole.folder / RUN / f"steps/{step:06d}/metrics.json").read_text())["metrics"]
+        assert [sign.metric for sign in SIGNS.values() if sign and sign.metric not in metrics] == []
+        assert {f"health/{name}" for name in SIGNS} <= {*metrics}
+    assert "which was not measured" not in whole.end.printed
+
+
+def test_a_sign_stops_the_run_after_its_step_and_mlflow_knows_why(begun: Path, lives: Lives) -> None:
+    store = f"sqlite:///{begun}/mlflow.db"
+    signs = ("health.entropy={metric: train/entropy, below: 99, steps: 2, stop: true}",)
+    end = lives.run(begun, *TRAIN, *signs, env={"MLFLOW_TRACKING_URI": store})
+    assert end.code == 2
+    assert "below 99, for 2 steps in a row (health.entropy)" in end.printed
+    assert (begun / RUN / "steps/000002/policy").is_dir()
+    assert not (begun / RUN / "steps/000003").exists()
+    client = MlflowClient(store)
+    (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
+    assert (run.info.status, run.data.metrics["health/entropy"]) == ("FAILED", 2.0)
+    assert "(health.entropy)" in run.data.tags["agentfly.last_failure"]
+
+    end = lives.run(begun, *TRAIN, "health.entropy=null", env={"MLFLOW_TRACKING_URI": store})
+    assert end.code == 0, end.printed
