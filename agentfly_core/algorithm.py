@@ -59,8 +59,8 @@ class Algorithm(Protocol):
     """A frozen dataclass whose fields are its hyper-parameters."""
 
     @property
-    def needs_reference(self) -> bool:
-        """Whether `reference_logprobs` are those of a reference policy."""
+    def reference(self) -> str | None:
+        """The policy whose `reference_logprobs` it needs, `start` or `run:NAME@STEP`; None if it needs none."""
         ...
 
     @property
@@ -76,6 +76,16 @@ class Algorithm(Protocol):
     @property
     def needs_greedy(self) -> bool:
         """Whether each problem is played once more, greedily, for `Outcomes.baselines`."""
+        ...
+
+    @property
+    def compares_group(self) -> bool:
+        """Whether a trajectory's advantage comes from comparing it with its group: equal rewards teach nothing."""
+        ...
+
+    @property
+    def refills(self) -> int:
+        """`rollout.refills` of an experiment that does not say it."""
         ...
 
     @property

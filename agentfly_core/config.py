@@ -5,6 +5,7 @@ The defaults below are vetted; `conf/NAME.yaml` says only what differs. How file
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -26,6 +27,7 @@ from agentfly_core.section import Section
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
+RUN_STEP = re.compile(r"run:([A-Za-z0-9][A-Za-z0-9._-]*)@(\d+)")
 RESUMABLE: dict[str, Any] = {"resumable": True}
 
 
@@ -107,6 +109,8 @@ class Pool(Section):
 class WarmStart(Section):
     """Masked supervised fine-tuning on demonstrations before reinforcement learning, `rounds` resumable parts of it.
 
+    `demonstrations` is the import path of a function of (problems, seed, its own settings) that gives a script to play,
+    or `run:NAME@STEP`: the successes.Successes among that run's stored episodes of the steps 1 to STEP.
     The learning rate falls from round to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
     """
 
@@ -135,7 +139,8 @@ class Rollout(Section):
     """What one step plays: `problems` x `group_size` episodes, `shard` of them at the same time.
 
     A shard is what is lost when a sampler dies, and bounds the requests in flight. In up to `refills` further rounds,
-    as many other problems are played as had episodes of equal reward only (dynamic sampling, DAPO, arXiv 2503.14476).
+    as many other problems are played as had episodes of equal reward only (dynamic sampling, DAPO, arXiv 2503.14476);
+    how many, the algorithm says where the experiment does not.
     With `max_staleness` s, step k samples from policy k - 1 - s, while earlier updates still run.
     """
 
@@ -224,6 +229,12 @@ class Science(Section):
     def digest(self) -> str:
         """The identity of the experiment."""
         return digest(self.model_dump(mode="json"))
+
+
+def step_named(where: str) -> tuple[str, int] | None:
+    """The run and the step that a reference names: `("nightly-1f2e", 40)` for `run:nightly-1f2e@40`, else None."""
+    found = RUN_STEP.fullmatch(where)
+    return (found[1], int(found[2])) if found else None
 
 
 def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -14,6 +14,9 @@ from agentfly_core.section import BY_NAME, Section
 
 Kind = Literal["k1", "k2", "k3", "abs"]
 Weight = Annotated[float, Field(gt=0.0)]
+START = "start"
+Reference = Annotated[str, Field(pattern=rf"^({START}|run:[A-Za-z0-9][A-Za-z0-9._-]*@\d+)$")]
+"""The policy to stay near: `start`, the one that training started from, or `run:NAME@STEP`, another run's."""
 
 
 def kl(logprobs: Tensor, reference: Tensor, kind: Kind) -> Tensor:
@@ -37,6 +40,7 @@ class LossKL(Section):
     use: Literal["loss"] = "loss"
     weight: Weight = 0.001
     kind: Literal["k2", "k3", "abs"] = "k3"
+    reference: Reference = START
 
 
 class RewardKL(Section):
@@ -45,6 +49,7 @@ class RewardKL(Section):
     use: Literal["reward"] = "reward"
     weight: Weight = 0.001
     kind: Kind = "k1"
+    reference: Reference = START
 
     def after(self, before: Mapping[str, float]) -> RewardKL:
         """The weight stays."""
@@ -62,12 +67,13 @@ class AdaptiveKL(RewardKL):
     horizon: Weight = 10_000.0
 
     def after(self, before: Mapping[str, float]) -> AdaptiveKL:
-        """The weight after an update with these metrics."""
-        if "train/kl_weight" not in before:
-            return self
+        """The weight after an update with these metrics; one that nothing was sampled for does not change it."""
+        weight = before.get("train/kl_weight", self.weight)
+        if "train/kl_reference" not in before:
+            return self.model_copy(update={"weight": weight})
         beyond = min(max(before["train/kl_reference"] / self.target - 1, -0.2), 0.2)
         factor = 1 + beyond * before["train/trajectories"] / self.horizon
-        return self.model_copy(update={"weight": before["train/kl_weight"] * factor})
+        return self.model_copy(update={"weight": weight * factor})
 
 
 KL = Annotated[LossKL | RewardKL | AdaptiveKL, Field(discriminator="use"), BY_NAME]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from agentfly_core import dataset, jsontext, playbook, yamltext
-from agentfly_core.config import Part, Science, resumable
+from agentfly_core.config import Part, Science, resumable, step_named
 from agentfly_core.dealing import most
 from agentfly_core.health import SIGNS
 from agentfly_core.parts import completed, did_you_mean, fitting, load
@@ -20,6 +20,7 @@ from agentfly_core.sandbox import KEY as SANDBOX
 from agentfly_core.section import Section
 from agentfly_core.service import OWNER, RUN
 from agentfly_core.site import Site
+from agentfly_core.successes import Successes
 
 CONF = Path("conf")
 PARTS: dict[str, Any] = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
@@ -96,14 +97,18 @@ def site_origin(name: str, store: str = "") -> dict[str, str]:
 def check(science: Science) -> None:
     """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
     _correct_once(science)
+    _compare_something(science)
     playbook.check(science)
     data, template, warm_start = science.data, science.template, science.warm_start
     fitting(load(template.use), template.settings, GIVEN["template"])
     fitting(load(data.use), data.settings, GIVEN["data"])
-    if warm_start:
+    if warm_start and step_named(warm_start.demonstrations):
+        fitting(Successes, warm_start.settings)
+    elif warm_start:
         fitting(load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"])
     if (needed := most(science)) > data.train:
-        raise ValueError(f"rollout.problems: a step needs {needed} problems, data.train gives {data.train} of them.")
+        rounds = f" in 1 + {science.rollout.refills} rounds (rollout.refills)" if science.rollout.refills else ""
+        raise ValueError(f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives {data.train}.")
 
 
 def check_place(science: Science, place: Site) -> None:
@@ -141,6 +146,20 @@ def _correct_once(science: Science) -> None:
         )
 
 
+def _compare_something(science: Science) -> None:
+    compares, settings = science.algorithm.make().compares_group, science.rollout
+    if compares and settings.group_size == 1:
+        raise ValueError(
+            f"rollout.group_size is 1, and {science.algorithm.use} compares the episodes of a problem with each other, "
+            "so that nothing would be learned: raise it, or choose ppo, remax or reinforce_pp."
+        )
+    if settings.refills and not compares:
+        raise ValueError(
+            f"rollout.refills is {settings.refills}, and to {science.algorithm.use} episodes of equal reward teach "
+            "as much as others: leave it out."
+        )
+
+
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
     """Where two dumped science configurations differ, key by key."""
     before, after = flat(old), flat(new)
@@ -168,7 +187,9 @@ def _completed(science: Science) -> Science:
     """The science with the defaults of the parts that it names, so that nothing it depends on is left unsaid."""
     if isinstance(maker := load(science.algorithm.use), type | FunctionType) and not hasattr(maker, "loss"):
         raise ValueError(f"{science.algorithm.use} is no algorithm, expected a class like those in algorithms/.")
-    return science.model_copy(update={name: _full(getattr(science, name), given) for name, given in GIVEN.items()})
+    full = science.model_copy(update={name: _full(getattr(science, name), given) for name, given in GIVEN.items()})
+    refills = {"refills": full.algorithm.make().refills} | science.rollout.model_dump(exclude_unset=True)
+    return full.model_copy(update={"rollout": science.rollout.model_copy(update=refills)})
 
 
 def _full(part: Part, given: Sequence[str]) -> Part:

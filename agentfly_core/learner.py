@@ -33,7 +33,8 @@ class UpdateJob:
     learner must have it in memory.
 
     With an `adapter`, the fields of config.Adapter, only that is trained: a new one, made from the `seed`, on the model
-    that `policy` is, or the one that `policy` is, on the model in the directory `base`. So is the `reference`.
+    that `policy` is, or the one that `policy` is, on the model in the directory `base`. A `reference` that is an
+    adapter stands on `reference_base`.
     """
 
     start: str
@@ -53,6 +54,7 @@ class UpdateJob:
     before: Mapping[str, float] = field(default_factory=dict)
     adapter: Mapping[str, Any] | None = None
     base: str | None = None
+    reference_base: str | None = None
 
 
 class LearnerLost(RuntimeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from agentfly_core.reward import score
 from agentfly_core.rollout import Assignment, Playbook, collect
 from agentfly_core.sampler import Sampler
 from agentfly_core.samplers.scripted import Scripted
+from agentfly_core.successes import Successes
 from agentfly_core.timings import read_timings, write_timings
 
 EPISODES = "trajectories.parquet"
@@ -65,6 +66,20 @@ def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], f
     watch = watching("demonstrate", 0, 0, settings.episodes)
     played, _ = _collect(everything[: settings.episodes], playbook, sampler, folder, watch, home)
     stop_if_failing(played, science.gates.failed)
+
+
+def choose(science: Science, played: Iterable[tuple[Trajectory, Scored]], folder: Path) -> dict[str, float]:
+    """Leave the successes among stored episodes in `folder`: as many as the warm start asks for, or as there are.
+
+    Returns how many. Raises ValueError when there is none.
+    """
+    settings = science.warm_start
+    assert settings is not None
+    successes = construct(Successes, settings.settings)
+    if not (found := successes.among(played, settings.episodes)):
+        raise ValueError(f"{settings.demonstrations} has no episode of reward {successes.threshold:g} or more.")
+    write_trajectories(folder / EPISODES, found)
+    return {"demonstrations": float(len(found))}
 
 
 def play_shard(

@@ -28,7 +28,7 @@ class PolicyGradient(ABC):
       policy_loss: {use: clip, low: 0.2, high: 0.28}
       aggregation: token_mean
       correction: {use: token_tis, cap: 2.0}          # for a sampler that differs from the learner
-      kl: {use: loss, weight: 0.001, kind: k3}        # to the policy that training started from
+      kl: {use: loss, weight: 0.001, reference: run:base@40}    # not: start, the policy that training started from
       skip_cut: true                                  # trajectories at a limit of their length teach nothing
     """
 
@@ -43,9 +43,9 @@ class PolicyGradient(ABC):
         """From rewards to advantages [rows, T], over the whole update."""
 
     @property
-    def needs_reference(self) -> bool:
-        """Only with a penalty for straying."""
-        return self.kl is not None
+    def reference(self) -> str | None:
+        """The one that a penalty for straying names."""
+        return self.kl.reference if self.kl else None
 
     @property
     def needs_old(self) -> bool:
@@ -61,6 +61,16 @@ class PolicyGradient(ABC):
     def needs_greedy(self) -> bool:
         """Few compare with a greedy episode."""
         return False
+
+    @property
+    def compares_group(self) -> bool:
+        """Most do."""
+        return True
+
+    @property
+    def refills(self) -> int:
+        """Most take a step as it comes."""
+        return 0
 
     @property
     def drops_equal(self) -> bool:
@@ -92,9 +102,11 @@ class PolicyGradient(ABC):
         return replace(self, kl=self.kl.after(before)) if isinstance(self.kl, RewardKL) else self
 
     def measures(self, batch: RolloutBatch) -> Mapping[str, float]:
-        """The divergence that the rewards pay for, a token, and its weight."""
-        if not isinstance(self.kl, RewardKL) or not bool(batch.sampled.any()):
+        """The divergence that the rewards pay for, a token, if any was sampled, and its weight."""
+        if not isinstance(self.kl, RewardKL):
             return {}
+        if not bool(batch.sampled.any()):
+            return {"train/kl_weight": self.kl.weight}
         divergence = kl(batch.old_logprobs, batch.reference_logprobs, self.kl.kind)[batch.sampled]
         return {"train/kl_reference": float(divergence.mean()), "train/kl_weight": self.kl.weight}
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from agentfly_core import slots
-from agentfly_core.config import Science
+from agentfly_core import slots, successes
+from agentfly_core.config import Science, step_named
 from agentfly_core.experiment import differences
 from agentfly_core.lock import local_lock, refuse_if_held, refuse_if_leased, remote_lock
 from agentfly_core.playbook import named
@@ -56,6 +56,20 @@ class Lab:
         name = self.science.model.removeprefix("run:")
         return Parent(name, final_policy(self.store, name))
 
+    @property
+    def reference(self) -> Artifact | None:
+        """The policy of another run, run:NAME@STEP, that the algorithm's penalty for straying names, if it does."""
+        where = self.science.algorithm.make().reference
+        named = step_named(where) if where else None
+        return policy_of(self.store, *named) if named else None
+
+    @property
+    def stored(self) -> tuple[Artifact, ...]:
+        """What another run, run:NAME@STEP, has stored, if the warm start's demonstrations are chosen from that."""
+        warm_start = self.science.warm_start
+        named = step_named(warm_start.demonstrations) if warm_start else None
+        return successes.artifacts(self.store, *named) if named else ()
+
 
 @dataclass(frozen=True)
 class Run:
@@ -81,6 +95,12 @@ class Run:
     def uri(self) -> str:
         """Its folder within the store."""
         return f"runs/{self.name}"
+
+    @property
+    def reference(self) -> Artifact | None:
+        """The policy of another run that this one shall stay near, if it is not that of its own start."""
+        found = self.record.get("reference")
+        return Artifact(found["uri"], found["digest"]) if found else None
 
     def evaluates(self, step: int) -> bool:
         """Whether the policy of this step is evaluated on the validation split."""
@@ -210,7 +230,7 @@ def policy_of(store: Store, name: str, step: int) -> Artifact:
 
 
 def _record(lab: Lab, name: str) -> dict[str, Any]:
-    parent = lab.parent
+    parent, reference = lab.parent, lab.reference
     came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest} if parent else None
     return {
         "schema": 1,
@@ -227,6 +247,7 @@ def _record(lab: Lab, name: str) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "created_ms": int(time.time() * 1000),
         "parent": came_from,
+        "reference": {"uri": reference.uri, "digest": reference.digest} if reference else None,
     }
 
 

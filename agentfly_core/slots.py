@@ -20,10 +20,10 @@ VERSIONS: Mapping[Stage, int] = {
     "prepare": 1,
     "model": 1,
     "demonstrate": 2,
-    "warm_start": 4,
+    "warm_start": 5,
     "rollout": 2,
     "score": 1,
-    "update": 5,
+    "update": 6,
     "evaluate": 2,
 }
 PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")
@@ -41,15 +41,17 @@ def model(science: Science) -> Slot:
     return _shared("model", science, ("model", "dtype"), {str(path): sha256(path) for path in files})
 
 
-def demonstrations(science: Science, model: Artifact, data: Artifact) -> Slot:
-    """The demonstrations that the warm start imitates."""
-    return _shared("demonstrate", science, (*PLAY, "warm_start"), {"model": model.digest, "data": data.digest})
+def demonstrations(science: Science, model: Artifact, data: Artifact, stored: Sequence[Artifact] = ()) -> Slot:
+    """The demonstrations that the warm start imitates; they may be chosen from episodes that are `stored` already."""
+    inputs = {"model": model.digest, "data": data.digest} | {artifact.uri: artifact.digest for artifact in stored}
+    return _shared("demonstrate", science, (*PLAY, "warm_start"), inputs)
 
 
 def warm_start(science: Science, model: Artifact, demonstrations: Artifact, round: int) -> Slot:
     """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
     inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
-    slot = _shared("warm_start", science, ("warm_start", "adapter", "dtype", "seed"), inputs)
+    reads = ("warm_start", "adapter", "dtype", "seed")
+    slot = _shared("warm_start", science, reads, inputs, science.update.share_prefixes)
     return Slot(f"{slot.uri}/{round:03d}/policy", "warm_start", digest([slot.key, round]), inputs)
 
 
@@ -79,9 +81,11 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Sl
     return Slot(f"{rollouts[0].uri.rpartition('/')[0]}/{name}", "score", key, inputs)
 
 
-def policy(science: Science, run: str, policy: Artifact, scored: Artifact, step: int) -> Slot:
-    """The policy that step 1, 2, ... publishes."""
-    inputs = {"policy": policy.digest, "scored": scored.digest}
+def policy(
+    science: Science, run: str, policy: Artifact, scored: Artifact, step: int, reference: Artifact | None = None
+) -> Slot:
+    """The policy that step 1, 2, ... publishes; `reference` is another run's policy that it shall stay near."""
+    inputs = {"policy": policy.digest, "scored": scored.digest} | ({"reference": reference.digest} if reference else {})
     key = _key("update", science, ("algorithm", "update", "adapter", "dtype", "rollout", "seed"), inputs, step)
     return Slot(f"{of_step(run, step)}/policy", "update", key, inputs)
 

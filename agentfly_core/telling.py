@@ -135,5 +135,6 @@ class RunTeller(Teller):
 
 
 def _parents(run: Run) -> dict[str, str]:
-    parent = run.parent
-    return {"agentfly.parent": parent.run, "agentfly.parent_policy": parent.policy.digest} if parent else {}
+    parent, reference = run.parent, run.reference
+    found = {"agentfly.parent": parent.run, "agentfly.parent_policy": parent.policy.digest} if parent else {}
+    return found | ({"agentfly.reference_policy": reference.digest} if reference else {})

@@ -34,6 +34,7 @@ def step_job(run: Run, step: int) -> UpdateJob:
     store, science, here = run.store, run.science, slots.of_step(run.name, step)
     before = policy_of(run, step - 1)
     policy, base = adapter.folders(store, before)
+    reference, reference_base = adapter.folders(store, near) if (near := _reference(run)) else (None, None)
     shards = [store.artifact(f"{here}/{name}") for name in store.names(here) if name.startswith("rollout-")]
     algorithm = science.algorithm
     return UpdateJob(
@@ -50,10 +51,11 @@ def step_job(run: Run, step: int) -> UpdateJob:
         temperature=science.rollout.temperature,
         dtype=science.dtype,
         seed=identity.seed(science.seed, "update", step),
-        reference=str(store.open(policy_of(run, 0))) if algorithm.make().needs_reference else None,
+        reference=str(reference) if reference else None,
         before=measured(store, before).metrics if step > 1 else {},
         adapter=_adapter(science),
         base=str(base) if base else None,
+        reference_base=str(reference_base) if reference_base else None,
     )
 
 
@@ -74,7 +76,7 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
         scores=None,
         algorithm=SFT,
         rewards={},
-        update=_supervised(learning_rate, warm_start.epochs_per_round),
+        update=_supervised(science, learning_rate),
         batch=warm_start.batch,
         temperature=1.0,
         dtype=science.dtype,
@@ -150,7 +152,8 @@ def catch_up(run: Run, saving: Saving, step: int) -> None:
 def retain(run: Run, step: int) -> None:
     """Remove what the settings of the update do not keep, if the newest learner state that has its policy verifies.
 
-    The weights of a policy stay, too, when it was evaluated, or when updates may be run again from it.
+    The weights of a policy stay, too, when it was evaluated, and when updates may be run again from it or later steps
+    sample from it.
     """
     keep, store = run.science.update, run.store
     states = [k for k in range(1, step + 1) if _has_both(run, k)]
@@ -158,7 +161,8 @@ def retain(run: Run, step: int) -> None:
         return
     for old in states[: -keep.keep_learner]:
         store.remove(f"{slots.of_step(run.name, old)}/learner")
-    first = min(states[-keep.keep_learner :][0], step + 1 - keep.keep_policies) if keep.keep_policies else 1
+    needed = min(states[-keep.keep_learner :][0], step - run.science.rollout.max_staleness)
+    first = min(needed, step + 1 - keep.keep_policies) if keep.keep_policies else 1
     for old in reversed(range(1, first)):
         if not run.evaluates(old) and not store.strip(f"{slots.of_step(run.name, old)}/policy", WEIGHTS):
             break
@@ -201,9 +205,15 @@ def _has_both(run: Run, step: int) -> bool:
     return all(run.store.manifest(f"{slots.of_step(run.name, step)}/{part}") for part in ("learner", "policy"))
 
 
+def _reference(run: Run) -> Artifact | None:
+    if run.science.algorithm.make().reference is None:
+        return None
+    return run.reference or run.start
+
+
 def _policy_slot(run: Run, step: int) -> Slot:
     scored = run.store.artifact(f"{slots.of_step(run.name, step)}/scored")
-    return slots.policy(run.science, run.name, policy_of(run, step - 1), scored, step)
+    return slots.policy(run.science, run.name, policy_of(run, step - 1), scored, step, run.reference)
 
 
 def _adapter(science: Science) -> dict[str, object] | None:
@@ -215,5 +225,7 @@ def _learner_state(store: Store, policy: Slot) -> str | None:
     return str(store.open(found)) if found else None
 
 
-def _supervised(learning_rate: float, epochs: int) -> dict[str, object]:
-    return Update(learning_rate=learning_rate, epochs=epochs).model_dump(mode="json")
+def _supervised(science: Science, learning_rate: float) -> dict[str, object]:
+    assert science.warm_start is not None
+    epochs, share = science.warm_start.epochs_per_round, science.update.share_prefixes
+    return Update(learning_rate=learning_rate, epochs=epochs, share_prefixes=share).model_dump(mode="json")

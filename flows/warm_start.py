@@ -18,7 +18,7 @@ from flows.places import settle
 from flows.tell import telling_stage
 from tasks.model import base_model
 from tasks.prepare import prepare
-from tasks.warm_start import demonstrate, warm_start
+from tasks.warm_start import choose, demonstrate, warm_start
 
 
 @flow(name="warm-start", flow_run_name="warm-start {experiment}")
@@ -47,7 +47,7 @@ def warm_started(lab: Lab, model: Artifact, data: Artifact, ground: Playground, 
     """The policy that reinforcement learning starts from; the model itself where no warm start is asked for."""
     if lab.science.warm_start is None:
         return model
-    demonstrations = demonstrate(lab, model, data, ground.environments)
+    demonstrations = choose(lab, model, data) if lab.stored else demonstrate(lab, model, data, ground.environments)
     for number in range(1, lab.science.warm_start.rounds + 1):
         policy = warm_start(lab, model, demonstrations, ground.sampler, learner, number)
     return policy

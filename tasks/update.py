@@ -18,7 +18,7 @@ def update(run: Run, policy: Artifact, scored: Artifact, sampler: Service, servi
 
     The learner state of a step is written while the next one is played; the next policy waits for it.
     """
-    slot = slots.policy(run.science, run.name, policy, scored, step)
+    slot = slots.policy(run.science, run.name, policy, scored, step, run.reference)
     if found := updating.made(run, slot, step):
         return reused(found)
     states = saving(service)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from agentfly_core import slots, updating
+from agentfly_core import slots, successes, updating
 from agentfly_core.dataset import split
 from agentfly_core.measured import measuring
+from agentfly_core.play import choose as choose_demonstrations
 from agentfly_core.play import demonstrate as play_demonstrations
 from agentfly_core.run import Lab
 from agentfly_core.service import Service
@@ -22,6 +23,18 @@ def demonstrate(lab: Lab, model: Artifact, data: Artifact, environments: Service
     with lab.store.publish(slot) as folder, measuring(folder):
         tokenizer, problems = tokenizer_of(lab.store.open(model)), split(lab.store.open(data), "train")
         play_demonstrations(lab.science, tokenizer, problems, folder, environments_at(environments))
+    return lab.store.artifact(slot.uri)
+
+
+@stage("choose demonstrations")
+def choose(lab: Lab, model: Artifact, data: Artifact) -> Made:
+    """Publish the successes among the episodes that another run has stored."""
+    source, slot = lab.stored, slots.demonstrations(lab.science, model, data, lab.stored)
+    if found := lab.store.find(slot):
+        return reused(found)
+    successes.require_same_tokens(lab.store, source, model)
+    with lab.store.publish(slot) as folder, measuring(folder) as metrics:
+        metrics |= choose_demonstrations(lab.science, successes.stored(lab.store, source), folder)
     return lab.store.artifact(slot.uri)
 
 

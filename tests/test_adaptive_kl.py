@@ -36,6 +36,13 @@ def test_the_weight_goes_on_from_that_of_the_update_before():
     assert ADAPTIVE.after({}) == ADAPTIVE
 
 
+def test_an_update_without_a_single_token_does_not_change_the_weight():
+    later = ADAPTIVE.after(measured(0.02, weight=0.7))
+    nothing = pack([played()])
+    assert later.measures(nothing) == {"train/kl_weight": pytest.approx(0.7)}
+    assert ADAPTIVE.after({**later.measures(nothing), "train/trajectories": 0.0}) == later
+
+
 def test_a_fixed_weight_stays():
     assert GRPO(kl=RewardKL(weight=0.1)).after(measured(2.0)).kl.weight == 0.1
 

@@ -52,8 +52,29 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
             "ReMax compares with no old policy: leave it out",
         ),
         (["rollout.max_staleness=1"], "max_staleness is 1, and nothing corrects for the older policy"),
+        (["rollout.group_size=1"], "group_size is 1, and .*GRPO compares the episodes of a problem with each other"),
+        (["algorithm=ppo", "rollout.refills=1"], "refills is 1, and to .*PPO episodes of equal reward teach as much"),
+        (["algorithm={use: grpo, kl: {use: loss, reference: run:base}}"], "kl.loss.reference: String should match"),
     ],
 )
 def test_a_setting_that_the_algorithm_does_not_use_is_refused(overrides, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         checked(tmp_path, *overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "refills"),
+    [
+        (["algorithm=grpo"], 0),
+        (["algorithm=dapo"], 2),
+        (["algorithm=dapo", "rollout.refills=0"], 0),
+        (["algorithm=grpo", "rollout={refills: 3}"], 3),
+    ],
+)
+def test_refills_are_those_of_the_algorithm_where_the_experiment_says_nothing(overrides, refills, tmp_path):
+    assert checked(tmp_path, "data.train=64", *overrides).rollout.refills == refills
+
+
+@pytest.mark.parametrize("name", ["ppo", "reinforce_pp", "remax", "rft"])
+def test_what_does_not_compare_within_a_group_needs_none(name, tmp_path):
+    assert checked(tmp_path, f"algorithm={name}", "rollout.group_size=1").rollout.group_size == 1

@@ -64,7 +64,7 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
         ("data.use=agentfly_core.tools.answer:answer", "Got a Tool, expected a function or a class that takes"),
         ("template.show_tools=[1]", r"Hermes: show_tools: Input should be a valid boolean \(got \[1\]\)"),
         ("warm_start.settings.spoilt=half", r"calculator: spoilt: Input should be a valid number.* \(got 'half'\)"),
-        ("rollout.problems=5000", "a step needs 5000 problems, data.train gives 4096"),
+        ("rollout.problems=5000", "a step needs 5000 problems, data.train gives 4096."),
         ("update.betas=[0.9, 3]", r"update.betas.1: Input should be less than 1 \(got 3\)"),
     ],
 )

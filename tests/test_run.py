@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from agentfly_core import slots
 from agentfly_core.config import Science
 from agentfly_core.lock import Locked, LockLost, _Lease
 from agentfly_core.owner import Owner
@@ -216,3 +217,28 @@ def test_a_renewal_that_the_network_refuses_is_tried_again(monkeypatch, caplog):
     assert lease.remote.beats == 2
     assert "was not renewed: SlowDown" in caplog.text
     lease.check()
+
+
+def near(tmp_path, reference):
+    kl = {"use": "loss", "reference": reference}
+    return lab(tmp_path, algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl})
+
+
+def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_digest(tmp_path):
+    here = near(tmp_path, "run:base@1")
+    with pytest.raises(ValueError, match="The run 'base' has published no policy"), opened(here, "demo"):
+        pass
+    with here.store.publish(Slot("runs/base/steps/000001/policy", "update", "1", {})) as folder:
+        (folder / "config.json").write_text("{}")
+    base = here.store.artifact("runs/base/steps/000001/policy")
+    with opened(here, "demo") as run:
+        assert run.reference == base
+    with opened(near(tmp_path, "start"), "other") as run:
+        assert run.reference is None
+
+
+def test_another_policy_to_stay_near_is_another_update(tmp_path):
+    scored, first, second = (Artifact(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e"))
+    science = near(tmp_path, "run:base@1").science
+    keys = [slots.policy(science, "demo", scored, scored, 1, named).key for named in (None, first, second)]
+    assert len({*keys}) == 3

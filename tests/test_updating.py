@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -54,6 +55,15 @@ def test_weights_stay_while_updates_may_be_run_again_from_them(run):
     run.store.remove("runs/demo/steps/000003/learner")
     retain(run, 4)
     assert steps(run, "learner/learner.safetensors") == [2]
+    assert steps(run, "policy/model.safetensors") == [2, 3, 4]
+
+
+def test_weights_stay_while_later_steps_sample_from_them(run):
+    science = run.science.model_copy(update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 3})})
+    retain(replace(run, lab=replace(run.lab, science=science)), 4)
+    assert steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
+    older = science.model_copy(update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 1})})
+    retain(replace(run, lab=replace(run.lab, science=older)), 4)
     assert steps(run, "policy/model.safetensors") == [2, 3, 4]
 
 

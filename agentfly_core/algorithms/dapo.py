@@ -31,13 +31,18 @@ class Overlong(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class DAPO(GRPO):
-    """GRPO with a higher upper bound and, if wanted, a penalty on length.
+    """GRPO with a higher upper bound, dynamic sampling and, if wanted, a penalty on length.
 
-    Its dynamic sampling is `rollout.refills`: groups of equal rewards are replaced by further problems.
+    Groups of equal rewards are left out, and further problems are played for them: `rollout.refills`, by default 2.
     """
 
     policy_loss: PolicyLoss = Clip(low=0.2, high=0.28)
     overlong: Overlong | None = None
+
+    @property
+    def refills(self) -> int:
+        """The paper samples until the step is full, at any price."""
+        return 2
 
     @property
     def drops_equal(self) -> bool:

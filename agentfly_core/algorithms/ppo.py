@@ -35,6 +35,11 @@ class PPO(PolicyGradient):
     value_weight: Positive = 0.5
     value_clip: Positive = 0.2
 
+    @property
+    def compares_group(self) -> bool:
+        """A critic says what was to be expected."""
+        return False
+
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """One a token; a turn's reward lies on its last token."""
         layout = sequences(batch, len(outcomes.rewards))

@@ -25,6 +25,11 @@ class ReinforcePP(PolicyGradient):
 
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
 
+    @property
+    def compares_group(self) -> bool:
+        """It compares with the whole batch."""
+        return False
+
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """One a token."""
         layout = sequences(batch, len(outcomes.rewards))

@@ -25,6 +25,11 @@ class ReMax(PolicyGradient):
     aggregation: Aggregation = SeqMeanTokenSum()
 
     @property
+    def compares_group(self) -> bool:
+        """It compares with the greedy episode."""
+        return False
+
+    @property
     def needs_greedy(self) -> bool:
         """It is the baseline."""
         return True

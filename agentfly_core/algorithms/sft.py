@@ -17,10 +17,12 @@ from agentfly_core.outcomes import Outcomes
 class SFT:
     """The mean of -log p over the replies' tokens of demonstrations; no settings: `SFT()`."""
 
-    needs_reference: ClassVar[bool] = False
+    reference: ClassVar[str | None] = None
     needs_old: ClassVar[bool] = False
     credits_signals: ClassVar[bool] = False
     needs_greedy: ClassVar[bool] = False
+    compares_group: ClassVar[bool] = False
+    refills: ClassVar[int] = 0
     drops_equal: ClassVar[bool] = False
     learns_anyway: ClassVar[bool] = False
     critic: ClassVar[Critic] = "none"

@@ -117,12 +117,12 @@ class Worker:
         gc.freeze()  # to look through all modules and the engine for garbage takes 0.3 s each time
 
     def _reference(self, job: UpdateJob, algorithm: Algorithm) -> Policy | None:
-        if not algorithm.needs_reference:
+        if algorithm.reference is None:
             return None
         if job.reference is None:
             raise ValueError(f"{job.algorithm['use']} compares with a reference policy, and the job names none.")
         if self.reference is None or self.reference[0] != job.reference:
-            policy = load_policy(job.reference, job.dtype, base=job.base).requires_grad_(False)
+            policy = load_policy(job.reference, job.dtype, base=job.reference_base).requires_grad_(False)
             self.reference = job.reference, policy.to(get_accelerator().current_device_name())
         return self.reference[1]
 

@@ -51,7 +51,6 @@ def test_a_run_killed_between_a_policy_and_its_learner_state_ends_with_the_same_
 ) -> None:
     end = lives.run(begun, *TRAIN, at=f"publish {RUN}/steps/000001/learner")
     assert end.code == KILLED, end.printed
-    assert (begun / RUN / "steps/000001/policy").exists()
     end = lives.run(begun, *TRAIN)
     assert end.code == 0, end.printed
     assert_same(begun, whole)
@@ -79,15 +78,15 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, li
     ("overrides", "moments"),
     [
         (
-            ("algorithm={use: remax, correction: icepop}", "rollout.refills=1", "rollout.max_staleness=1"),
-            (f"publish {RUN}/steps/000001/scored-1", f"publish {RUN}/steps/000002/policy", "update 3 1"),
+            ("algorithm={use: remax, correction: icepop}", "rollout.max_staleness=1"),
+            (f"publish {RUN}/steps/000002/policy", "update 3 1"),
         ),
         (
             ("algorithm={use: ppo, kl: {use: adaptive}}", "update.mini_batches=2", "adapter={rank: 4}"),
             (f"publish {RUN}/steps/000002/learner", "update 3 1"),
         ),
     ],
-    ids=["greedy baselines, refills and older policies", "a critic, an adaptive penalty and an adapter"],
+    ids=["greedy baselines and older policies", "a critic, an adaptive penalty and an adapter"],
 )
 def test_what_other_algorithms_need_survives_a_kill_as_well(
     begun: Path, lives: Lives, tmp_path_factory: pytest.TempPathFactory, overrides: Words, moments: Words
@@ -104,3 +103,26 @@ def test_what_other_algorithms_need_survives_a_kill_as_well(
     assert end.code == 0, end.printed
     assert digests(begun) == digests(whole)
     assert ledger(begun).equals(ledger(whole))
+
+
+def test_a_step_is_refilled_within_its_budget_and_a_kill_amid_it_changes_nothing(
+    begun: Path, lives: Lives, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    whole = tmp_path_factory.mktemp("refilled") / "whole"
+    shutil.copytree(begun, whole)
+    words = (*TRAIN, "algorithm=dapo", "rewards={'agentfly_core.rewards.exact:exact': 1.0}", "steps=2")
+    end = lives.run(whole, *words)
+    assert end.code == 0, end.printed
+    for _, step in ledger(whole).groupby("step"):
+        used = (step["outcome"] == "used").tolist()
+        assert step["problem"].is_unique
+        assert sum(used) <= 2
+        assert len(used) > 2, "this policy seldom solves a problem, and seldom fails at one"
+        assert sum(used) == 2 or len(used) >= 2 + 1 + 1, "it went on until both were found or two rounds were over"
+
+    end = lives.run(begun, *words, at=f"publish {RUN}/steps/000001/scored-1")
+    assert end.code == KILLED, end.printed
+    until(lambda: not survivors(begun))
+    end = lives.run(begun, *words)
+    assert end.code == 0, end.printed
+    assert digests(begun) == digests(whole)

@@ -1,0 +1,81 @@
+"""Rejection sampling from what a run has stored: its best episodes become demonstrations (RFT, arXiv 2308.01825)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from agentfly_core import slots
+from agentfly_core.parquet import read_scores, read_trajectories
+from agentfly_core.record import Scored, Trajectory, Unscored
+from agentfly_core.store import Artifact, Store
+
+EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
+
+
+@dataclass(frozen=True)
+class Successes:
+    """At most `best` episodes of each problem, of a reward of at least `threshold`; those that say the same count once.
+
+    Of a problem's episodes those of higher reward come first, and of equal ones those of later steps.
+    """
+
+    threshold: float = 1.0
+    best: Annotated[int, Field(ge=1)] = 4
+
+    def among(self, played: Iterable[tuple[Trajectory, Scored]], most: int) -> list[Trajectory]:
+        """At most so many, as demonstrations: each problem's first, then each one's second, and so on."""
+        problems: defaultdict[str, dict[Any, Trajectory]] = defaultdict(dict)
+        for trajectory in self._good_ones_first(played):
+            problems[trajectory.problem.id].setdefault(_said(trajectory), trajectory)
+        ranked = [item for said in problems.values() for item in enumerate([*said.values()][: self.best])]
+        ranked.sort(key=lambda item: (item[0], item[1].seed))
+        return [replace(trajectory, role="demonstration") for _, trajectory in ranked[:most]]
+
+    def _good_ones_first(self, played: Iterable[tuple[Trajectory, Scored]]) -> Iterator[Trajectory]:
+        scored = [(t, s.reward) for t, s in played if t.role == "train" and not isinstance(s.reward, Unscored)]
+        good = [(t, reward) for t, reward in reversed(scored) if reward >= self.threshold]
+        return (t for t, _ in sorted(good, key=lambda item: -item[1]))
+
+
+def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
+    """The scores and episodes of a run's steps 1 to `last`; raises ValueError for a step that it has not scored."""
+    found: list[Artifact] = []
+    for step in range(1, last + 1):
+        folder = slots.of_step(run, step)
+        if store.manifest(f"{folder}/scored") is None:
+            raise ValueError(f"The run {run!r} has no scores of step {step} in {store.uri}: its steps begin at 1.")
+        shards = [name for name in store.names(folder) if name.startswith("rollout-")]
+        found += [store.artifact(f"{folder}/{name}") for name in ("scored", *shards)]
+    return tuple(found)
+
+
+def stored(store: Store, episodes: Sequence[Artifact]) -> Iterator[tuple[Trajectory, Scored]]:
+    """The episodes of `artifacts` with their scores, step by step."""
+    scores: dict[str, Scored] = {}
+    for artifact in episodes:
+        folder = store.open(artifact)
+        if (folder / SCORES).is_file():
+            scores = {score.trajectory_id: score for score in read_scores(folder / SCORES)}
+        else:
+            yield from ((t, scores[t.id]) for t in read_trajectories(folder / EPISODES))
+
+
+def require_same_tokens(store: Store, episodes: Sequence[Artifact], model: Artifact) -> None:
+    """Raise ValueError when `artifacts` of a run are tokens of another tokenizer than the model's."""
+    run = episodes[0].uri.split("/")[1]
+    start = store.read_json(f"runs/{run}/start.json")
+    theirs, ours = (store.read_json(f"{uri}/tokenizer.json") for uri in (start["uri"], model.uri))
+    if theirs != ours:
+        raise ValueError(
+            f"The episodes of the run {run!r} are tokens of another tokenizer than that of {model.uri}: what they say "
+            "could not be learned. Give a run of this model, or one that it comes from."
+        )
+
+
+def _said(trajectory: Trajectory) -> tuple[tuple[int, ...], ...]:
+    return tuple(span.tokens for turn in trajectory.turns for span in turn.sampled)

@@ -1,0 +1,86 @@
+"""Demonstrations chosen from what a run has stored."""
+
+from dataclasses import replace
+
+import pytest
+from played import played, turn
+from test_run import lab
+
+from agentfly_core import successes
+from agentfly_core.parquet import read_trajectories, write_scores, write_trajectories
+from agentfly_core.play import choose
+from agentfly_core.record import Problem, Scored, Unscored
+from agentfly_core.store import Slot
+from agentfly_core.successes import Successes
+
+SUM, PRODUCT = Problem("sum", "What is 2+2?"), Problem("product", "What is 2*3?")
+
+
+def scored(name, problem, said, reward, role="train", seed=0):
+    trajectory = replace(played(turn([1], {said: -1.0}), name=name), problem=problem, role=role, seed=seed)
+    return trajectory, Scored(name, {}, (), reward)
+
+
+def names(found):
+    return [trajectory.id for trajectory in found]
+
+
+def test_only_what_earned_enough_is_imitated():
+    stored = [
+        scored("right", SUM, 7, 1.0),
+        scored("nearly", SUM, 8, 0.9),
+        scored("nobody knows", SUM, 9, Unscored("the sandbox was gone")),
+        scored("greedy", SUM, 10, 1.0, role="baseline"),
+    ]
+    assert names(Successes().among(stored, 10)) == ["right"]
+    assert names(Successes(threshold=0.5).among(stored, 10)) == ["right", "nearly"]
+    assert {t.role for t in Successes().among(stored, 10)} == {"demonstration"}
+
+
+def test_of_a_problem_the_best_come_first_and_of_these_the_latest():
+    stored = [scored("good", SUM, 7, 1.0), scored("best", SUM, 8, 2.0), scored("late", SUM, 9, 1.0)]
+    assert names(Successes(best=2).among(stored, 10)) == ["best", "late"]
+
+
+def test_what_says_the_same_counts_once():
+    stored = [scored("early", SUM, 7, 1.0), scored("late", SUM, 7, 1.0), scored("other", SUM, 8, 1.0)]
+    assert names(Successes().among(stored, 10)) == ["other", "late"]
+
+
+def test_what_is_cut_off_is_what_a_problem_has_more_of():
+    stored = [scored(f"sum {n}", SUM, n, 1.0) for n in range(3)] + [scored("product", PRODUCT, 9, 1.0, seed=1)]
+    assert names(Successes().among(stored, 2)) == ["sum 2", "product"]
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """An experiment whose warm start imitates steps 1 and 2 of the run base, which has a third."""
+    found = lab(tmp_path, warm_start={"demonstrations": "run:base@2", "episodes": 8, "settings": {"best": 1}})
+    for step in (1, 2, 3):
+        episode, score = scored(f"step {step}", SUM, step, 1.0)
+        folder = f"runs/base/steps/{step:06d}"
+        with found.store.publish(Slot(f"{folder}/rollout-000", "rollout", str(step), {})) as made:
+            write_trajectories(made / "trajectories.parquet", [episode])
+        with found.store.publish(Slot(f"{folder}/scored", "score", str(step), {})) as made:
+            write_scores(made / "scores.parquet", [score])
+    return found
+
+
+def test_an_experiment_names_the_run_and_how_far(stored, tmp_path):
+    assert [artifact.uri.removeprefix("runs/base/steps/") for artifact in stored.stored] == [
+        "000001/scored", "000001/rollout-000", "000002/scored", "000002/rollout-000",
+    ]  # fmt: skip
+    assert choose(stored.science, successes.stored(stored.store, stored.stored), tmp_path) == {"demonstrations": 1.0}
+    assert names(read_trajectories(tmp_path / "trajectories.parquet")) == ["step 2"]
+
+
+def test_a_step_that_the_run_has_not_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"The run 'base' has no scores of step 1 in .*: its steps begin at 1"):
+        _ = lab(tmp_path, warm_start={"demonstrations": "run:base@2"}).stored
+
+
+def test_a_run_without_successes_is_refused(stored, tmp_path):
+    demanding = stored.science.warm_start.model_copy(update={"settings": {"threshold": 2.0}})
+    science = stored.science.model_copy(update={"warm_start": demanding})
+    with pytest.raises(ValueError, match=r"run:base@2 has no episode of reward 2 or more"):
+        choose(science, successes.stored(stored.store, stored.stored), tmp_path)
