@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agentfly_core.algorithm import Credit
 from agentfly_core.algorithms.grpo import GRPO
@@ -27,6 +27,12 @@ class Overlong(Section):
     longest: Tokens
     buffer: Tokens
     factor: Annotated[float, Field(gt=0.0)] = 1.0
+
+    @model_validator(mode="after")
+    def _begins_above_nothing(self) -> Overlong:
+        if self.buffer > self.longest:
+            raise ValueError(f"got buffer {self.buffer} and longest {self.longest}, expected a buffer of at most that")
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +59,6 @@ class DAPO(GRPO):
         """GRPO's, of the rewards less the penalty."""
         if (bound := self.overlong) is not None:
             beyond = sequences(batch, len(outcomes.rewards)).lengths - (bound.longest - bound.buffer)
-            penalty = (beyond / bound.buffer).clamp(0.0, 1.0) * bound.factor
+            penalty = (beyond.double() / bound.buffer).clamp(0.0, 1.0) * bound.factor
             outcomes = replace(outcomes, rewards=outcomes.rewards - penalty)
         return super().advantages(outcomes, batch)

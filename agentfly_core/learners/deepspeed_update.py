@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -132,8 +131,6 @@ class Update:
 
     def _optimizer_step(self) -> str:
         with self._clock("time/optimizer"):
-            if self.engine.zero_optimization():
-                _return_freed_memory()
             self.engine.step()
         if not self.engine.was_step_applied():
             return "skipped"
@@ -196,10 +193,3 @@ def _idle(batch: RolloutBatch) -> RolloutBatch:
 
 def _put(whole: Tensor, rows: Tensor, part: Tensor) -> None:
     whole[rows, : part.shape[1]] = part[: len(rows)].to(whole.device)
-
-
-def _return_freed_memory() -> None:
-    # glibc keeps what activations have used, and ZeRO's flat gradient would come on top of it.
-    if get_accelerator().device_name() == "cpu":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
