@@ -7,7 +7,7 @@ Every estimator returns a list of advantages for each story, one a token.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, prod
 from statistics import mean, stdev
 
@@ -121,6 +121,31 @@ def gigpo(stories: Sequence[Story], gamma: float = 0.95, weight: float = 1.0) ->
     return found
 
 
+def dapo(stories: Sequence[Story], longest: int, buffer: int, factor: float) -> Advantages:
+    """GRPO's, after the soft overlong punishment (eq. 13)."""
+
+    def penalty(length: int) -> float:
+        if length <= longest - buffer:
+            return 0.0
+        return factor * (length - (longest - buffer)) / buffer if length <= longest else factor
+
+    return grpo([replace(story, reward=story.reward - penalty(len(story.turns))) for story in stories])
+
+
+def rft(stories: Sequence[Story], threshold: float, best: int) -> Advantages:
+    """1 for a success before which fewer than `best` of its group come: better ones, and equal ones told earlier."""
+    found = []
+    for number, story in enumerate(stories):
+        others = [(other, i) for i, other in enumerate(stories) if other.group == story.group]
+        before = [o for o, i in others if o.reward > story.reward or (o.reward == story.reward and i < number)]
+        found.append([float(story.reward >= threshold and len(before) < best)] * len(story.turns))
+    return found
+
+
+def sft(stories: Sequence[Story]) -> Advantages:
+    return [[1.0] * len(story.turns) for story in stories]
+
+
 def discounted(rewards: Sequence[float], gamma: float) -> list[float]:
     """The sum over j >= t of gamma^(j - t) r_j."""
     return [sum(gamma ** (j - t) * rewards[j] for j in range(t, len(rewards))) for t in range(len(rewards))]
@@ -143,6 +168,10 @@ def by_token(story: Story, gamma: float, lam: float) -> tuple[list[float], list[
     """Advantages and returns."""
     found = gae(story.token_rewards, story.values, gamma, lam)
     return found, [a + v for a, v in zip(found, story.values, strict=True)]
+
+
+def ppo(stories: Sequence[Story], gamma: float, lam: float) -> Advantages:
+    return whitened([by_token(story, gamma, lam)[0] for story in stories])
 
 
 def by_turn(story: Story, gamma: float, lam: float) -> tuple[list[float], list[float]]:
@@ -273,3 +302,9 @@ def seq_mean_token_sum(losses: Sequence[Sequence[float]]) -> float:
 
 def seq_sum_norm(losses: Sequence[Sequence[float]], horizon: int) -> float:
     return mean(sum(line) / horizon for line in losses)
+
+
+def mean_of_learned(losses: Sequence[Sequence[float]]) -> float:
+    """A loss of exactly 0 is that of a token that is not learned."""
+    learned = [loss for line in losses for loss in line if loss]
+    return mean(learned) if learned else 0.0

@@ -42,6 +42,7 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
         (["algorithm={use: grpo, kl: {use: loss, kind: k1}}"], r"kl.loss.kind: Input should be 'k2', 'k3' or 'abs'"),
         (["algorithm={use: ppo, gae: {use: token, gamma_turn: 1}}"], "gae.token.gamma_turn: Extra inputs"),
         (["algorithm={use: max_rl, kl: reward}"], "algorithm.kl: MaxRL needs rewards of 0 and more, got use: reward"),
+        (["algorithm={use: dapo, overlong: {longest: 8, buffer: 9}}"], "got buffer 9 and longest 8"),
         (["algorithm=grpoo"], "Did you mean 'grpo'"),
         (
             ["algorithm={use: grpo, correction: token_tis}", "update.old_logprobs=sampler"],

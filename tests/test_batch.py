@@ -113,3 +113,18 @@ def test_a_batch_moves_as_a_whole():
     assert {f.name: getattr(moved, f.name).tolist() for f in dataclasses.fields(batch)} == {
         f.name: getattr(batch, f.name).tolist() for f in dataclasses.fields(batch)
     }
+
+
+@pytest.mark.parametrize(("piece", "pieces", "again"), [(3, [3, 3, 1], [3, 3, 1]), (7, [7], [])])
+def test_sampled_tokens_alone_are_projected_and_once_more_in_the_backward_pass_if_they_are_many(
+    piece, pieces, again, nano, monkeypatch
+):
+    monkeypatch.setattr("agentfly_core.learners.policy.PIECE", piece)
+    policy, projected = load_policy(str(nano), "float32"), []
+    policy.model.lm_head.register_forward_pre_hook(lambda _, inputs: projected.append(inputs[0].shape[:-1].numel()))
+    batch = pack([played(ASKS, ANSWERS), played(turn([1, 2, 8], {3: -1.0, 4: -1.0, 5: -1.0}))])
+    assert (batch.lengths.tolist(), int(batch.sampled.sum())) == ([7, 6], 7)
+    logprobs, *_ = policy(batch.tokens, batch.sampled, 1.0)
+    assert projected == pieces
+    logprobs.sum().backward()
+    assert sorted(projected[len(pieces) :]) == sorted(again)

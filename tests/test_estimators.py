@@ -138,11 +138,17 @@ def test_rewards_far_from_zero_keep_their_differences():
 
 DEFINITIONS = [
     (GRPO(), reference.grpo),
+    (DAPO(), reference.grpo),
+    (DAPO(overlong=Overlong(longest=8, buffer=4)), lambda stories: reference.dapo(stories, 8, 4, 1.0)),
+    (DAPO(overlong=Overlong(longest=12, buffer=8, factor=0.5)), lambda stories: reference.dapo(stories, 12, 8, 0.5)),
     (DrGRPO(), reference.dr_grpo),
     (RLOO(), reference.rloo),
     (OPO(), reference.opo),
     (MaxRL(), reference.max_rl),
     (ReMax(), reference.remax),
+    (RFT(), lambda stories: reference.rft(stories, 1.0, 4)),
+    (RFT(threshold=0.3, best=1), lambda stories: reference.rft(stories, 0.3, 1)),
+    (RFT(threshold=0.15, best=2), lambda stories: reference.rft(stories, 0.15, 2)),
     (ReinforcePP(), reference.reinforce_pp),
     (ReinforcePP(gamma=0.9), lambda stories: reference.reinforce_pp(stories, 0.9)),
     (ReinforcePPBaseline(), reference.reinforce_pp_baseline),

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from agentfly_core import experiment
-from agentfly_core.machines import slots, visible
+from agentfly_core.config import Science
+from agentfly_core.learners import deepspeed
+from agentfly_core.machines import WAITING, slots, visible
+from agentfly_core.samplers import vllm_server
 from agentfly_core.site import Site
 
 TWO_NODES = """\
@@ -104,3 +107,12 @@ def test_gpus_count_from_0_in_what_a_scheduler_lets_this_process_see(monkeypatch
     assert visible((1, 3)) == ["5", "7"]
     with pytest.raises(ValueError, match=r"no GPU 4: CUDA_VISIBLE_DEVICES=4,5,6,7 shows 4, which count from 0"):
         visible((3, 4))
+
+
+def test_threads_of_the_learner_and_of_vllm_leave_the_cores_to_each_other_while_they_wait(tmp_path: Path) -> None:
+    rewards = {"agentfly_core.rewards.exact:exact": 1.0}
+    science = Science(model="m", data={"use": "my:data", "train": 1, "test": 1}, rewards=rewards, steps=1)
+    learner = deepspeed.launch(str(tmp_path / "learner.sock"), Site())
+    sampler = vllm_server.launch(tmp_path / "vllm.sock", tmp_path, science, Site(sampler="vllm"))
+    for _, environment in (learner, sampler):
+        assert WAITING.items() <= environment.items()

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.machines import WAITING
 from flows.places import ELSEWHERE, PRIVATE, settle
 
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch, tmp_path):
     paths = ("PREFECT_PROFILES_PATH", "PREFECT_SERVER_MEMO_STORE_PATH", "PREFECT_LOCAL_STORAGE_PATH")
-    for name in (*ELSEWHERE, *PRIVATE, *paths, "PREFECT_PROFILE"):
+    for name in (*ELSEWHERE, *PRIVATE, *WAITING, *paths, "PREFECT_PROFILE"):
         monkeypatch.setenv(name, "set first, so that what settle sets is undone too")
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

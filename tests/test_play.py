@@ -1,4 +1,4 @@
-"""Stages that play and score stop rather than go on with too little."""
+"""What a step plays; and stages that play and score stop rather than go on with too little."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
+from agentfly_core import ledger
 from agentfly_core.config import Science
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.gates import GateClosed
 from agentfly_core.home import home
-from agentfly_core.play import demonstrate, of_step, play_shard, score_episodes
-from agentfly_core.record import Problem, Trajectory
+from agentfly_core.parquet import read_scores, read_trajectories
+from agentfly_core.play import EPISODES, SCORES, demonstrate, of_step, of_test, play_shard, score_episodes
+from agentfly_core.record import Problem, Sampled, Trajectory
 from agentfly_core.resources import Limit
 from agentfly_core.reward import reward
+from agentfly_core.sampler import Request
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.tool import tool
 
@@ -67,11 +70,55 @@ def tokenizer(nano: Path) -> Any:
     return AutoTokenizer.from_pretrained(nano, trust_remote_code=False)
 
 
-def played(rules: Science, tokenizer: Any, said: str, folder: Path) -> None:
+def played(rules: Science, tokenizer: Any, said: str, folder: Path, kind: type[Scripted] = Scripted) -> None:
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
-    sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), stop, lambda problem, chain, turn: said)
+    sampler = kind(partial(tokenizer.encode, add_special_tokens=False), stop, lambda problem, chain, turn: said)
+    problems = PROBLEMS[: rules.rollout.problems]
     with home({Room: Limit(8)}) as here:
-        play_shard(rules, tokenizer, sampler, of_step(rules, PROBLEMS, 1), folder, lambda trajectory: None, here)
+        play_shard(rules, tokenizer, sampler, of_step(rules, problems, 1), folder, lambda trajectory: None, here)
+
+
+def test_a_baseline_is_one_more_episode_of_each_problem_that_says_what_is_likeliest(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    asked: dict[tuple[str, int], float] = {}
+
+    class Listening(Scripted):
+        async def sample(self, request: Request) -> Sampled:
+            asked[request.order[:2]] = request.params.temperature
+            return await super().sample(request)
+
+    rules = science(algorithm="remax", rollout={"problems": 2, "group_size": 2, "temperature": 0.7})
+    played(rules, tokenizer, "2", tmp_path, Listening)
+    found = [(t.problem.id, t.chain, t.role) for t in read_trajectories(tmp_path / EPISODES)]
+    assert [(*who, asked[who[:2]]) for who in found] == [
+        ("add-0", 0, "train", 0.7),
+        ("add-0", 1, "train", 0.7),
+        ("add-0", 2, "baseline", 0.0),
+        ("add-1", 0, "train", 0.7),
+        ("add-1", 1, "train", 0.7),
+        ("add-1", 2, "baseline", 0.0),
+    ]
+
+
+def test_a_baseline_is_scored_and_no_episode_of_the_ledger(tokenizer: Any, tmp_path: Path) -> None:
+    rewards = {"agentfly_core.rewards.exact:exact": 1.0}
+    rules = science(algorithm="remax", rewards=rewards, rollout={"problems": 2, "group_size": 2})
+    played(rules, tokenizer, "2", tmp_path)
+    score_episodes(rules, [tmp_path], [], 1, tmp_path)
+    assert len(read_scores(tmp_path / SCORES)) == 6
+    assert ledger.joined([tmp_path])["episodes"].tolist() == [2, 2]
+
+
+def test_no_two_training_episodes_have_the_same_seed() -> None:
+    rules = science(rollout={"problems": 8, "group_size": 2})
+    assert len({assignment.seed for step in (1, 2) for assignment in of_step(rules, PROBLEMS, step)}) == 2 * 8 * 2
+
+
+def test_an_evaluation_has_a_temperature_of_its_own() -> None:
+    rules = science(rollout={"problems": 8, "temperature": 0.7}, evaluate={"episodes": 2, "temperature": 0.2})
+    found = [(a.chain, a.role, a.temperature) for a in of_test(rules, PROBLEMS[:1], "test")]
+    assert found == [(0, "evaluation", 0.2), (1, "evaluation", 0.2)]
 
 
 def test_a_shard_whose_tools_service_is_gone_stops(tokenizer: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 import torch
@@ -61,6 +62,7 @@ def server(policies: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
     address = Path(tempfile.mkdtemp(prefix="agentfly-")) / "vllm.sock"
     log = tmp_path_factory.mktemp("log") / "vllm.log"
     command, environment = launch(address, policies[0], SCIENCE, SITE, adapter_rank=6)
+    command.append("--enable-prompt-tokens-details")
     with supervised("vllm", command, environment, address, log, "test-vllm") as service:
         yield VLLM(service, SCIENCE.dtype, SITE.concurrency)
 
@@ -169,6 +171,16 @@ def test_more_prompt_tokens_at_once_than_a_batch_holds_are_read_one_after_the_ot
             return list(await asyncio.gather(*map(voice.sample, requests)))
 
     assert [len(reply.tokens) for reply in asyncio.run(play())] == [12] * 32
+
+
+def test_of_a_prompt_that_was_read_before_fewer_than_32_tokens_are_read_again(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
+    server.load(policies[0], 0)
+    body = {"token_ids": [*range(140, 40, -1)], "sampling_params": {"max_tokens": 1}}
+    with httpx.Client(transport=httpx.HTTPTransport(uds=server.service.address), base_url="http://vllm") as client:
+        first, again = (client.post("/inference/v1/generate", json=body, timeout=60).json() for _ in range(2))
+    assert [told["usage"]["prompt_tokens_details"]["cached_tokens"] for told in (first, again)] == [0, 96]
 
 
 def test_a_seed_gives_the_same_reply_again_and_another_seed_another(server: VLLM, policies: tuple[Path, Path]) -> None:

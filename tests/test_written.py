@@ -1,19 +1,22 @@
 """A policy's weights are written in parts, whatever memory they lie in."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from agentfly_core.models import written
 
 
-@pytest.fixture()
-def model(nano: Path) -> Any:
-    return AutoModelForCausalLM.from_pretrained(nano)
+@pytest.fixture(params=["tied float32", "tied bfloat16", "untied float32", "untied bfloat16"])
+def model(request: pytest.FixtureRequest, nano: Path) -> Any:
+    embeddings, dtype = request.param.split()
+    config = AutoConfig.from_pretrained(nano, tie_word_embeddings=embeddings == "tied")
+    return AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
 
 
 @pytest.fixture()
@@ -41,7 +44,11 @@ def test_parts_are_read_as_one_model(model: Any, of_any_size: None, tmp_path: Pa
     assert len(list(tmp_path.glob("model-0000?-of-00004.safetensors"))) == 4
     found, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values()), "nothing is missing, and nothing is too much"
-    assert all(torch.equal(weight, weights(model)[name]) for name, weight in found.named_parameters())
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
+    assert index["metadata"]["total_size"] == sum(weight.nbytes for weight in weights(model).values())
+    assert weights(found).keys() == weights(model).keys()
+    for name, weight in weights(found).items():
+        assert (weight.dtype, weight.tolist()) == (model.dtype, weights(model)[name].tolist())
 
 
 def test_no_part_is_much_larger_than_the_others(of_any_size: None) -> None:

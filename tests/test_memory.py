@@ -1,0 +1,37 @@
+"""On a CPU the learner keeps memory that an update has freed, for the next one."""
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from agentfly_core.learners.deepspeed import launch
+from agentfly_core.site import Site
+
+GLIBC = [int(part) for part in platform.libc_ver(version="0")[1].split(".")]
+SIZE = 256 * 2**20
+PAGES = SIZE // resource.getpagesize()
+TWICE = f"""
+import ctypes, resource
+libc, size = ctypes.CDLL(None), ctypes.c_size_t({SIZE})
+libc.malloc.restype = ctypes.c_void_p
+libc.prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: each page is a fault of its own
+for _ in range(2):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = ctypes.c_void_p(libc.malloc(size))
+    libc.memset(block, 1, size)
+    libc.free(block)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(GLIBC < [2, 36], reason="needs glibc 2.36 or later")
+def test_a_block_that_was_freed_is_touched_again_without_page_faults():
+    _, environment = launch("learner.sock", Site())
+    told = subprocess.run([sys.executable, "-c", TWICE], env=os.environ | environment, capture_output=True, check=True)
+    first, again = map(int, told.stdout.split())
+    assert first > 0.99 * PAGES
+    assert again < 0.01 * PAGES
