@@ -51,7 +51,7 @@ def sampler_service(lab: Lab, model: Artifact, owner: str, logs: Path) -> Iterat
     address = new_address("vllm")
     folder, base = adapter.folders(lab.store, model)
     ranks = [shape.rank for shape in (lab.science.adapter, adapter.shape_of(lab.store, model)) if shape]
-    command, environment = vllm.launch(address, base or folder, lab.science, lab.site, max(ranks, default=0))
+    command, environment = vllm.launch(address, base or folder, lab.science, divided(lab), max(ranks, default=0))
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
         yield service
 
@@ -77,12 +77,22 @@ def environments_service(lab: Lab, owner: str) -> Iterator[Service]:
 def learner_service(lab: Lab, owner: str, logs: Path) -> Iterator[Service]:
     """The learner's workers, starting; at the end of the block what is being saved of them is waited for."""
     address = new_address("learner")
-    command, environment = deepspeed.launch(str(address), lab.site)
+    command, environment = deepspeed.launch(str(address), divided(lab))
     with supervised("learner", command, environment, address, logs / "learner.log", owner) as service:
         try:
             yield service
         finally:
             saving(service).wait()
+
+
+def divided(lab: Lab) -> Site:
+    """The site as the sampler's and the learner's services are to take it.
+
+    On CPU each has half of the threads where both work at the same time. With all of them a step of SmolLM2-135M on two
+    cores took 12.2 to 13.4 s instead of 9.9 to 10.6 s.
+    """
+    together = lab.science.rollout.max_staleness > 0 and lab.site.device == "cpu"
+    return lab.site.model_copy(update={"threads": max(1, lab.site.threads // 2)}) if together else lab.site
 
 
 def sampler_at(service: Service, lab: Lab, policy: Artifact, version: int) -> Sampler:
