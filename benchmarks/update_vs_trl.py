@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/update_vs_trl.py [--rounds 3] [--steps 3]
 
 Both read the same prompt tokens, sample as many new tokens (a group of 8 replies of 32) and take one AdamW step in
-float32. TRL lives in an environment of its own, made on the first call. In every round each arrangement is started and
+float32. TRL lives in an environment of its own, made on the first call; one arrangement of it has threads wait, and
+freed memory kept, as our learner does. In every round each arrangement is started and
 takes one step that is not counted, then `--steps` that are; the medians of all rounds are printed. A phase's CPU
 seconds are those of all its processes. Memory above the fixed part is the highest resident set size of the process that
 updates, during the update, less 16 bytes a parameter (weight, gradient, two moments); the peak is the highest sum of
@@ -33,6 +34,8 @@ from rich.table import Table
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
+from agentfly_core.learners.deepspeed import KEEPING_MEMORY
+from agentfly_core.machines import WAITING
 from agentfly_core.model import materialise
 from agentfly_core.record import Message
 from agentfly_core.templates.chatml import Hermes
@@ -45,6 +48,7 @@ PHASES = ("generation", "update", "hand-over")
 ARRANGEMENTS: Mapping[str, Mapping[str, Any]] = {
     "TRL, its defaults": {"peer": True, "checkpointing": True},
     "TRL, no gradient checkpointing": {"peer": True, "checkpointing": False},
+    "TRL, threads and memory as ours": {"peer": True, "checkpointing": True, "environment": WAITING | KEEPING_MEMORY},
     "ours, prefixes not shared": {"peer": False, "update": {"share_prefixes": False}},
     "ours": {"peer": False, "update": {}},
 }
@@ -132,7 +136,8 @@ def problem(model: Path) -> dict[str, Any]:
 def command(settings: Mapping[str, Any]) -> list[str | Path]:
     """How an arrangement is started."""
     if settings["peer"]:
-        program: list[str | Path] = [peer.trl(TRL), Path(__file__).with_name("grpo_trl.py")]
+        environment = [f"{name}={value}" for name, value in settings.get("environment", {}).items()]
+        program: list[str | Path] = ["env", *environment, peer.trl(TRL), Path(__file__).with_name("grpo_trl.py")]
     else:
         program = [sys.executable, "-m", "benchmarks.grpo_ours"]
     return [*program, json.dumps(settings)]
