@@ -25,7 +25,7 @@ TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2*
 GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
 KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
 """glibc keeps what an update, in the main thread, has freed for the next one. By itself it gives tensors above 32 MiB,
-and more, back to the system at once; a virtual machine whose free memory its host takes away then needs 2 s for each GiB
+and more, back to the system at once; a virtual machine whose free memory its host takes away then needs 2 s for a GiB
 that comes back. Some older ones refuse a threshold above 32 MiB, and would then give back what is above 128 KiB."""
 
 
