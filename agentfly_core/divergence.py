@@ -6,16 +6,25 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from agentfly_core.algorithm import log_ratio
+from agentfly_core.config import step_named
 from agentfly_core.section import BY_NAME, Section
 
 Kind = Literal["k1", "k2", "k3", "abs"]
 Weight = Annotated[float, Field(gt=0.0)]
 START = "start"
-Reference = Annotated[str, Field(pattern=rf"^({START}|run:[A-Za-z0-9][A-Za-z0-9._-]*@\d+)$")]
+
+
+def _a_policy(where: str) -> str:
+    if where != START and not step_named(where):
+        raise ValueError(f"got {where!r}, expected {START}, or run:NAME@STEP such as run:nightly-2026-11-20@40")
+    return where
+
+
+Reference = Annotated[str, AfterValidator(_a_policy)]
 """The policy to stay near: `start`, the one that training started from, or `run:NAME@STEP`, another run's."""
 
 

@@ -55,7 +55,7 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
         (["rollout.max_staleness=1"], "max_staleness is 1, and nothing corrects for the older policy"),
         (["rollout.group_size=1"], "group_size is 1, and .*GRPO compares the episodes of a problem with each other"),
         (["algorithm=ppo", "rollout.refills=1"], "refills is 1, and to .*PPO episodes of equal reward teach as much"),
-        (["algorithm={use: grpo, kl: {use: loss, reference: run:base}}"], "kl.loss.reference: String should match"),
+        (["algorithm={use: grpo, kl: {use: loss, reference: run:base}}"], "expected start, or run:NAME@STEP"),
     ],
 )
 def test_a_setting_that_the_algorithm_does_not_use_is_refused(overrides, message, tmp_path):

@@ -20,7 +20,8 @@ from played import crowd
 
 from agentfly_core.learner import LearnerLost
 from agentfly_core.learners import nodes, tether
-from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
+from agentfly_core.learners.deepspeed import KEEPING_MEMORY, DeepSpeedLearner, launch
+from agentfly_core.machines import WAITING
 from agentfly_core.service import Service, supervised
 from agentfly_core.site import Site
 from agentfly_core.supervisor import State
@@ -143,10 +144,8 @@ def test_two_nodes_learn_what_two_ranks_of_one_machine_learn_are_started_again_a
     assert [digests(folder) for folder in saved(learner, tmp_path / "two")] == expected
 
     far = second(two_nodes)
-    assert {name: far.environ()[name] for name in ("DS_ACCELERATOR", "OMP_NUM_THREADS")} == {
-        "DS_ACCELERATOR": "cpu",
-        "OMP_NUM_THREADS": "1",
-    }
+    expected_there = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", **WAITING, **KEEPING_MEMORY}
+    assert {name: far.environ()[name] for name in expected_there} == expected_there
     far.kill()
     far.wait(30)
     with pytest.raises(LearnerLost):

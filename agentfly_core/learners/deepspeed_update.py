@@ -49,6 +49,7 @@ class Update:
     norms: list[float] = field(default_factory=list)
     mismatch: dict[str, float] = field(default_factory=dict)
     known: Mapping[str, float] = field(default_factory=dict)
+    step_loss: float = 0.0
     on_policy: bool = False
     skipped: int = 0
 
@@ -94,7 +95,7 @@ class Update:
     def _step(self, batch: RolloutBatch) -> None:
         learns = self.algorithm.learns_anyway or bool(batch.advantages.any())
         batch = replace(batch, weight=self.algorithm.weights(batch))
-        found, loss_before = torch.zeros_like(batch.rollout_logprobs), self.sums["loss"]
+        found = torch.zeros_like(batch.rollout_logprobs)
         parts = list(self._micro_batches(batch))
         for number, (rows, micro, forest) in enumerate(parts, 1):
             with torch.set_grad_enabled(learns), self._clock("time/forward"):
@@ -105,8 +106,6 @@ class Update:
         if self.job.scores and not self.mismatch:
             self._compare(self.ranks.sum(found), batch)
         outcome = "empty" if not learns else self._optimizer_step()
-        if outcome == "skipped":
-            self.sums["loss"] = loss_before
         self.steps[outcome] += 1
         self.skipped = {"empty": self.skipped, "taken": 0, "skipped": self.skipped + 1}[outcome]
 
@@ -124,7 +123,7 @@ class Update:
         return loss.total, logprobs
 
     def _backward(self, loss: Tensor, last: bool) -> None:
-        self.sums["loss"] += loss.item() if loss.isfinite() else 0.0
+        self.step_loss += loss.item()
         with self._clock("time/backward"):
             self.engine.set_gradient_accumulation_boundary(last)
             self.engine.backward(loss * self.ranks.count, scale_wrt_gas=False)
@@ -132,8 +131,10 @@ class Update:
     def _optimizer_step(self) -> str:
         with self._clock("time/optimizer"):
             self.engine.step()
+        loss, self.step_loss = self.step_loss, 0.0
         if not self.engine.was_step_applied():
             return "skipped"
+        self.sums["loss"] += loss
         self.norms.append(float(self.engine.get_global_grad_norm()))
         return "taken"
 
