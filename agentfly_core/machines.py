@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,13 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
 """How threads of OpenMP wait: some 50 microseconds awake, if it is GNU's, then asleep. Asleep at once, a second thread
 hardly helps with products of a few milliseconds; awake for longer, they take the cores from another service."""
+TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
+GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
+KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
+"""glibc keeps what the main thread has freed, in an update or for new weights, for the next time. By itself it gives
+tensors above 32 MiB, and more, back to the system at once; a virtual machine whose free memory its host takes away then
+needs 2 s for a GiB that comes back. Some older ones refuse a threshold above 32 MiB, and would then give back what is
+above 128 KiB."""
 
 
 def slots(hostfile: str) -> dict[str, int]:

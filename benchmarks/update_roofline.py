@@ -30,8 +30,8 @@ from transformers import AutoModelForCausalLM
 from agentfly_core.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.config import Update
 from agentfly_core.learner import UpdateJob
-from agentfly_core.learners.deepspeed import KEEPING_MEMORY, DeepSpeedLearner, launch
-from agentfly_core.machines import WAITING
+from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
+from agentfly_core.machines import KEEPING_MEMORY, WAITING
 from agentfly_core.model import materialise
 from agentfly_core.parquet import write_scores, write_trajectories
 from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn

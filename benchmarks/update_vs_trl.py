@@ -34,8 +34,7 @@ from rich.table import Table
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from agentfly_core.learners.deepspeed import KEEPING_MEMORY
-from agentfly_core.machines import WAITING
+from agentfly_core.machines import KEEPING_MEMORY, WAITING
 from agentfly_core.model import materialise
 from agentfly_core.record import Message
 from agentfly_core.templates.chatml import Hermes

@@ -117,9 +117,7 @@ def test_an_adapter_is_held_back_by_a_reference_that_is_the_model_or_an_adapter_
     policy, state = saved(learner, tmp_path / "saved")
     assert learner.update(onwards(held, 1))["train/kl_reference"] > 0
     still = settings(learning_rate=1e-9)
-    at_start = replace(
-        onwards(held, 1, policy, state), reference=str(policy), reference_base=str(nano), update=still
-    )
+    at_start = replace(onwards(held, 1, policy, state), reference=str(policy), reference_base=str(nano), update=still)
     assert learner.update(at_start)["train/kl_reference"] == pytest.approx(0, abs=1e-9)
 
 

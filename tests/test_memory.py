@@ -1,14 +1,17 @@
-"""On a CPU the learner keeps memory that an update has freed, for the next one."""
+"""On a CPU learner and vLLM keep memory that an update, or a policy, has freed, for the next one."""
 
 import os
 import platform
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from test_run import lab
 
-from agentfly_core.learners.deepspeed import launch
+from agentfly_core.learners import deepspeed
+from agentfly_core.samplers import vllm_server
 from agentfly_core.site import Site
 
 GLIBC = [int(part) for part in platform.libc_ver(version="0")[1].split(".")]
@@ -29,8 +32,12 @@ for _ in range(2):
 
 
 @pytest.mark.skipif(GLIBC < [2, 36], reason="needs glibc 2.36 or later")
-def test_a_block_that_was_freed_is_touched_again_without_page_faults():
-    _, environment = launch("learner.sock", Site())
+@pytest.mark.parametrize("service", ["learner", "vllm"])
+def test_a_block_that_was_freed_is_touched_again_without_page_faults(service, tmp_path):
+    if service == "learner":
+        _, environment = deepspeed.launch("learner.sock", Site())
+    else:
+        _, environment = vllm_server.launch(Path("vllm.sock"), tmp_path, lab(tmp_path).science, Site(sampler="vllm"))
     told = subprocess.run([sys.executable, "-c", TWICE], env=os.environ | environment, capture_output=True, check=True)
     first, again = map(int, told.stdout.split())
     assert first > 0.99 * PAGES

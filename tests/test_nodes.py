@@ -20,8 +20,8 @@ from played import crowd
 
 from agentfly_core.learner import LearnerLost
 from agentfly_core.learners import nodes, tether
-from agentfly_core.learners.deepspeed import KEEPING_MEMORY, DeepSpeedLearner, launch
-from agentfly_core.machines import WAITING
+from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
+from agentfly_core.machines import KEEPING_MEMORY, WAITING
 from agentfly_core.service import Service, supervised
 from agentfly_core.site import Site
 from agentfly_core.supervisor import State

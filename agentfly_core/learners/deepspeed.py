@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import platform
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,18 +14,12 @@ from typing import Any
 
 from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob, unwatched
 from agentfly_core.learners import nodes
-from agentfly_core.machines import WAITING, visible
+from agentfly_core.machines import KEEPING_MEMORY, WAITING, visible
 from agentfly_core.service import Service, ServiceLost
 from agentfly_core.site import Site
 
 BARE = "agentfly_core.learners.without_mlflow"
 WORKER = "agentfly_core.learners.deepspeed_worker"
-TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
-GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
-KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}
-"""glibc keeps what an update, in the main thread, has freed for the next one. By itself it gives tensors above 32 MiB,
-and more, back to the system at once; a virtual machine whose free memory its host takes away then needs 2 s for a GiB
-that comes back. Some older ones refuse a threshold above 32 MiB, and would then give back what is above 128 KiB."""
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:

@@ -88,5 +88,6 @@ def _cpu(model: Path, site: Site) -> dict[str, str]:
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": str(threads),
         **machines.WAITING,
+        **machines.KEEPING_MEMORY,
         "TORCH_COMPILE_DISABLE": "1",
     }
