@@ -122,6 +122,13 @@ class WarmStart(Section):
     batch: Positive = 64
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
 
+    @field_validator("demonstrations")
+    @classmethod
+    def _names_steps(cls, where: str) -> str:
+        if where.startswith("run:") and not (step_named(where) or ("", 0))[1]:
+            raise ValueError("expected run:NAME@STEP with a step of 1 or more, such as run:nightly-2026-11-20@40")
+        return where
+
 
 class Adapter(Section):
     """Train a low-rank adapter on the model's linear layers instead of its weights (LoRA, arXiv 2106.09685).

@@ -77,7 +77,10 @@ def choose(science: Science, played: Iterable[tuple[Trajectory, Scored]], folder
     assert settings is not None
     successes = construct(Successes, settings.settings)
     if not (found := successes.among(played, settings.episodes)):
-        raise ValueError(f"{settings.demonstrations} has no episode of reward {successes.threshold:g} or more.")
+        raise ValueError(
+            f"{settings.demonstrations} has no episode of a training problem of this experiment with a reward of "
+            f"{successes.threshold:g} or more: lower warm_start.settings.threshold, or name another run."
+        )
     write_trajectories(folder / EPISODES, found)
     return {"demonstrations": float(len(found))}
 

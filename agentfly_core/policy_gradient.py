@@ -28,7 +28,7 @@ class PolicyGradient(ABC):
       policy_loss: {use: clip, low: 0.2, high: 0.28}
       aggregation: token_mean
       correction: {use: token_tis, cap: 2.0}          # for a sampler that differs from the learner
-      kl: {use: loss, weight: 0.001, reference: run:base@40}    # not: start, the policy that training started from
+      kl: {use: loss, weight: 0.001, reference: run:base@40}    # or start, the default
       skip_cut: true                                  # trajectories at a limit of their length teach nothing
     """
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from agentfly_core import slots, successes
+from agentfly_core import slots
 from agentfly_core.config import Science, step_named
 from agentfly_core.experiment import differences
 from agentfly_core.lock import local_lock, refuse_if_held, refuse_if_leased, remote_lock
@@ -60,15 +60,15 @@ class Lab:
     def reference(self) -> Artifact | None:
         """The policy of another run, run:NAME@STEP, that the algorithm's penalty for straying names, if it does."""
         where = self.science.algorithm.make().reference
-        named = step_named(where) if where else None
-        return policy_of(self.store, *named) if named else None
-
-    @property
-    def stored(self) -> tuple[Artifact, ...]:
-        """What another run, run:NAME@STEP, has stored, if the warm start's demonstrations are chosen from that."""
-        warm_start = self.science.warm_start
-        named = step_named(warm_start.demonstrations) if warm_start else None
-        return successes.artifacts(self.store, *named) if named else ()
+        if where is None or not (named := step_named(where)):
+            return None
+        found = policy_of(self.store, *named)
+        if (self.store.manifest(found.uri) or {}).get("stripped"):
+            raise ValueError(
+                f"algorithm.kl.reference: {where} was kept without its weights. Name a step that was evaluated, or the "
+                "run's last, or keep all with update.keep_policies=0."
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -227,6 +227,16 @@ def policy_of(store: Store, name: str, step: int) -> Artifact:
         return store.artifact(uri)
     last = final_policy(store, name)
     raise ValueError(f"The run {name!r} has no policy of step {step} in {store.uri}; its last one is {last.uri}.")
+
+
+def require_same_tokens(store: Store, what: str, theirs: Artifact, ours: Artifact) -> None:
+    """Raise ValueError when two policies read and write tokens of different tokenizers."""
+    one, other = (store.read_json(f"{policy.uri}/tokenizer.json") for policy in (theirs, ours))
+    if one is None or one != other:
+        raise ValueError(
+            f"{what} has tokens of {theirs.uri}, and training those of {ours.uri}: the tokenizers differ, or one is "
+            "missing. Name a run of this model, or one that comes from it."
+        )
 
 
 def _record(lab: Lab, name: str) -> dict[str, Any]:

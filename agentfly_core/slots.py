@@ -41,10 +41,9 @@ def model(science: Science) -> Slot:
     return _shared("model", science, ("model", "dtype"), {str(path): sha256(path) for path in files})
 
 
-def demonstrations(science: Science, model: Artifact, data: Artifact, stored: Sequence[Artifact] = ()) -> Slot:
-    """The demonstrations that the warm start imitates; they may be chosen from episodes that are `stored` already."""
-    inputs = {"model": model.digest, "data": data.digest} | {artifact.uri: artifact.digest for artifact in stored}
-    return _shared("demonstrate", science, (*PLAY, "warm_start"), inputs)
+def demonstrations(science: Science, model: Artifact, data: Artifact) -> Slot:
+    """The demonstrations that the warm start imitates."""
+    return _shared("demonstrate", science, (*PLAY, "warm_start"), {"model": model.digest, "data": data.digest})
 
 
 def warm_start(science: Science, model: Artifact, demonstrations: Artifact, round: int) -> Slot:

@@ -37,8 +37,8 @@ class Successes:
         return [replace(trajectory, role="demonstration") for _, trajectory in ranked[:most]]
 
     def _good_ones_first(self, played: Iterable[tuple[Trajectory, Scored]]) -> Iterator[Trajectory]:
-        scored = [(t, s.reward) for t, s in played if t.role == "train" and not isinstance(s.reward, Unscored)]
-        good = [(t, reward) for t, reward in reversed(scored) if reward >= self.threshold]
+        good = [(t, reward) for t, reward in _rewarded(played) if reward >= self.threshold]
+        good.reverse()  # of equal ones the sort keeps the order
         return (t for t, _ in sorted(good, key=lambda item: -item[1]))
 
 
@@ -48,7 +48,10 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
     for step in range(1, last + 1):
         folder = slots.of_step(run, step)
         if store.manifest(f"{folder}/scored") is None:
-            raise ValueError(f"The run {run!r} has no scores of step {step} in {store.uri}: its steps begin at 1.")
+            known = (
+                f"its last one is {step - 1}" if step > 1 else f"runs there: {', '.join(store.names('runs')) or 'none'}"
+            )
+            raise ValueError(f"The run {run!r} has not scored a step {step} in {store.uri}; {known}.")
         shards = [name for name in store.names(folder) if name.startswith("rollout-")]
         found += [store.artifact(f"{folder}/{name}") for name in ("scored", *shards)]
     return tuple(found)
@@ -65,16 +68,16 @@ def stored(store: Store, episodes: Sequence[Artifact]) -> Iterator[tuple[Traject
             yield from ((t, scores[t.id]) for t in read_trajectories(folder / EPISODES))
 
 
-def require_same_tokens(store: Store, episodes: Sequence[Artifact], model: Artifact) -> None:
-    """Raise ValueError when `artifacts` of a run are tokens of another tokenizer than the model's."""
-    run = episodes[0].uri.split("/")[1]
-    start = store.read_json(f"runs/{run}/start.json")
-    theirs, ours = (store.read_json(f"{uri}/tokenizer.json") for uri in (start["uri"], model.uri))
-    if theirs != ours:
-        raise ValueError(
-            f"The episodes of the run {run!r} are tokens of another tokenizer than that of {model.uri}: what they say "
-            "could not be learned. Give a run of this model, or one that it comes from."
-        )
+def of_problems(
+    played: Iterable[tuple[Trajectory, Scored]], problems: Iterable[str]
+) -> list[tuple[Trajectory, Scored]]:
+    """Those of these problems only, by id: what is held out from one experiment may have trained another."""
+    known = set(problems)
+    return [(trajectory, score) for trajectory, score in played if trajectory.problem.id in known]
+
+
+def _rewarded(played: Iterable[tuple[Trajectory, Scored]]) -> Iterator[tuple[Trajectory, float]]:
+    return ((t, s.reward) for t, s in played if t.role == "train" and not isinstance(s.reward, Unscored))
 
 
 def _said(trajectory: Trajectory) -> tuple[tuple[int, ...], ...]:

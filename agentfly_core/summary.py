@@ -84,7 +84,7 @@ def stages_before(lab: Lab, parent: Parent | None) -> dict[str, list[Artifact]]:
     model = parent.policy if parent else store.artifact(slots.model(science).uri)
     found = {"prepare": [data]} if parent else {"prepare": [data], "model": [model]}
     if science.warm_start:
-        episodes = store.artifact(slots.demonstrations(science, model, data, lab.stored).uri)
+        episodes = store.artifact(slots.demonstrations(science, model, data).uri)
         rounds = range(1, science.warm_start.rounds + 1)
         policies = [store.artifact(slots.warm_start(science, model, episodes, number).uri) for number in rounds]
         found["warm_start"] = [episodes, *policies]

@@ -14,7 +14,7 @@ from agentfly_core.learner import UpdateJob
 from agentfly_core.measured import measured, measuring, timing
 from agentfly_core.parts import load
 from agentfly_core.progress import Progress, report
-from agentfly_core.run import Lab, Run
+from agentfly_core.run import Lab, Run, require_same_tokens
 from agentfly_core.saving import Saving
 from agentfly_core.store import Artifact, Slot, Store
 
@@ -208,7 +208,10 @@ def _has_both(run: Run, step: int) -> bool:
 def _reference(run: Run) -> Artifact | None:
     if run.science.algorithm.make().reference is None:
         return None
-    return run.reference or run.start
+    if run.reference is None:
+        return run.start
+    require_same_tokens(run.store, "algorithm.kl.reference", run.reference, run.start)
+    return run.reference
 
 
 def _policy_slot(run: Run, step: int) -> Slot:

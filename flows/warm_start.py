@@ -6,6 +6,7 @@ from pathlib import Path
 
 from prefect import flow
 
+from agentfly_core.config import step_named
 from agentfly_core.run import Lab
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
@@ -47,7 +48,10 @@ def warm_started(lab: Lab, model: Artifact, data: Artifact, ground: Playground, 
     """The policy that reinforcement learning starts from; the model itself where no warm start is asked for."""
     if lab.science.warm_start is None:
         return model
-    demonstrations = choose(lab, model, data) if lab.stored else demonstrate(lab, model, data, ground.environments)
+    if step_named(lab.science.warm_start.demonstrations):
+        demonstrations = choose(lab, model, data)
+    else:
+        demonstrations = demonstrate(lab, model, data, ground.environments)
     for number in range(1, lab.science.warm_start.rounds + 1):
         policy = warm_start(lab, model, demonstrations, ground.sampler, learner, number)
     return policy

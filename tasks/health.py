@@ -15,7 +15,8 @@ logger = logging.getLogger(__name__)
 def look_at_health(run: Run, step: int) -> None:
     """Warn of the signs that a step's metrics.json tells of; raises GateClosed where one shall stop the run."""
     metrics = run.store.read_json(f"{slots.of_step(run.name, step)}/metrics.json")["metrics"]
-    for warning in health.unmeasured(run.science.health, metrics) if step == 1 else []:
+    learned = step == 1 and metrics["train/optimizer_steps"] > 0
+    for warning in health.unmeasured(run.science.health, metrics) if learned else []:
         logger.warning("Step %s: %s", step, warning)
     for warning in health.warnings(run.science.health, metrics):
         logger.warning("Step %s: %s.", step, warning)

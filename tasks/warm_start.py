@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agentfly_core import slots, successes, updating
+from agentfly_core.config import step_named
 from agentfly_core.dataset import split
 from agentfly_core.measured import measuring
 from agentfly_core.play import choose as choose_demonstrations
 from agentfly_core.play import demonstrate as play_demonstrations
-from agentfly_core.run import Lab
+from agentfly_core.run import Lab, policy_of, require_same_tokens
 from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.warm import environments_at, rest, saving, tokenizer_of
@@ -28,13 +31,22 @@ def demonstrate(lab: Lab, model: Artifact, data: Artifact, environments: Service
 
 @stage("choose demonstrations")
 def choose(lab: Lab, model: Artifact, data: Artifact) -> Made:
-    """Publish the successes among the episodes that another run has stored."""
-    source, slot = lab.stored, slots.demonstrations(lab.science, model, data, lab.stored)
+    """Publish the successes among the episodes that another run has stored, of this experiment's training problems.
+
+    They are chosen once: what becomes of that run later changes nothing. The manifest names the episodes by digest.
+    """
+    slot, settings = slots.demonstrations(lab.science, model, data), lab.science.warm_start
     if found := lab.store.find(slot):
         return reused(found)
-    successes.require_same_tokens(lab.store, source, model)
+    named = step_named(settings.demonstrations) if settings else None
+    assert settings is not None and named is not None
+    require_same_tokens(lab.store, settings.demonstrations, policy_of(lab.store, named[0], 0), model)
+    episodes = successes.artifacts(lab.store, *named)
+    slot = replace(slot, inputs={**slot.inputs, **{episode.uri: episode.digest for episode in episodes}})
     with lab.store.publish(slot) as folder, measuring(folder) as metrics:
-        metrics |= choose_demonstrations(lab.science, successes.stored(lab.store, source), folder)
+        training = [problem.id for problem in split(lab.store.open(data), "train")]
+        played = successes.of_problems(successes.stored(lab.store, episodes), training)
+        metrics |= choose_demonstrations(lab.science, played, folder)
     return lab.store.artifact(slot.uri)
 
 

@@ -11,7 +11,7 @@ from agentfly_core import slots
 from agentfly_core.config import Science
 from agentfly_core.lock import Locked, LockLost, _Lease
 from agentfly_core.owner import Owner
-from agentfly_core.run import Lab, final_policy, name_of, opened
+from agentfly_core.run import Lab, final_policy, name_of, opened, require_same_tokens
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.site import Site
@@ -235,6 +235,29 @@ def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_dig
         assert run.reference == base
     with opened(near(tmp_path, "start"), "other") as run:
         assert run.reference is None
+
+
+def test_a_policy_without_weights_is_none_to_stay_near(tmp_path):
+    here = near(tmp_path, "run:base@1")
+    with here.store.publish(Slot("runs/base/steps/000001/policy", "update", "1", {})) as folder:
+        (folder / "model.safetensors").write_text("weights")
+    here.store.strip("runs/base/steps/000001/policy", "*.safetensors")
+    with pytest.raises(ValueError, match=r"run:base@1 was kept without its weights"), opened(here, "demo"):
+        pass
+
+
+def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
+    here = lab(tmp_path)
+    made = []
+    for name, text in (("one", '{"vocab": 1}'), ("same", '{"vocab": 1}'), ("other", '{"vocab": 2}'), ("none", "")):
+        with here.store.publish(Slot(f"artifacts/model/{name}", "model", name, {})) as folder:
+            (folder / ("tokenizer.json" if text else "config.json")).write_text(text or "{}")
+        made.append(here.store.artifact(f"artifacts/model/{name}"))
+    one, same, other, none = made
+    require_same_tokens(here.store, "run:base@2", same, one)
+    for policy in (other, none):
+        with pytest.raises(ValueError, match=r"run:base@2 has tokens of artifacts/model/.*: the tokenizers differ"):
+            require_same_tokens(here.store, "run:base@2", policy, one)
 
 
 def test_another_policy_to_stay_near_is_another_update(tmp_path):

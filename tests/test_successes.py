@@ -66,21 +66,36 @@ def stored(tmp_path):
     return found
 
 
-def test_an_experiment_names_the_run_and_how_far(stored, tmp_path):
-    assert [artifact.uri.removeprefix("runs/base/steps/") for artifact in stored.stored] == [
+def test_the_episodes_of_the_steps_that_are_named_are_chosen_from(stored, tmp_path):
+    found = successes.artifacts(stored.store, "base", 2)
+    assert [artifact.uri.removeprefix("runs/base/steps/") for artifact in found] == [
         "000001/scored", "000001/rollout-000", "000002/scored", "000002/rollout-000",
     ]  # fmt: skip
-    assert choose(stored.science, successes.stored(stored.store, stored.stored), tmp_path) == {"demonstrations": 1.0}
+    assert choose(stored.science, successes.stored(stored.store, found), tmp_path) == {"demonstrations": 1.0}
     assert names(read_trajectories(tmp_path / "trajectories.parquet")) == ["step 2"]
 
 
-def test_a_step_that_the_run_has_not_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"The run 'base' has no scores of step 1 in .*: its steps begin at 1"):
-        _ = lab(tmp_path, warm_start={"demonstrations": "run:base@2"}).stored
+def test_a_problem_that_this_experiment_holds_out_is_not_imitated():
+    stored = [scored("sum", SUM, 7, 1.0), scored("product", PRODUCT, 8, 1.0)]
+    assert [t.id for t, _ in successes.of_problems(stored, ["product"])] == ["product"]
+
+
+def test_a_step_that_the_run_has_not_is_refused(stored):
+    with pytest.raises(ValueError, match=r"The run 'base' has not scored a step 4 in .*; its last one is 3"):
+        successes.artifacts(stored.store, "base", 5)
+    with pytest.raises(ValueError, match=r"The run 'bass' has not scored a step 1 in .*; runs there: base"):
+        successes.artifacts(stored.store, "bass", 2)
 
 
 def test_a_run_without_successes_is_refused(stored, tmp_path):
     demanding = stored.science.warm_start.model_copy(update={"settings": {"threshold": 2.0}})
     science = stored.science.model_copy(update={"warm_start": demanding})
-    with pytest.raises(ValueError, match=r"run:base@2 has no episode of reward 2 or more"):
-        choose(science, successes.stored(stored.store, stored.stored), tmp_path)
+    played = successes.stored(stored.store, successes.artifacts(stored.store, "base", 2))
+    with pytest.raises(ValueError, match=r"run:base@2 has no episode of a training problem .* reward of 2 or more"):
+        choose(science, played, tmp_path)
+
+
+@pytest.mark.parametrize("where", ["run:base", "run:base@0", "run:base@last"])
+def test_a_source_without_a_step_is_refused(where, tmp_path):
+    with pytest.raises(ValueError, match="expected run:NAME@STEP with a step of 1 or more"):
+        lab(tmp_path, warm_start={"demonstrations": where})

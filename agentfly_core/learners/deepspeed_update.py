@@ -21,6 +21,7 @@ from agentfly_core.gates import SKIPPED_IN_A_ROW
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.forest import Forest, grow, plant, require_masks
 from agentfly_core.learners.lesson import Lesson, mini_batches
+from agentfly_core.learners.policy import Policy
 from agentfly_core.learners.ranks import Ranks
 from agentfly_core.learners.whole import Engine
 
@@ -53,7 +54,7 @@ class Update:
     on_policy: bool = False
     skipped: int = 0
 
-    def run(self, lesson: Lesson, reference: nn.Module | None, progress: Progress) -> dict[str, float]:
+    def run(self, lesson: Lesson, reference: Policy | None, progress: Progress) -> dict[str, float]:
         """Take the optimizer steps, telling how many are done, and return the metrics."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         if self.settings.share_prefixes:
@@ -71,8 +72,10 @@ class Update:
                 break
         return self._metrics(lesson)
 
-    def _with_signals(self, batch: RolloutBatch, reference: nn.Module | None, steps: int) -> RolloutBatch:
+    def _with_signals(self, batch: RolloutBatch, reference: Policy | None, steps: int) -> RolloutBatch:
         if reference is not None:
+            if self.settings.share_prefixes:
+                require_masks(reference.model.config)
             batch = replace(batch, reference_logprobs=self._score(reference, batch)[0])
         ours = self.algorithm.needs_old and self.settings.old_logprobs == "learner"
         self.on_policy = ours and steps <= 1 and not self.algorithm.credits_signals

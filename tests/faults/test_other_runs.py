@@ -1,0 +1,45 @@
+"""What a run takes from another run: episodes to imitate, and a policy to stay near."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+from conftest import Whole
+from lives import RUN, TINY, Lives
+
+from agentfly_core.store import Store
+
+
+def test_a_runs_own_episodes_are_chosen_once_and_imitated(whole: Whole, lives: Lives, tmp_path: Path) -> None:
+    shutil.copytree(whole.folder, tmp_path, dirs_exist_ok=True)
+    before = {*tmp_path.glob("artifacts/demonstrate/*")}
+    choice = "warm_start={demonstrations: 'run:demo@2', rounds: 1, settings: {threshold: 0.5, best: 1}}"
+    end = lives.run(tmp_path, "warm-start", TINY, choice)
+    assert end.code == 0, end.printed
+    (chosen,) = {*tmp_path.glob("artifacts/demonstrate/*")} - before
+    episodes = pd.read_parquet(chosen / "trajectories.parquet")
+    assert episodes["problem"].is_unique
+    assert {*episodes["role"]} == {"demonstration"}
+    assert f"{RUN}/steps/000002/scored" in json.loads((chosen / "MANIFEST.json").read_text())["inputs"]
+
+    shutil.rmtree(tmp_path / RUN)
+    again = lives.run(tmp_path, "warm-start", TINY, choice)
+    assert again.printed.splitlines()[:2] == end.printed.splitlines()[:2], "its source may go"
+
+
+def test_a_run_stays_near_a_policy_of_another_run(whole: Whole, lives: Lives, tmp_path: Path) -> None:
+    shutil.copytree(whole.folder, tmp_path, dirs_exist_ok=True)
+    strayed = {}
+    for name, reference in (("start", "start"), ("named", "run:demo@3")):
+        kl = f"algorithm={{use: grpo, kl: {{use: loss, weight: 1.0e-9, reference: '{reference}'}}}}"
+        words = ("train", TINY, "--run", name, kl, "update.epochs=1", "steps=1")
+        end = lives.run(tmp_path, *words)
+        assert end.code == 0, end.printed
+        found = json.loads((tmp_path / f"runs/{name}/steps/000001/metrics.json").read_text())
+        strayed[name] = found["metrics"]["train/kl_reference"]
+    assert strayed["start"] < 1e-9 < 1e-6 < strayed["named"]
+    base = Store.at(str(tmp_path), tmp_path).artifact(f"{RUN}/steps/000003/policy")
+    assert json.loads((tmp_path / "runs/named/run.json").read_text())["reference"]["digest"] == base.digest
