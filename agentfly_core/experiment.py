@@ -185,11 +185,21 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _completed(science: Science) -> Science:
     """The science with the defaults of the parts that it names, so that nothing it depends on is left unsaid."""
-    if isinstance(maker := load(science.algorithm.use), type | FunctionType) and not hasattr(maker, "loss"):
-        raise ValueError(f"{science.algorithm.use} is no algorithm, expected a class like those in algorithms/.")
+    _require_algorithm(science.algorithm.use)
     full = science.model_copy(update={name: _full(getattr(science, name), given) for name, given in GIVEN.items()})
     refills = {"refills": full.algorithm.make().refills} | science.rollout.model_dump(exclude_unset=True)
     return full.model_copy(update={"rollout": science.rollout.model_copy(update=refills)})
+
+
+def _require_algorithm(use: str) -> None:
+    from agentfly_core.algorithm import Algorithm
+
+    maker = load(use)
+    missing = [name for name in dir(Algorithm) if not name.startswith("_") and not hasattr(maker, name)]
+    if isinstance(maker, type | FunctionType) and missing:
+        raise ValueError(
+            f"{use} is no algorithm, expected a class like those in algorithms/: it has no {', '.join(missing)}."
+        )
 
 
 def _full(part: Part, given: Sequence[str]) -> Part:

@@ -48,10 +48,8 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
     for step in range(1, last + 1):
         folder = slots.of_step(run, step)
         if store.manifest(f"{folder}/scored") is None:
-            known = (
-                f"its last one is {step - 1}" if step > 1 else f"runs there: {', '.join(store.names('runs')) or 'none'}"
-            )
-            raise ValueError(f"The run {run!r} has not scored a step {step} in {store.uri}; {known}.")
+            there = f"its last one is {step - 1}" if step > 1 else f"runs there: {', '.join(store.names('runs'))}"
+            raise ValueError(f"The run {run!r} has not scored a step {step} in {store.uri}; {there}.")
         shards = [name for name in store.names(folder) if name.startswith("rollout-")]
         found += [store.artifact(f"{folder}/{name}") for name in ("scored", *shards)]
     return tuple(found)

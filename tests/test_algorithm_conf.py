@@ -76,6 +76,18 @@ def test_refills_are_those_of_the_algorithm_where_the_experiment_says_nothing(ov
     assert checked(tmp_path, "data.train=64", *overrides).rollout.refills == refills
 
 
+class Half:
+    """An algorithm that somebody has begun."""
+
+    def loss(self, outputs, batch):
+        raise NotImplementedError
+
+
+def test_an_algorithm_that_lacks_something_is_refused_with_what_it_lacks(tmp_path):
+    with pytest.raises(ValueError, match=r"Half is no algorithm, .*: it has no after, compares_group, .*, weights\."):
+        checked(tmp_path, "algorithm=test_algorithm_conf:Half")
+
+
 @pytest.mark.parametrize("name", ["ppo", "reinforce_pp", "remax", "rft"])
 def test_what_does_not_compare_within_a_group_needs_none(name, tmp_path):
     assert checked(tmp_path, f"algorithm={name}", "rollout.group_size=1").rollout.group_size == 1
