@@ -11,8 +11,8 @@ from test_run import lab
 from agentfly_core import slots
 from agentfly_core.run import opened
 from agentfly_core.saving import Saving
-from agentfly_core.store import Slot
-from agentfly_core.updating import catch_up, require_space, retain
+from agentfly_core.store import Artifact, Slot
+from agentfly_core.updating import _supervised, catch_up, require_space, retain
 
 
 @pytest.fixture
@@ -130,3 +130,14 @@ def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, busy, needed, 
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1))
     with pytest.raises(OSError, match="Free some space"):
         require_space(place, policy, saving)
+
+
+def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
+    warm_start = {"demonstrations": "my:script", "epochs_per_round": 3}
+    model, keys = Artifact("artifacts/model/1f2e", "9f2c"), set()
+    for share in (True, False):
+        science = lab(tmp_path, warm_start=warm_start, update={"share_prefixes": share}).science
+        settings = _supervised(science, 0.5)
+        assert (settings["share_prefixes"], settings["learning_rate"], settings["epochs"]) == (share, 0.5, 3)
+        keys.add(slots.warm_start(science, model, model, 1).key)
+    assert len(keys) == 2
