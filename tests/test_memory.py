@@ -1,7 +1,6 @@
 """On a CPU learner and vLLM keep memory that an update, or a policy, has freed, for the next one."""
 
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -11,10 +10,10 @@ import pytest
 from test_run import lab
 
 from agentfly_core.learners import deepspeed
+from agentfly_core.machines import GLIBC
 from agentfly_core.samplers import vllm_server
 from agentfly_core.site import Site
 
-GLIBC = [int(part) for part in platform.libc_ver(version="0")[1].split(".")]
 SIZE = 256 * 2**20
 PAGES = SIZE // resource.getpagesize()
 TWICE = f"""
