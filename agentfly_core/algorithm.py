@@ -117,7 +117,7 @@ class Algorithm(Protocol):
         """The algorithm as it goes on from an update with these metrics; without any, from its settings."""
         ...
 
-    def measures(self, batch: RolloutBatch) -> Mapping[str, float]:
+    def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """What is worth telling, and what `after` needs, of an update before its first step."""
         ...
 

@@ -101,7 +101,7 @@ class PolicyGradient(ABC):
         """An adaptive penalty goes on from what the update before it measured."""
         return replace(self, kl=self.kl.after(before)) if isinstance(self.kl, RewardKL) else self
 
-    def measures(self, batch: RolloutBatch) -> Mapping[str, float]:
+    def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """The divergence that the rewards pay for, a token, if any was sampled, and its weight."""
         if not isinstance(self.kl, RewardKL):
             return {}

@@ -39,8 +39,9 @@ def test_the_weight_goes_on_from_that_of_the_update_before():
 def test_an_update_without_a_single_token_does_not_change_the_weight():
     later = ADAPTIVE.after(measured(0.02, weight=0.7))
     nothing = pack([played()])
-    assert later.measures(nothing) == {"train/kl_weight": pytest.approx(0.7)}
-    assert ADAPTIVE.after({**later.measures(nothing), "train/trajectories": 0.0}) == later
+    told = later.measures(earned([played()], [0.0]), nothing)
+    assert told == {"train/kl_weight": pytest.approx(0.7)}
+    assert ADAPTIVE.after({**told, "train/trajectories": 0.0}) == later
 
 
 def test_a_fixed_weight_stays():
@@ -53,7 +54,7 @@ def test_straying_costs_reward_token_by_token():
     #                                                    given  far   far         given near
     batch = replace(batch, reference_logprobs=torch.tensor([[0.0, -2.0, -1.5], [0.0, -1.0, 0.0]]))
     algorithm = GRPO(kl=RewardKL(weight=0.1, kind="k1"))
-    assert algorithm.measures(batch) == {
+    assert algorithm.measures(earned(trajectories, [1.0, 1.0]), batch) == {
         "train/kl_reference": pytest.approx((1.0 + 0.5 + 0.0) / 3),
         "train/kl_weight": 0.1,
     }

@@ -93,6 +93,12 @@ def test_replies_to_the_same_state_are_compared_with_each_other():
     assert found == [[0.75, 0.5], [-0.75, -0.5]]
 
 
+def test_how_many_turns_were_compared_is_told():
+    won, lost, other = played(at("door"), at("hall")), played(at("door"), at("cellar")), played(at("door"), group="b")
+    outcomes = earned([won, lost, other], [1.0, 0.0, 1.0])
+    assert GiGPO().measures(outcomes, pack([won, lost, other])) == {"train/compared_turns": 2 / 5}
+
+
 def test_the_same_state_of_another_problem_is_another_state():
     one, two = played(at("door"), group="a"), played(at("door"), group="b")
     assert credited(GiGPO(), [one, two], [1.0, 0.0]) == [[0.0], [0.0]]

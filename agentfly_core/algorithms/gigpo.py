@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -28,6 +30,12 @@ class GiGPO(PolicyGradient):
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95
     weight: Annotated[float, Field(ge=0.0)] = 1.0
 
+    def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
+        """Besides, the share of turns whose state another turn has; where it is 0 all A_turn are."""
+        alike = [len(turns) for turns in _alike(outcomes)]
+        shared = sum(turns for turns in alike if turns > 1) / sum(alike) if alike else math.nan
+        return {**super().measures(outcomes, batch), "train/compared_turns": shared}
+
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The same for every sampled token of a turn."""
         by_turn = _compared(outcomes, self._returns(outcomes, batch))
@@ -48,9 +56,16 @@ class GiGPO(PolicyGradient):
 
 def _compared(outcomes: Outcomes, returns: Tensor) -> Tensor:
     """Each turn's return [trajectories, most turns] less the mean over the turns of its group in its state."""
-    turns, places = returns.shape[1], defaultdict(list)
+    width = returns.shape[1]
+    places = [[i * width + turn for i, turn in turns] for turns in _alike(outcomes)]
+    return within_groups(places, centred, returns.flatten()).view_as(returns)
+
+
+def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:
+    """The turns of each group in each state, as (trajectory, turn)."""
+    found = defaultdict(list)
     for number, group in enumerate(outcomes.groups):
         for i in group:
             for turn, state in enumerate(outcomes.states[i]):
-                places[number, state].append(i * turns + turn)
-    return within_groups(places.values(), centred, returns.flatten()).view_as(returns)
+                found[number, state].append((i, turn))
+    return list(found.values())

@@ -33,7 +33,7 @@ class SFT:
         """Nothing adapts."""
         return self
 
-    def measures(self, batch: RolloutBatch) -> Mapping[str, float]:
+    def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Nothing besides the loss."""
         return {}
 

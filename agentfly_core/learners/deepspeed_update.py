@@ -64,7 +64,7 @@ class Update:
         batch = self._with_signals(lesson.batch, reference, len(steps))
         credit = self.algorithm.credit(lesson.outcomes, batch)
         batch = replace(batch, advantages=credit.advantages, returns=credit.returns)
-        self.known = self.algorithm.measures(batch)
+        self.known = self.algorithm.measures(lesson.outcomes, batch)
         for done, chosen in enumerate(steps, 1):
             self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
             progress(done, len(steps))
