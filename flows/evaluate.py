@@ -9,6 +9,7 @@ from typing import Any
 
 from prefect import flow
 
+from agentfly_core.config import step_named
 from agentfly_core.dataset import shards_of_split
 from agentfly_core.run import Lab, final_policy, name_of, policy_of
 from agentfly_core.store import Artifact
@@ -69,9 +70,8 @@ def policy_named(lab: Lab, reference: str) -> Artifact:
         raise ValueError(f"Got the policy {reference!r}, which is a run's name: say run:{reference}.")
     if reference and not reference.startswith("run:"):
         return base_model(replace(lab, science=lab.science.model_copy(update={"model": reference})), None)
-    name, at, step = (reference.removeprefix("run:") or name_of(lab, "", False)).partition("@")
-    if not at:
-        return final_policy(lab.store, name)
-    if not step.isdecimal():
+    if named := step_named(reference):
+        return policy_of(lab.store, *named)
+    if "@" in reference:
         raise ValueError(f"Got the policy {reference!r}, expected run:NAME@STEP with a step's number, 0 is the start.")
-    return policy_of(lab.store, name, int(step))
+    return final_policy(lab.store, reference.removeprefix("run:") or name_of(lab, "", False))
