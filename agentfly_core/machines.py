@@ -47,10 +47,10 @@ def visible(gpus: Sequence[int]) -> list[str]:
 
     Where a scheduler gave this process the GPUs `4,5,6,7`, these are its numbers 0 to 3. Raises ValueError for more.
     """
-    seen = os.environ.get(VISIBLE, "")
-    if not seen:
+    seen = os.environ.get(VISIBLE)
+    if seen is None:
         return [str(gpu) for gpu in gpus]
-    names = seen.split(",")
+    names = [*filter(None, seen.split(","))]
     if missing := [gpu for gpu in gpus if gpu >= len(names)]:
         raise ValueError(
             f"There is no GPU {missing[0]}: {VISIBLE}={seen} shows {len(names)}, which count from 0. "

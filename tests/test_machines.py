@@ -107,6 +107,9 @@ def test_gpus_count_from_0_in_what_a_scheduler_lets_this_process_see(monkeypatch
     assert visible((1, 3)) == ["5", "7"]
     with pytest.raises(ValueError, match=r"no GPU 4: CUDA_VISIBLE_DEVICES=4,5,6,7 shows 4, which count from 0"):
         visible((3, 4))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ValueError, match="no GPU 0: CUDA_VISIBLE_DEVICES= shows 0"):
+        visible((0,))
 
 
 def test_threads_of_the_learner_and_of_vllm_leave_the_cores_to_each_other_while_they_wait(tmp_path: Path) -> None:

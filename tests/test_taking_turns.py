@@ -130,6 +130,7 @@ def test_vllm_sees_its_own_gpus_spreads_over_all_and_can_sleep_where_it_has_to(
     site = Site.model_validate({"sampler": "vllm", "device": "cuda", "vllm_memory_gib": 20, **gpus})
     command, environment = launch(policy / "vllm.sock", policy, SCIENCE, site)
     assert environment["CUDA_VISIBLE_DEVICES"] == visible
+    assert environment["TRITON_F32_DEFAULT"] == "ieee", "float32 attention is not rounded to TF32"
     assert command[command.index("--tensor-parallel-size") + 1] == parallel
     assert command[command.index("--kv-cache-memory-bytes") + 1] == str(20 * 2**30)
     assert ("--enable-sleep-mode" in command) is sleeps
@@ -149,3 +150,13 @@ def test_playing_ahead_on_shared_gpus_is_refused(tmp_path: Path) -> None:
         experiment.check_place(science, Site(sampler="vllm", device="cuda", ranks=4))
     experiment.check_place(science, Site(sampler="vllm", device="cuda", learner_gpus=(1, 2)))
     experiment.check_place(science, Site(sampler="vllm"))
+
+
+def test_an_adapter_in_float32_is_refused_where_vllm_would_have_to_apply_it_on_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    science = experiment.read(str(tmp_path / "tiny.yaml"), ["adapter={rank: 4}"]).science
+    with pytest.raises(ValueError, match="vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or"):
+        experiment.check_place(science, Site(sampler="vllm", device="cuda"))
+    experiment.check_place(science, Site(sampler="vllm"))
+    experiment.check_place(science, Site(sampler="transformers", device="cuda"))
+    experiment.check_place(science.model_copy(update={"dtype": "bfloat16"}), Site(sampler="vllm", device="cuda"))

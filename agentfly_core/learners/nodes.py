@@ -38,6 +38,8 @@ HANDED_ON = (
     "NCCL_",
     "GLOO_",
     "UCX_",
+    "PYTORCH_",
+    "TORCH_",
 )
 """What the variables begin with that the command needs on other nodes, too; none of them holds a secret."""
 INTERVAL = 1.0

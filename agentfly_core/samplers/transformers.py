@@ -38,6 +38,7 @@ class TransformersSampler:
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Take the weights of a policy directory; raises ValueError when some are missing or too many there."""
         if self._loaded != (policy, version):
+            self._model = self._loaded = None  # there may be room for one only
             self._model = self._worker.submit(self._read, policy, base).result()
             self._loaded = policy, version
 
@@ -47,7 +48,9 @@ class TransformersSampler:
         yield _Shard(self, episodes)
 
     def rest(self) -> None:
-        """Its policy stays where it is."""
+        """Its policy stays where it is; a GPU gets back what the replies needed."""
+        if self._device != "cpu":
+            self._worker.submit(torch.cuda.empty_cache).result()
 
     async def reply(self, requests: Sequence[Request]) -> list[Sampled]:
         """Decode one batch, its rows in the order given."""
@@ -134,10 +137,11 @@ def _decode(model: Any, requests: Sequence[Request]) -> list[_Row]:
         stay = [i for i, row in enumerate(going) if not row.done]
         if not stay:
             return rows
-        going = [going[i] for i in stay]
+        mask = pad(mask, (0, 1), value=1)
+        if len(stay) < len(going):
+            going, mask = [going[i] for i in stay], mask[stay]
+            cache.batch_select_indices(torch.tensor(stay, device=model.device))
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
-        mask = pad(mask[stay], (0, 1), value=1)
-        cache.batch_select_indices(torch.tensor(stay, device=model.device))
 
 
 def _prompts(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -74,7 +74,8 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
     }
     if site.device == "cpu":
         return environment | _cpu(model, site)
-    return environment | {machines.VISIBLE: ",".join(machines.visible(site.sampler_gpus))}
+    gpus = {machines.VISIBLE: ",".join(machines.visible(site.sampler_gpus))}
+    return environment | gpus | {"TRITON_F32_DEFAULT": "ieee"}  # or float32 attention would be rounded to TF32
 
 
 def _cpu(model: Path, site: Site) -> dict[str, str]:
