@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from played import crowd, played, turn
 
 from agentfly_core.batch import micro_batches, pack, predictors, token_logprobs
-from agentfly_core.learners.policy import load_policy
+from agentfly_core.learners.policy import PIECES, load_policy
 
 ASKS = turn([1, 2], {3: -0.5, 4: -0.25})
 ANSWERS = turn([5], {6: -1.0}, {7: -2.0})
@@ -90,7 +90,7 @@ def test_many_sampled_tokens_are_projected_piece_by_piece(nano, monkeypatch):
     policy = load_policy(str(nano), "float32")
     batch = pack(crowd(2, 2))
     whole = policy(batch.tokens, batch.sampled, 1.0)
-    monkeypatch.setattr("agentfly_core.learners.policy.PIECE", 3)
+    monkeypatch.setitem(PIECES, "cpu", 3)
     torch.testing.assert_close(policy(batch.tokens, batch.sampled, 1.0), whole)
 
 
@@ -119,9 +119,14 @@ def test_a_batch_moves_as_a_whole():
 def test_sampled_tokens_alone_are_projected_and_once_more_in_the_backward_pass_if_they_are_many(
     piece, pieces, again, nano, monkeypatch
 ):
-    monkeypatch.setattr("agentfly_core.learners.policy.PIECE", piece)
+    monkeypatch.setitem(PIECES, "cpu", piece)
     policy, projected = load_policy(str(nano), "float32"), []
-    policy.model.lm_head.register_forward_pre_hook(lambda _, inputs: projected.append(inputs[0].shape[:-1].numel()))
+
+    def linear(hidden, *layer):
+        projected.append(len(hidden))
+        return torch.nn.functional.linear(hidden, *layer)
+
+    monkeypatch.setattr("agentfly_core.learners.policy.linear", linear)
     batch = pack([played(ASKS, ANSWERS), played(turn([1, 2, 8], {3: -1.0, 4: -1.0, 5: -1.0}))])
     assert (batch.lengths.tolist(), int(batch.sampled.sum())) == ([7, 6], 7)
     logprobs, *_ = policy(batch.tokens, batch.sampled, 1.0)

@@ -2,9 +2,12 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ import torch
 from learning import GRPO, PPO, SFT, after, digests, distance, kill_worker, saved, settings, stored
 from played import crowd, played, turn
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.learner import LearnerFailed, LearnerLost
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
@@ -202,6 +205,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(service, nano, tmp_pat
     job = replace(stored(tmp_path, nano, episodes), update=settings(mini_batches=2, old_logprobs="sampler"))
     found = learner.update(job)
     assert (found["train/optimizer_steps"], found["train/skipped_steps"]) == (1, 1)
+    assert {"train/loss", "train/grad_norm"} <= found.keys(), "those of the step that was taken"
     assert all(math.isfinite(value) for value in found.values())
     policy, _ = saved(learner, tmp_path / "saved")
     assert all(weight.isfinite().all() for weight in load_file(policy / "model.safetensors").values())
@@ -292,6 +296,19 @@ def test_a_learner_that_dies_is_lost_has_nothing_to_save_and_takes_the_next_upda
     assert learner.update(job)["train/optimizer_steps"] == 2
 
 
+def test_a_reference_that_does_not_heed_the_mask_of_shared_prefixes_is_refused(learner, job, tmp_path):
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    near = Qwen2Config(
+        vocab_size=128, num_key_value_heads=2, **sizes, use_sliding_window=True, sliding_window=4, max_window_layers=0
+    )
+    AutoModelForCausalLM.from_config(near).save_pretrained(tmp_path / "near")
+    penalised = replace(job, reference=str(tmp_path / "near"), algorithm=GRPO | {"kl": {"use": "loss", "weight": 1.0}})
+    with pytest.raises(LearnerFailed, match=r"qwen2 has sliding_attention by sdpa. Set update.share_prefixes=false"):
+        learner.update(penalised)
+    plain = replace(penalised, update=settings(share_prefixes=False))
+    assert learner.update(plain)["train/kl_reference"] > 0
+
+
 @contextmanager
 def another(site, log):
     """A learner on another site."""
@@ -302,12 +319,14 @@ def another(site, log):
             yield DeepSpeedLearner(service)
 
 
-@pytest.mark.parametrize(("stage", "offload"), [(0, "none"), (2, "optimizer"), (3, "all")])
-def test_zero_stages_learn_the_same(stage, offload, learner, job, tmp_path):
+@pytest.mark.parametrize(
+    ("ranks", "stage", "offload"), [(1, 1, "optimizer"), (2, 0, "none"), (2, 2, "optimizer"), (2, 3, "all")]
+)
+def test_zero_stages_learn_the_same(ranks, stage, offload, learner, job, tmp_path):
     job = replace(job, algorithm=PPO)  # whose critic has a learning rate of its own
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
-    site = Site(ranks=2, threads=2, zero_stage=stage, token_budget=96).model_copy(update={"offload": offload})
+    site = Site(ranks=ranks, threads=2, zero_stage=stage, token_budget=96).model_copy(update={"offload": offload})
     with another(site, tmp_path / "log") as other:
         other.update(job)
         found = saved(other, tmp_path / "found")
@@ -318,6 +337,67 @@ def test_zero_stages_learn_the_same(stage, offload, learner, job, tmp_path):
         assert [digests(f) for f in saved(other, tmp_path / "again")] == [digests(f) for f in straight]
         learner.update(after(job, 1, *found))
     assert distance(found[0], expected) < 0.01 * distance(job.policy, expected)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A model in bfloat16 with matrices of more than 100,000 weights, which are all that ZeRO 3 divides."""
+    sizes = {"hidden_size": 64, "intermediate_size": 2048, "num_hidden_layers": 1, "num_attention_heads": 2}
+    folder = tmp_path_factory.mktemp("wide")
+    config = Qwen2Config(vocab_size=2048, **sizes, num_key_value_heads=2, tie_word_embeddings=True)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(learner, wide, tmp_path):
+    sizes = [600, 600, 600, 10, 10, 10, 10, 10]  # one rank projects the third of them in pieces, alone
+    replies = [dict.fromkeys(range(5 + i, 5 + i + size), -7.0) for i, size in enumerate(sizes)]
+    episodes = [played(turn([1, i], reply), name=f"t{i}", group=f"g{i % 2}") for i, reply in enumerate(replies)]
+    job = replace(stored(tmp_path, wide, episodes), dtype="bfloat16", algorithm=PPO)
+    learner.update(job)
+    expected, _ = saved(learner, tmp_path / "expected")
+    with another(Site(ranks=2, threads=2, zero_stage=3, token_budget=1024), tmp_path / "log") as other:
+        other.update(job)
+        found = saved(other, tmp_path / "found")
+        other.update(after(job, 1))
+        straight = saved(other, tmp_path / "straight")
+        other.update(after(job, 1, *found))
+        assert [digests(f) for f in saved(other, tmp_path / "again")] == [digests(f) for f in straight]
+    assert distance(found[0], expected) < 0.2 * distance(job.policy, expected)
+
+
+FORGETFUL = """
+import gc, json, sys
+import torch
+from agentfly_core.learner import UpdateJob
+from agentfly_core.learners.deepspeed_engine import Memory
+from agentfly_core.learners.deepspeed_worker import Worker, join
+
+def held():
+    storages = [x.untyped_storage() for x in gc.get_objects() if isinstance(x, torch.Tensor)]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+ranks, kept = join(), []
+for stage, job in zip((0, 1, 2, 3, 1, 3), json.loads(sys.argv[1]), strict=True):
+    worker, before = Worker(ranks, Memory(stage, "none", False), 96), held()
+    worker.obey({"op": "update", "job": job}, lambda *steps: None)
+    worker.forget()
+    kept.append(held() - before)
+print(json.dumps(kept))
+"""
+
+
+def test_a_learner_that_lets_go_of_a_policy_keeps_nothing_of_it(job, nano, tmp_path):
+    jobs = [asdict(replace(job, algorithm=PPO, dtype=dtype)) for dtype in [*["float32"] * 4, *["bfloat16"] * 2]]
+    alone = dict.fromkeys(["RANK", "LOCAL_RANK"], "0") | dict.fromkeys(["WORLD_SIZE", "LOCAL_SIZE"], "1")
+    alone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "DS_ACCELERATOR": "cpu"}
+    told = subprocess.run(
+        [sys.executable, "-c", FORGETFUL, json.dumps(jobs)], env=os.environ | alone, capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    kept = json.loads(told.stdout.splitlines()[-1])
+    assert max(kept) < 0.01 * (nano / "model.safetensors").stat().st_size, kept
 
 
 def test_activations_that_are_computed_again_change_no_byte(learner, job, tmp_path):

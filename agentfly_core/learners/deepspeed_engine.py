@@ -16,6 +16,7 @@ from typing import Any
 import deepspeed
 import torch
 import torch.distributed
+from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -67,6 +68,17 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
     engine = _initialised(model, groups, job.dtype, memory)
     _make_moments(engine)
     return engine
+
+
+def close(engine: Engine) -> None:
+    """Let go of all that is large: DeepSpeed 0.19 keeps modules of ZeRO 3, and these in the end the whole engine."""
+    engine.destroy()
+    for parameter in engine.module.parameters():
+        vars(parameter).clear()
+        parameter.data, parameter.grad = parameter.new_empty(0), None
+    for optimizer in (engine.optimizer, engine.basic_optimizer):
+        vars(optimizer).clear()
+    engine.optimizer = None
 
 
 def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
@@ -128,11 +140,12 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     """Write a Hugging Face or peft directory with the tokenizer of `source`, and the probe; every rank must call it."""
-    weights = {
-        name.removeprefix(POLICY): whole.weight(engine, p).to(p.dtype).cpu()
-        for name, p in _parameters(engine)
-        if name.startswith(POLICY)
-    }
+    weights: dict[str, Tensor] = {}
+    for name, parameter in _parameters(engine):
+        if name.startswith(POLICY):
+            weight = whole.weight(engine, parameter)
+            if torch.distributed.get_rank() == 0:
+                weights[name.removeprefix(POLICY)] = weight.to(parameter.dtype).cpu()
     logprobs = _probe(engine)
     if torch.distributed.get_rank() != 0:
         return
@@ -162,7 +175,9 @@ def _initialised(model: Policy, groups: list[dict[str, Any]], dtype: str, memory
     optimizer = None if memory.zero_stage else ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True)
     settings = _settings(dtype, memory)
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, model_parameters=groups, config=settings)
-    engine.enable_backward_allreduce = ranks > 1  # with one rank it would only copy all gradients, twice
+    # With one rank it would only copy all gradients, twice; but it is where ZeRO's own optimizers get them from.
+    own = not isinstance(engine.optimizer, ClippedAdamW | BF16_Optimizer)
+    engine.enable_backward_allreduce = ranks > 1 or own
     return engine
 
 
@@ -188,7 +203,7 @@ def _make_moments(engine: Engine) -> None:
     # AdamW makes its moments in its first step, too late to load them: one step of size 0 on a gradient of 0. Before it
     # one without DeepSpeed, which looks for all moments as soon as the first group of parameters has had its step.
     for part in (part for group in engine.basic_optimizer.param_groups for part in group["params"]):
-        part.grad = torch.zeros_like(part)
+        part.grad = torch.zeros_like(part) if part.grad is None else part.grad
     engine.basic_optimizer.step()
     row = torch.zeros(1, 2, dtype=torch.int64, device=engine.device)
     found = engine(row, torch.tensor([[False, True]], device=engine.device), 1.0)

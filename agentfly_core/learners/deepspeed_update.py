@@ -76,7 +76,8 @@ class Update:
         if reference is not None:
             if self.settings.share_prefixes:
                 require_masks(reference.model.config)
-            batch = replace(batch, reference_logprobs=self._score(reference, batch)[0])
+            batch = replace(batch, reference_logprobs=self._score(reference.to(self.engine.device), batch)[0])
+            reference.to("cpu")
         ours = self.algorithm.needs_old and self.settings.old_logprobs == "learner"
         self.on_policy = ours and steps <= 1 and not self.algorithm.credits_signals
         if (ours and not self.on_policy) or self.algorithm.critic != "none":
@@ -103,9 +104,9 @@ class Update:
         for number, (rows, micro, forest) in enumerate(parts, 1):
             with torch.set_grad_enabled(learns), self._clock("time/forward"):
                 loss, logprobs = self._loss(micro, forest)
-            _put(found, rows, logprobs.detach())
-            if learns:  # only a gradient that is not finite stops the step, and a clamp lets no such one through
-                self._backward(loss if loss.isfinite() else math.nan * logprobs.sum(), last=number == len(parts))
+            _put(found, rows, logprobs)
+            if learns:
+                self._backward(loss, last=number == len(parts))
         if self.job.scores and not self.mismatch:
             self._compare(self.ranks.sum(found), batch)
         outcome = "empty" if not learns else self._optimizer_step()
@@ -123,7 +124,10 @@ class Update:
         for name, value in found.items():
             self.sums[name] += float((value.detach().double() * micro.sampled).sum())
         self.sums["tokens"] += float(micro.sampled.sum())
-        return loss.total, logprobs
+        if loss.total.isfinite():
+            return loss.total, logprobs.detach()
+        # only a gradient that is not finite stops the step, and a clamp lets no such one through
+        return math.nan * (logprobs.sum() + values.sum()), logprobs.detach()
 
     def _backward(self, loss: Tensor, last: bool) -> None:
         self.step_loss += loss.item()

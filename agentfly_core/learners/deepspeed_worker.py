@@ -97,10 +97,11 @@ class Worker:
     def forget(self) -> None:
         """Let go of what is in memory."""
         if self.engine is not None:
-            self.engine.destroy()
+            engines.close(self.engine)
         self.engine = self.label = None
         gc.unfreeze()
         gc.collect()
+        get_accelerator().empty_cache()
 
     def _go_to(self, job: UpdateJob, critic: Critic) -> None:
         if (self.label, self.critic) == (job.start, critic):
@@ -123,7 +124,7 @@ class Worker:
             raise ValueError(f"{job.algorithm['use']} compares with a reference policy, and the job names none.")
         if self.reference is None or self.reference[0] != job.reference:
             policy = load_policy(job.reference, job.dtype, base=job.reference_base).requires_grad_(False)
-            self.reference = job.reference, policy.to(get_accelerator().current_device_name())
+            self.reference = job.reference, policy
         return self.reference[1]
 
 
@@ -159,13 +160,16 @@ def answer(worker: Worker, request: str, reply: Reply) -> None:
         if isinstance(done, Later) and worker.ranks.rank == 0:
             threading.Thread(target=_answer_later, args=(done, reply), daemon=True).start()
     except Forgotten as error:
-        reply({"lost": str(error)})
+        return reply({"lost": str(error)})
     except Exception as error:  # the boundary of the process: the client is told
         traceback.print_exc()
         if not worker.ranks.gather(GATHERING):
             sys.exit(1)
-        reply(_failure(error))
-        worker.forget()
+        failure = _failure(error)
+    else:
+        return
+    worker.forget()  # now that no traceback holds what it was about
+    reply(failure)
 
 
 def _answer_later(later: Later, reply: Reply) -> None:

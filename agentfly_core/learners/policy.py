@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -19,12 +20,13 @@ from agentfly_core.config import Adapter
 from agentfly_core.learners.forest import Forest
 from agentfly_core.models import adapted
 
-PIECE = 256
+PIECES = {"cpu": 256, "cuda": 1024}
+"""How many tokens are projected at once: more on a GPU, since each piece adds a gradient for the whole vocabulary."""
 CHANGES_LOGITS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
 
 class Policy(nn.Module):
-    """Projects onto the vocabulary only where a sampled token is predicted, and only `PIECE` of these at once.
+    """Projects onto the vocabulary only where a sampled token is predicted.
 
     Rows are padded on the right, so that causal attention needs no mask. A critic says what each sampled token was
     expected to lead to, before it: it sees the same hidden states, or its own.
@@ -34,6 +36,7 @@ class Policy(nn.Module):
         super().__init__()
         _require_plain_logits(model.config)
         self.model = model
+        self.projection = Projection(model.get_output_embeddings())
         self.critic = _critic(model, critic)
 
     def forward(
@@ -47,23 +50,11 @@ class Policy(nn.Module):
         places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens) if forest is None else forest.places
         predicting = places[predictors(sampled)]
         hidden = _hidden(self.model.base_model, inputs)[predicting]
-        found = (*self._logprobs(hidden, tokens[sampled], temperature), self._values(hidden, inputs, predicting))
+        said = self.projection(hidden, tokens[sampled], temperature)
+        found = (*said, self._values(hidden, inputs, predicting))
         empty = torch.zeros(sampled.shape, device=tokens.device)
         logprobs, entropy, values = (empty.masked_scatter(sampled, part) for part in found)
         return logprobs, entropy, values
-
-    def _logprobs(self, hidden: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """The log-probability and entropy [n]; in several pieces, each of which is projected again in the backward."""
-
-        def chosen(hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-            return token_logprobs(self.model.get_output_embeddings()(hidden), tokens, temperature)
-
-        if len(tokens) <= PIECE:
-            return chosen(hidden, tokens)
-        pieces = zip(torch.split(hidden, PIECE), torch.split(tokens, PIECE), strict=True)
-        found = [checkpoint(chosen, *piece, use_reentrant=False, preserve_rng_state=False) for piece in pieces]
-        logprobs, entropy = (torch.cat(parts) for parts in zip(*found, strict=True))
-        return logprobs, entropy
 
     def _values(self, hidden: Tensor, inputs: Mapping[str, Tensor], predicting: Tensor) -> Tensor:
         """The values [n] of the sampled tokens."""
@@ -73,6 +64,32 @@ class Policy(nn.Module):
             hidden = _hidden(self.critic["backbone"], inputs)[predicting]
         values: Tensor = self.critic["head"](hidden)
         return values.squeeze(-1).float()
+
+
+class Projection(nn.Module):
+    """A model's output layer, which never makes the logits of more than a piece of the tokens at once.
+
+    All pieces are one call of one module: ZeRO 3 gathers the weights of modules as they are called, which must be on
+    all ranks in the same order, and one rank may have more pieces than another.
+    """
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, hidden: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """The log-probability and entropy [n] of tokens; if in several pieces, each is made again in the backward."""
+
+        def chosen(hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+            return token_logprobs(linear(hidden, self.weight, self.bias), tokens, temperature)
+
+        size = PIECES[hidden.device.type]
+        if len(tokens) <= size:
+            return chosen(hidden, tokens)
+        pieces = zip(torch.split(hidden, size), torch.split(tokens, size), strict=True)
+        found = [checkpoint(chosen, *piece, use_reentrant=False, preserve_rng_state=False) for piece in pieces]
+        logprobs, entropy = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return logprobs, entropy
 
 
 def _hidden(backbone: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
