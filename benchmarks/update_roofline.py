@@ -45,7 +45,8 @@ SHAPES = {
     "0.5B": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
     "1.5B": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
     "3B": {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16},
-    "7B": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28},
+    "7B": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28}
+    | {"num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False},
 }
 
 
@@ -54,8 +55,11 @@ def make(model: str, folder: Path, dtype: str) -> None:
     kind, _, size = model.partition(":")
     if kind != "random":
         return materialise(model, folder, dtype)
-    heads = 4 if size == "7B" else 2
-    config = Qwen2Config(**SHAPES[size], num_key_value_heads=heads, vocab_size=151936, tie_word_embeddings=size != "7B")
+    if size not in SHAPES:
+        raise ValueError(f"There is no {model!r}; expected random: and one of {', '.join(SHAPES)}.")
+    config = Qwen2Config(
+        **{"num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True, **SHAPES[size]}
+    )
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype)).save_pretrained(folder)
 
