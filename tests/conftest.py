@@ -10,8 +10,11 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from learning import stored
+from played import crowd
 
-from agentfly_core.learners.deepspeed import launch
+from agentfly_core.learner import UpdateJob
+from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.model import materialise
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.preflight import chosen
@@ -69,6 +72,18 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int]
             return started[ranks]
 
         yield start
+
+
+@pytest.fixture
+def learner(workers: Callable[[int], Service]) -> DeepSpeedLearner:
+    """A learner on one rank."""
+    return DeepSpeedLearner(workers(1))
+
+
+@pytest.fixture
+def job(tmp_path: Path, nano: Path) -> UpdateJob:
+    """The update of an untrained model on 24 episodes."""
+    return stored(tmp_path, nano, crowd(6, 4))
 
 
 @pytest.fixture(scope="session")
