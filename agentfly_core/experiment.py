@@ -119,15 +119,19 @@ def check_place(science: Science, place: Site) -> None:
             f"{list(place.sampler_gpus)} shares one with the learner: to sample while updates run, each needs GPUs of "
             "its own. Set sampler_gpus and learner_gpus apart, or rollout.max_staleness=0."
         )
-    if science.adapter and science.dtype == "float32" and (place.sampler, place.device) == ("vllm", "cuda"):
-        raise ValueError(
-            "dtype is float32, and on a GPU vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or "
-            "AGENTFLY_SAMPLER=transformers."
-        )
+    _apply_adapter(science, place)
     if place.zero_stage == 0 and place.ranks > 1 and science.dtype != "float32":
         raise ValueError(
             f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights it is ZeRO that keeps "
             "those in float32: choose site.zero_stage 1, 2 or 3."
+        )
+
+
+def _apply_adapter(science: Science, place: Site) -> None:
+    if science.adapter and science.dtype == "float32" and (place.sampler, place.device) == ("vllm", "cuda"):
+        raise ValueError(
+            "dtype is float32, and on a GPU vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or "
+            "AGENTFLY_SAMPLER=transformers."
         )
 
 

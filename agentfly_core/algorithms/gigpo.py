@@ -31,7 +31,7 @@ class GiGPO(PolicyGradient):
     weight: Annotated[float, Field(ge=0.0)] = 1.0
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Besides, the share of turns whose state another turn has; where it is 0 all A_turn are."""
+        """Also the share of turns whose state another turn of their group has: at 0, every A_turn is 0."""
         alike = [len(turns) for turns in _alike(outcomes)]
         shared = sum(turns for turns in alike if turns > 1) / sum(alike) if alike else math.nan
         return {**super().measures(outcomes, batch), "train/compared_turns": shared}

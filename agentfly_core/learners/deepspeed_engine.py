@@ -140,13 +140,7 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     """Write a Hugging Face or peft directory with the tokenizer of `source`, and the probe; every rank must call it."""
-    weights: dict[str, Tensor] = {}
-    for name, parameter in _parameters(engine):
-        if name.startswith(POLICY):
-            weight = whole.weight(engine, parameter)
-            if torch.distributed.get_rank() == 0:
-                weights[name.removeprefix(POLICY)] = weight.to(parameter.dtype).cpu()
-    logprobs = _probe(engine)
+    weights, logprobs = _weights(engine), _probe(engine)
     if torch.distributed.get_rank() != 0:
         return
     model = engine.module.model
@@ -158,6 +152,17 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
         if any(path.match(pattern) for pattern in TOKENIZER):
             shutil.copy(path, folder / path.name)
     probe.write(folder, model.config.vocab_size, logprobs)
+
+
+def _weights(engine: Engine) -> dict[str, Tensor]:
+    """The policy's weights by name, on the first rank only."""
+    found: dict[str, Tensor] = {}
+    for name, parameter in _parameters(engine):
+        if name.startswith(POLICY):
+            weight = whole.weight(engine, parameter)
+            if torch.distributed.get_rank() == 0:
+                found[name.removeprefix(POLICY)] = weight.to(parameter.dtype).cpu()
+    return found
 
 
 def _probe(engine: Engine) -> list[float]:
@@ -202,6 +207,7 @@ def _zero(memory: Memory) -> dict[str, Any]:
 def _make_moments(engine: Engine) -> None:
     # AdamW makes its moments in its first step, too late to load them: one step of size 0 on a gradient of 0. Before it
     # one without DeepSpeed, which looks for all moments as soon as the first group of parameters has had its step.
+    # Where the optimizer is offloaded it has gradients already, in memory that a GPU can reach.
     for part in (part for group in engine.basic_optimizer.param_groups for part in group["params"]):
         part.grad = torch.zeros_like(part) if part.grad is None else part.grad
     engine.basic_optimizer.step()

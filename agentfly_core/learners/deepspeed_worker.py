@@ -98,7 +98,7 @@ class Worker:
         """Let go of what is in memory."""
         if self.engine is not None:
             engines.close(self.engine)
-        self.engine = self.label = None
+        self.engine = self.label = self.reference = None
         gc.unfreeze()
         gc.collect()
         get_accelerator().empty_cache()
@@ -160,16 +160,14 @@ def answer(worker: Worker, request: str, reply: Reply) -> None:
         if isinstance(done, Later) and worker.ranks.rank == 0:
             threading.Thread(target=_answer_later, args=(done, reply), daemon=True).start()
     except Forgotten as error:
-        return reply({"lost": str(error)})
+        reply({"lost": str(error)})
     except Exception as error:  # the boundary of the process: the client is told
         traceback.print_exc()
         if not worker.ranks.gather(GATHERING):
             sys.exit(1)
-        failure = _failure(error)
-    else:
-        return
-    worker.forget()  # now that no traceback holds what it was about
-    reply(failure)
+        reply(_failure(error))
+        traceback.clear_frames(error.__traceback__)  # which hold what it was about
+        worker.forget()
 
 
 def _answer_later(later: Later, reply: Reply) -> None:

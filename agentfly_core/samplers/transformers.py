@@ -50,7 +50,7 @@ class TransformersSampler:
     def rest(self) -> None:
         """Its policy stays where it is; a GPU gets back what the replies needed."""
         if self._device != "cpu":
-            self._worker.submit(torch.cuda.empty_cache).result()
+            torch.cuda.empty_cache()
 
     async def reply(self, requests: Sequence[Request]) -> list[Sampled]:
         """Decode one batch, its rows in the order given."""
