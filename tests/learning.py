@@ -63,6 +63,17 @@ def after(job, step, policy=None, state="not read"):
     return replace(job, start=f"step/{step}", end=f"step/{step + 1}", policy=policy, learner=str(state), seed=step)
 
 
+def going_on(learner, job, folder):
+    """What is saved after one update and after two; the second leaves the same bytes from memory and from disk."""
+    learner.update(job)
+    first = saved(learner, folder / "first")
+    learner.update(after(job, 1))
+    second = saved(learner, folder / "second")
+    learner.update(after(job, 1, *first))
+    assert [digests(part) for part in saved(learner, folder / "again")] == [digests(part) for part in second]
+    return first, second
+
+
 def digests(folder):
     return {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from learning import GRPO, SFT, after, digests, distance, kill_worker, saved, settings, stored
+from learning import GRPO, SFT, after, digests, distance, going_on, kill_worker, saved, settings, stored
 from played import crowd, played, turn
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, Qwen2Config
@@ -218,14 +218,9 @@ def test_a_saved_policy_is_a_model_directory_whose_probe_transformers_confirms(l
 
 def test_bfloat16_keeps_float32_weights_and_goes_on_with_the_same_bytes(learner, job, tmp_path):
     half = replace(job, dtype="bfloat16", update=settings(learning_rate=1e-5))
-    learner.update(half)
-    first = saved(learner, tmp_path / "first")
-    learner.update(after(half, 1))
-    straight = saved(learner, tmp_path / "straight")
-    learner.update(after(half, 1, *first))
-    assert [digests(f) for f in saved(learner, tmp_path / "again")] == [digests(f) for f in straight]
+    first, second = going_on(learner, half, tmp_path)
     assert {weight.dtype for weight in load_file(first[0] / "model.safetensors").values()} == {torch.bfloat16}
-    weights = [load_file(state / "learner.safetensors") for _, state in (first, straight)]
+    weights = [load_file(state / "learner.safetensors") for _, state in (first, second)]
     name = "model.model.embed_tokens.weight/weight"
     assert 0 < (weights[0][name] - weights[1][name]).abs().max() < 1e-4, "a change too small for bfloat16 is kept"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from learning import PPO, after, digests, distance, saved, stored
+from learning import PPO, after, digests, distance, going_on, saved, stored
 from played import played, turn
 from transformers import AutoModelForCausalLM, Qwen2Config
 
@@ -41,13 +41,7 @@ def test_zero_stages_learn_the_same(ranks, stage, offload, learner, job, tmp_pat
     expected, _ = saved(learner, tmp_path / "expected")
     site = Site(ranks=ranks, threads=2, zero_stage=stage, token_budget=96).model_copy(update={"offload": offload})
     with another(site, tmp_path / "log") as other:
-        other.update(job)
-        found = saved(other, tmp_path / "found")
-        other.update(after(job, 1))
-        straight = saved(other, tmp_path / "straight")
-        other.update(replace(job, end="elsewhere"))
-        other.update(after(job, 1, *found))
-        assert [digests(f) for f in saved(other, tmp_path / "again")] == [digests(f) for f in straight]
+        found, _ = going_on(other, job, tmp_path)
         learner.update(after(job, 1, *found))
     assert distance(found[0], expected) < 0.01 * distance(job.policy, expected)
 
@@ -71,12 +65,7 @@ def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(learner, wi
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
     with another(Site(ranks=2, threads=2, zero_stage=3, token_budget=1024), tmp_path / "log") as other:
-        other.update(job)
-        found = saved(other, tmp_path / "found")
-        other.update(after(job, 1))
-        straight = saved(other, tmp_path / "straight")
-        other.update(after(job, 1, *found))
-        assert [digests(f) for f in saved(other, tmp_path / "again")] == [digests(f) for f in straight]
+        found, _ = going_on(other, job, tmp_path)
     assert distance(found[0], expected) < 0.2 * distance(job.policy, expected)
 
 
