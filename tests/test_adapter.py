@@ -21,11 +21,6 @@ LAYERS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_
 
 
 @pytest.fixture
-def learner(workers):
-    return DeepSpeedLearner(workers(1))
-
-
-@pytest.fixture
 def job(tmp_path, nano):
     return replace(stored(tmp_path, nano, crowd(6, 4)), adapter=ADAPTER, update=settings(epochs=2, mini_batches=2))
 

@@ -4,18 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from learning import PPO, after, digests, saved, settings, stored
+from learning import PPO, after, digests, going_on, saved, settings, stored
 from played import crowd, played, turn
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from agentfly_core.learners.deepspeed import DeepSpeedLearner
 from agentfly_core.record import Unscored
-
-
-@pytest.fixture
-def learner(workers):
-    return DeepSpeedLearner(workers(1))
 
 
 @pytest.fixture(params=["head", "model"])
@@ -46,14 +41,8 @@ def test_a_critic_learns_also_where_no_token_did_better_than_another(learner, jo
 
 
 def test_a_run_that_lost_its_learner_and_critic_ends_with_the_same_bytes(learner, job, tmp_path):
-    learner.update(job)
-    half = saved(learner, tmp_path / "half")
-    learner.update(after(job, 1))
-    straight = saved(learner, tmp_path / "straight")
-    learner.update(after(job, 1, *half))
-    resumed = saved(learner, tmp_path / "resumed")
-    assert [digests(folder) for folder in resumed] == [digests(folder) for folder in straight]
-    assert digests(straight[1]) != digests(half[1])
+    first, second = going_on(learner, job, tmp_path)
+    assert digests(second[1]) != digests(first[1])
 
 
 def test_the_learners_state_holds_the_critic_and_the_policy_is_a_plain_model(learner, job, nano, tmp_path):

@@ -5,8 +5,7 @@ import threading
 from contextlib import contextmanager, nullcontext
 
 import pytest
-from learning import after, digests, kill_worker, saved, stored
-from played import crowd
+from learning import after, digests, kill_worker, saved
 from test_run import lab
 
 from agentfly_core.learner import LearnerFailed, LearnerLost
@@ -22,11 +21,6 @@ SLOT = Slot("steps/1/learner", "update", "1", {})
 @pytest.fixture
 def saving(workers):
     return Saving(DeepSpeedLearner(workers(1)))
-
-
-@pytest.fixture
-def job(tmp_path, nano):
-    return stored(tmp_path, nano, crowd(6, 4))
 
 
 def test_the_state_that_is_saved_is_that_of_the_copy_whatever_the_learner_does_next(saving, job, tmp_path):
