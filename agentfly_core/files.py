@@ -26,6 +26,17 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def uncache(folder: Path) -> None:
+    """Give up the memory in which the system keeps a folder's files, for the ones that are written next.
+
+    New memory takes a virtual machine some 1.3 s for each GiB where its host takes back what is free, memory that was
+    just given up 0.2 s. Nothing is lost: files are read from the disk again, and what is not on the disk yet stays.
+    """
+    for path in filter(Path.is_file, folder.rglob("*")):
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a text file atomically; its folder is made when missing."""
     path.parent.mkdir(parents=True, exist_ok=True)

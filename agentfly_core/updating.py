@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from agentfly_core import adapter, identity, slots
+from agentfly_core import adapter, files, identity, slots
 from agentfly_core.config import Adapter, Science, Update
 from agentfly_core.gates import stop_if_diverging
 from agentfly_core.learner import UpdateJob
@@ -101,6 +101,8 @@ def publish(
         metrics |= saving.learner.update(job, watch)
         stop_if_diverging(int(metrics["train/skipped_in_a_row"]))
         with timing(metrics, "time/checkpoint"):
+            for old in filter(None, (job.policy, job.learner)):
+                files.uncache(Path(old))
             saving.learner.save_policy(folder)
             if job.adapter:
                 adapter.remember(folder, adapter.base_of(store, before) or before, Adapter(**job.adapter))

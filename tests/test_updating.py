@@ -1,5 +1,8 @@
 """What an update leaves and takes away."""
 
+import ctypes
+import mmap
+import os
 import shutil
 import threading
 from dataclasses import replace
@@ -12,7 +15,7 @@ from agentfly_core import slots
 from agentfly_core.run import opened
 from agentfly_core.saving import Saving
 from agentfly_core.store import Artifact, Slot
-from agentfly_core.updating import _supervised, catch_up, require_space, retain
+from agentfly_core.updating import _supervised, catch_up, publish, require_space, retain
 
 
 @pytest.fixture
@@ -109,10 +112,53 @@ def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_prece
         assert run.store.find(slots.learner(slot))
 
 
-def published(store, uri):
-    with store.publish(Slot(uri, "test", "0", {})):
-        pass
+def published(store, uri, files=()):
+    with store.publish(Slot(uri, "test", "0", {})) as folder:
+        for name in files:
+            (folder / name).write_bytes(bytes(2**20))
     return store.artifact(uri)
+
+
+def pages(path):
+    """How many pages of a file are in memory."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        found = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
+        start = ctypes.c_char.from_buffer(mapped)
+        assert ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), found) == 0
+        del start
+    return sum(page & 1 for page in found)
+
+
+def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_it_writes_new_ones(tmp_path):
+    class Writing:
+        """A learner that looks, as it writes, for the weights and the state that it started from."""
+
+        def update(self, job, progress):
+            return {"train/skipped_in_a_row": 0.0}
+
+        def save_policy(self, folder):
+            seen.extend(pages(path) for path in old)
+
+    if not forgets(tmp_path / "file"):
+        pytest.skip("This file system keeps files in memory.")
+    store, seen = lab(tmp_path).store, []
+    before, state = published(store, "before/policy", ["a", "b"]), published(store, "before/learner", ["c"])
+    policy, learner = store.open(before), store.open(state)
+    old = [policy / "a", policy / "b", learner / "c"]
+    job = SimpleNamespace(policy=str(policy), learner=str(learner), adapter=None)
+    assert [pages(path) for path in old] == [2**20 // mmap.PAGESIZE] * 3
+    publish(store, Saving(Writing()), job, before, Slot("after/policy", "test", "1", {}), None, print)
+    assert seen == [0, 0, 0]
+    assert [path.read_bytes() for path in old] == [bytes(2**20)] * 3
+
+
+def forgets(path):
+    """Whether the file system can drop a file that is on the disk from memory."""
+    path.write_bytes(bytes(2**20))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return not pages(path)
 
 
 @pytest.mark.parametrize(
