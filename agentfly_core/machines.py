@@ -10,9 +10,10 @@ from pathlib import Path
 
 LINE = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
-"""How threads of OpenMP wait: some 50 microseconds awake, if it is GNU's, then asleep. Asleep at once, a second thread
-hardly helps with products of a few milliseconds; awake for longer, they take the cores from another service."""
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000"}
+"""How threads of OpenMP wait: some 250 microseconds awake, if it is GNU's, then asleep. A virtual machine needs long to
+wake one: asleep between two products, a second thread hardly helps with those of less than a few milliseconds. Awake
+for much longer, threads would take the cores from another service."""
 TUNABLES = f"glibc.malloc.mmap_threshold={2**30}:glibc.malloc.trim_threshold={2**33}"
 GLIBC = [int(number) for number in platform.libc_ver(version="0")[1].split(".")]
 KEEPING_MEMORY = {"GLIBC_TUNABLES": TUNABLES} if GLIBC >= [2, 36] else {}

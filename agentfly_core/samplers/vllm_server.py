@@ -17,6 +17,8 @@ SHARED_OUT = 64 * 2**20
 CPU_BLOCK = 32
 """Tokens of a cache block. Only whole blocks are shared: of vLLM's own 128, each reply of a group, and each turn, would
 read up to 127 tokens again. Its attention on CPU takes multiples of 32 only."""
+OWN_KERNELS = '{"custom_ops": ["all"]}'
+"""vLLM's own kernels for what it would let a compiler fuse: on CPU nothing is compiled."""
 NEEDED_AT_START = 0.01
 """The share of a GPU that must be free, or vLLM does not start: by default 0.92, though the size of its cache is given.
 The learner may have most of it, when a server that died is started again."""
@@ -50,7 +52,7 @@ def launch(
     switches = ["enable-prefix-caching", "skip-tokenizer-init", "tokens-only", "enable-scale-out"]
     switches += ["disable-log-stats", "disable-uvicorn-access-log", "disable-fastapi-docs"]
     if site.device == "cpu":
-        options["block-size"] = CPU_BLOCK
+        options |= {"block-size": CPU_BLOCK, "compilation-config": OWN_KERNELS}
         switches += ["enforce-eager", "no-enable-chunked-prefill"]
     else:
         options |= {"tensor-parallel-size": len(site.sampler_gpus), "gpu-memory-utilization": NEEDED_AT_START}
