@@ -29,7 +29,7 @@ def sync(path: Path) -> None:
 def uncache(folder: Path) -> None:
     """Give up the memory in which the system keeps a folder's files, for the ones that are written next.
 
-    New memory takes a virtual machine some 1.3 s for each GiB where its host takes back what is free, memory that was
+    New memory takes a virtual machine 1 s and more for each GiB where its host takes back what is free, memory that was
     just given up 0.2 s. Nothing is lost: files are read from the disk again, and what is not on the disk yet stays.
     """
     for path in filter(Path.is_file, folder.rglob("*")):
