@@ -63,13 +63,13 @@ def after(job, step, policy=None, state="not read"):
     return replace(job, start=f"step/{step}", end=f"step/{step + 1}", policy=policy, learner=str(state), seed=step)
 
 
-def going_on(learner, job, folder):
+def going_on(learner, job, folder, then=after):
     """What is saved after one update and after two; the second leaves the same bytes from memory and from disk."""
     learner.update(job)
     first = saved(learner, folder / "first")
-    learner.update(after(job, 1))
+    learner.update(then(job, 1))
     second = saved(learner, folder / "second")
-    learner.update(after(job, 1, *first))
+    learner.update(then(job, 1, *first))
     assert [digests(part) for part in saved(learner, folder / "again")] == [digests(part) for part in second]
     return first, second
 
