@@ -67,8 +67,12 @@ def lasting(signs: Signs, metrics: Mapping[str, float], before: Mapping[str, flo
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """What to tell of signs whose metric is not there, and so will never be seen if it has another name."""
-    missing = {name: sign.metric for name, sign in signs.items() if sign and sign.metric not in metrics}
+    """What to tell of signs whose metric is not there, and so will never be seen if it has another name.
+
+    The vetted metrics have no other name; not every algorithm has all of them.
+    """
+    known = {*metrics, *(sign.metric for sign in SIGNS.values() if sign)}
+    missing = {name: sign.metric for name, sign in signs.items() if sign and sign.metric not in known}
     return [
         f"health.{name} looks at {metric!r}, which was not measured.{did_you_mean(metric, sorted(metrics))}"
         for name, metric in missing.items()

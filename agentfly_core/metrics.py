@@ -12,6 +12,8 @@ from agentfly_core.record import BadCall, Ending, Scored, Trajectory, Unscored
 from agentfly_core.rollout import Timing
 from agentfly_core.timings import union
 
+ZERO_SPREAD = "agent/rollout/zero_spread_groups"
+
 
 def rollout_metrics(
     trajectories: Sequence[Trajectory],
@@ -24,7 +26,7 @@ def rollout_metrics(
 
     Under `agent/rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored trajectories,
     `tokens_per_second` is sampled tokens over the time in which any episode was played,
-    `zero_spread_groups` the share of groups that teach nothing; all others are means or shares over all trajectories,
+    `zero_spread_groups` the share of groups of equal rewards; all others are means or shares over all trajectories,
     times in seconds. Calls are counted by name for the given `tools` only, since a model may make up any name:
     `avg_bad_calls` counts calls of other tools and calls that could not be read.
     """
@@ -40,6 +42,11 @@ def rollout_metrics(
         **_rewards(scored, goal),
     }
     return {f"agent/rollout/{name}": value for name, value in rollout.items()} | _extra(scored)
+
+
+def telling(metrics: Mapping[str, float], compares_group: bool) -> dict[str, float]:
+    """The metrics that say something of an algorithm: equal rewards in a group only where it compares them."""
+    return {name: value for name, value in metrics.items() if compares_group or name != ZERO_SPREAD}
 
 
 def solved(scored: Scored, goal: str) -> bool | None:

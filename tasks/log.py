@@ -7,12 +7,16 @@ from collections.abc import Sequence
 
 from agentfly_core import health, slots
 from agentfly_core.measured import measured, worst
-from agentfly_core.metrics import point
+from agentfly_core.metrics import point, telling
 from agentfly_core.run import Run
 from agentfly_core.store import Artifact
 from tasks.stage import stage
 
 logger = logging.getLogger(__name__)
+NOTHING = (
+    "Step %s taught nothing: no episode had an advantage. Look at it with `agentfly show %s --step %s`; easier or "
+    "harder problems, a larger rollout.group_size or a warm_start help."
+)
 
 
 @stage("log step {step}")
@@ -30,8 +34,9 @@ def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: A
         "time/update": updated.seconds,
     }
     if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
-        logger.warning("Step %s taught nothing: no two episodes of a problem earned different rewards.", step)
-    metrics = {**graded.metrics, **updated.metrics, **worst(played, "resources/"), **seconds}
+        logger.warning(NOTHING, step, run.name, step)
+    told = telling(graded.metrics, run.science.algorithm.make().compares_group)
+    metrics = {**told, **updated.metrics, **worst(played, "resources/"), **seconds}
     before = run.store.read_json(f"{slots.of_step(run.name, step - 1)}/metrics.json") if step > 1 else {"metrics": {}}
     metrics |= health.lasting(run.science.health, metrics, before["metrics"])
     run.store.write_json(f"{slots.of_step(run.name, step)}/metrics.json", point(step, metrics, updated.time_ms))

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 from pydantic import ValidationError
+from test_run import lab
 
-from agentfly_core import experiment
+from agentfly_core import experiment, slots
 from agentfly_core.gates import GateClosed
 from agentfly_core.health import SIGNS, Sign, lasting, unmeasured, warnings
+from agentfly_core.measured import measuring
+from agentfly_core.run import opened
+from agentfly_core.store import Slot
+from tasks.health import look_at_health
+from tasks.log import log_step
 
 DULL = {"entropy": Sign(metric="train/entropy", below=0.01, steps=2)}
 
@@ -46,6 +52,43 @@ def test_a_sign_whose_metric_is_not_there_is_told_with_the_name_that_was_meant()
     signs = {**DULL, "typo": Sign(metric="train/entrpy", below=0.01), "none": None}
     told = "health.typo looks at 'train/entrpy', which was not measured. Did you mean 'train/entropy'?"
     assert unmeasured(signs, {"train/entropy": 0.5, "train/loss": 0.1}) == [told]
+
+
+def test_of_a_vetted_metric_that_an_algorithm_does_not_have_nothing_is_told():
+    assert unmeasured(SIGNS, {"train/loss": 0.1}) == []
+
+
+def logged(tmp_path, algorithm, updates, **settings):
+    """The metrics of steps whose groups earned the same, and whose updates measured this."""
+    rollout = {"problems": 2, "group_size": 1}
+    with opened(lab(tmp_path, algorithm=algorithm, rollout=rollout, **settings), "demo") as run:
+        for step, update in enumerate(updates, 1):
+            scored = published(run.store, step, "scored", {"agent/rollout/zero_spread_groups": 1.0})
+            policy = published(run.store, step, "policy", {"train/skipped_steps": 0.0, **update})
+            log_step.__wrapped__(run, [], scored, policy, step)
+            look_at_health.__wrapped__(run, step)
+        names = [f"{slots.of_step(run.name, step)}/metrics.json" for step in range(1, len(updates) + 1)]
+        return [run.store.read_json(name)["metrics"] for name in names]
+
+
+def published(store, step, name, measures):
+    slot = Slot(f"runs/demo/steps/{step:06d}/{name}", "update", str(step), {})
+    with store.publish(slot) as folder, measuring(folder) as metrics:
+        metrics |= measures
+    return store.artifact(slot.uri)
+
+
+@pytest.mark.parametrize(("algorithm", "shown"), [("ppo", 0.0), ("reinforce_pp", 0.0), ("grpo", 3.0)])
+def test_equal_rewards_are_a_sign_only_for_an_algorithm_that_compares_them(algorithm, shown, tmp_path, caplog):
+    last = logged(tmp_path, algorithm, [{"train/optimizer_steps": 1.0}] * 3)[-1]
+    assert last["health/zero_spread"] == shown
+    assert ("zero_spread_groups" in caplog.text) == (shown > 0)
+
+
+def test_a_step_that_taught_nothing_says_what_to_do(tmp_path, caplog):
+    logged(tmp_path, "rft", [{"train/optimizer_steps": 0.0}])
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert told.startswith("Step 1 taught nothing: no episode had an advantage. Look at it with `agentfly show demo --")
 
 
 def test_a_healthy_step_shows_none_of_the_vetted_signs():
