@@ -52,7 +52,8 @@ SIGNS: dict[str, Sign | None] = {
     "bad_calls": Sign(metric="agent/rollout/bad_call_share", above=0.5, steps=3),
     "mismatch": Sign(metric="mismatch/k3", above=0.05),
     "entropy": Sign(metric="train/entropy", below=0.001, steps=3),
-    "grad_norm": Sign(metric="train/grad_norm", above=1000.0),
+    "grad_norm": Sign(metric="train/grad_norm_max", above=1000.0),
+    "skipped_steps": Sign(metric="train/skipped_steps", above=0.0),
 }
 """Vetted: each of them is seldom harmless. `null` in an experiment file takes one of them away."""
 

@@ -92,8 +92,14 @@ def test_a_step_that_taught_nothing_says_what_to_do(tmp_path, caplog):
 
 
 def test_a_healthy_step_shows_none_of_the_vetted_signs():
-    healthy = {"agent/rollout/unscored": 0.0, "train/entropy": 0.7, "mismatch/k3": 1e-6, "train/grad_norm": 0.3}
-    assert set(lasting(SIGNS, healthy, {}).values()) == {0.0}
+    healthy = {"agent/rollout/unscored": 0.0, "train/entropy": 0.7, "mismatch/k3": 1e-6, "train/grad_norm_max": 0.3}
+    assert set(lasting(SIGNS, healthy | {"train/skipped_steps": 0.0}, {}).values()) == {0.0}
+
+
+def test_one_optimizer_step_of_an_update_is_enough_to_be_told():
+    metrics = {"train/grad_norm": 250.0, "train/grad_norm_max": 2000.0, "train/skipped_steps": 1.0}
+    told = ["train/grad_norm_max is 2e+03, above 1000", "train/skipped_steps is 1, above 0"]
+    assert warnings(SIGNS, metrics | lasting(SIGNS, metrics, {})) == told
 
 
 def test_a_sign_has_one_bound():
