@@ -23,7 +23,7 @@ VERSIONS: Mapping[Stage, int] = {
     "warm_start": 5,
     "rollout": 2,
     "score": 1,
-    "update": 6,
+    "update": 7,
     "evaluate": 2,
 }
 PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")

@@ -57,25 +57,26 @@ def sandbox() -> None:
 
 
 @pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Service]]:
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Service]]:
     """The service of a learner on so many ranks, started when first asked for; several micro-batches a rank."""
-    started: dict[int, Service] = {}
+    started: dict[tuple[int, int], Service] = {}
     logs = tmp_path_factory.mktemp("logs")
     with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
 
-        def start(ranks: int) -> Service:
-            if ranks not in started:
-                address = Path(folder) / str(ranks) / "learner.sock"
-                command, env = launch(str(address), Site(ranks=ranks, threads=ranks, token_budget=96))
-                running = supervised("learner", command, env, address, logs / f"{ranks}.log", "tests", restarts=20)
-                started[ranks] = stack.enter_context(running)
-            return started[ranks]
+        def start(ranks: int, token_budget: int = 96) -> Service:
+            kind, name = (ranks, token_budget), f"{ranks}-{token_budget}"
+            if kind not in started:
+                address = Path(folder) / name / "learner.sock"
+                command, env = launch(str(address), Site(ranks=ranks, threads=ranks, token_budget=token_budget))
+                running = supervised("learner", command, env, address, logs / f"{name}.log", "tests", restarts=20)
+                started[kind] = stack.enter_context(running)
+            return started[kind]
 
         yield start
 
 
 @pytest.fixture
-def learner(workers: Callable[[int], Service]) -> DeepSpeedLearner:
+def learner(workers: Callable[..., Service]) -> DeepSpeedLearner:
     """A learner on one rank."""
     return DeepSpeedLearner(workers(1))
 

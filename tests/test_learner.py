@@ -38,15 +38,20 @@ def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(service, job, tmp_
     assert digests(straight[0])["model.safetensors"] != digests(half[0])["model.safetensors"]
 
 
-def test_two_ranks_learn_what_one_learns(workers, job, tmp_path):
-    found, policies = {}, {}
-    for ranks in (1, 2):
-        learner = DeepSpeedLearner(workers(ranks))
-        found[ranks] = learner.update(job)
-        policies[ranks], _ = saved(learner, tmp_path / str(ranks))
-    for name in ("train/loss", "train/grad_norm", "train/entropy", "train/tokens", "mismatch/k3"):
-        assert found[2][name] == pytest.approx(found[1][name], rel=1e-5, abs=1e-7)
-    assert distance(policies[1], policies[2]) < 0.01 * distance(policies[1], job.policy)
+COMPARED = ("train/loss", "train/grad_norm", "train/entropy", "train/kl", "train/tokens", "mismatch/k3")
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["prefixes shared", "not shared"])
+@pytest.mark.parametrize(("ranks", "token_budget"), [(2, 96), (1, 4096)], ids=["2 ranks", "one micro-batch"])
+def test_two_ranks_and_one_micro_batch_learn_what_one_rank_learns(workers, job, tmp_path, ranks, token_budget, shared):
+    job, found, policies = replace(job, update=settings(mini_batches=2, share_prefixes=shared)), [], []
+    for service in (workers(1), workers(ranks, token_budget)):
+        learner = DeepSpeedLearner(service)
+        found.append(learner.update(job))
+        policies.append(saved(learner, tmp_path / str(len(policies)))[0])
+    for name in COMPARED:
+        assert found[1][name] == pytest.approx(found[0][name], rel=1e-5, abs=1e-7)
+    assert 0 < distance(*policies) < 0.01 * distance(policies[0], job.policy)
 
 
 def test_prefixes_are_shared_without_changing_what_is_learned(service, job, tmp_path):
@@ -54,18 +59,33 @@ def test_prefixes_are_shared_without_changing_what_is_learned(service, job, tmp_
     for shared in (True, False):
         found[shared] = learner.update(replace(job, update=settings(mini_batches=2, share_prefixes=shared)))
         saved(learner, tmp_path / str(shared))
-    for name in ("train/loss", "train/grad_norm", "train/entropy", "train/kl", "mismatch/k3"):
+    for name in COMPARED:
         assert found[True][name] == pytest.approx(found[False][name], rel=1e-5, abs=1e-7)
     policies = [tmp_path / str(shared) / "policy" for shared in (True, False)]
     assert 0 < distance(*policies) < 0.01 * distance(policies[0], job.policy)
 
 
+def test_rows_without_an_advantage_have_no_backward_pass_and_nothing_changes_by_it(service, nano, tmp_path):
+    learner, found = DeepSpeedLearner(service), {}
+    job = stored(tmp_path, nano, crowd(6, 4), reward=lambda i: float(i % 4 == 0 and i < 12))  # in 3 of 6 groups
+    everything = replace(job, algorithm=GRPO | {"kl": {"use": "loss", "weight": 1e-12}}, reference=str(nano))
+    for name, one in (("some", job), ("all", everything)):
+        found[name] = learner.update(replace(one, update=settings(mini_batches=2)))
+        saved(learner, tmp_path / name)
+    assert found["all"]["train/learned_share"] == 1.0
+    assert 0.3 < found["some"]["train/learned_share"] < 0.7
+    for name in COMPARED:
+        assert found["some"][name] == pytest.approx(found["all"][name], rel=1e-5, abs=1e-7)
+    policies = [tmp_path / name / "policy" for name in found]
+    assert distance(*policies) < 0.01 * distance(policies[0], nano)
+
+
 def test_a_state_saved_by_two_ranks_is_continued_by_one(workers, job, tmp_path):
     two, one = (DeepSpeedLearner(workers(ranks)) for ranks in (2, 1))
-    two.update(job)
+    two.update(replace(job, end="only/two"))
     half = saved(two, tmp_path / "half")
     for name, learner in (("two", two), ("one", one)):
-        learner.update(after(job, 1, *half))
+        learner.update(replace(after(job, 1, *half), start="only/two"))
         saved(learner, tmp_path / name)
     moved = distance(half[0], tmp_path / "two/policy")
     assert distance(tmp_path / "one/policy", tmp_path / "two/policy") < 0.01 * moved
@@ -112,6 +132,8 @@ def test_one_optimizer_step_is_on_policy_and_more_are_compared_with_the_policy_b
     more = learner.update(replace(job, update=settings(epochs=2, mini_batches=3)))
     assert more["train/kl"] > 0
     assert more["train/optimizer_steps"] == 6
+    assert one["train/grad_norm_max"] == one["train/grad_norm"]
+    assert more["train/grad_norm_max"] > more["train/grad_norm"]
 
 
 def test_the_mismatch_is_that_of_the_policy_before_any_step(learner, nano, tmp_path):
@@ -187,6 +209,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(service, nano, tmp_pat
     found = learner.update(job)
     assert (found["train/optimizer_steps"], found["train/skipped_steps"]) == (1, 1)
     assert {"train/loss", "train/grad_norm"} <= found.keys(), "those of the step that was taken"
+    assert found["train/entropy"] > 4, "that of the micro-batches with a finite loss"
     assert all(math.isfinite(value) for value in found.values())
     policy, _ = saved(learner, tmp_path / "saved")
     assert all(weight.isfinite().all() for weight in load_file(policy / "model.safetensors").values())

@@ -33,9 +33,10 @@ class Update:
     """The work of one job on a lesson; every rank holds the whole lesson and computes its share of the rows.
 
     Its metrics are means over tokens (`train/entropy`; `train/kl`, from the policy before the update to the one in it;
-    `train/kl_reference`; `train/clip_fraction`), means over optimizer steps (`train/loss`, `train/grad_norm`), counts,
-    seconds (`time/forward`, `time/backward`, `time/optimizer`), and `mismatch/*` before the first step. One that is
-    not finite is left out.
+    `train/kl_reference`; `train/clip_fraction`) but those of a micro-batch whose loss is not finite, means over
+    optimizer steps (`train/loss`, `train/grad_norm`) and the largest (`train/grad_norm_max`), counts, the share of the
+    tokens that were learned from (`train/learned_share`), seconds (`time/forward`, `time/backward`, `time/optimizer`),
+    and `mismatch/*` before the first step. One that is not finite is left out.
     """
 
     engine: Engine
@@ -48,6 +49,7 @@ class Update:
     sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     norms: list[float] = field(default_factory=list)
+    tokens: Counter[str] = field(default_factory=Counter)
     mismatch: dict[str, float] = field(default_factory=dict)
     known: Mapping[str, float] = field(default_factory=dict)
     step_loss: float = 0.0
@@ -90,40 +92,45 @@ class Update:
         """The log-probabilities and values [rows, T] of sampled tokens, on every rank."""
         logprobs, values = torch.zeros_like(batch.rollout_logprobs), torch.zeros_like(batch.rollout_logprobs)
         with torch.no_grad(), self._clock("time/forward"):
-            for rows, micro, forest in self._micro_batches(batch):
+            for rows, micro, forest in self._micro_batches(batch, batch.lengths > 0):
                 found = model(micro.tokens, micro.sampled, self.job.temperature, forest)
                 _put(logprobs, rows, found[0])
                 _put(values, rows, found[2])
         return self.ranks.sum(logprobs), self.ranks.sum(values)
 
     def _step(self, batch: RolloutBatch) -> None:
-        learns = self.algorithm.learns_anyway or bool(batch.advantages.any())
+        """One optimizer step. Rows whose gradient is 0 are measured, and have no backward pass."""
         batch = replace(batch, weight=self.algorithm.weights(batch))
         found = torch.zeros_like(batch.rollout_logprobs)
-        parts = list(self._micro_batches(batch))
+        teaching = batch.advantages.any(dim=1) | self.algorithm.learns_anyway
+        with torch.no_grad():
+            for rows, micro, forest in self._micro_batches(batch, ~teaching):
+                _put(found, rows, self._loss(micro, forest)[1])
+        parts = list(self._micro_batches(batch, teaching))
         for number, (rows, micro, forest) in enumerate(parts, 1):
-            with torch.set_grad_enabled(learns), self._clock("time/forward"):
-                loss, logprobs = self._loss(micro, forest)
+            loss, logprobs = self._loss(micro, forest)
             _put(found, rows, logprobs)
-            if learns:
-                self._backward(loss, last=number == len(parts))
+            self._backward(loss, last=number == len(parts))
         if self.job.scores and not self.mismatch:
             self._compare(self.ranks.sum(found), batch)
-        outcome = "empty" if not learns else self._optimizer_step()
+        outcome = self._optimizer_step() if parts else "empty"
         self.steps[outcome] += 1
         self.skipped = {"empty": self.skipped, "taken": 0, "skipped": self.skipped + 1}[outcome]
+        self.tokens.update(all=int(batch.sampled.sum()), learned=int(batch.sampled[teaching].sum()))
 
     def _loss(self, micro: RolloutBatch, forest: Forest | None) -> tuple[Tensor, Tensor]:
-        logprobs, entropy, values = self.engine(micro.tokens, micro.sampled, self.job.temperature, forest)
-        if self.on_policy:
-            micro = replace(micro, old_logprobs=logprobs.detach())
-        loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
+        with self._clock("time/forward"):
+            logprobs, entropy, values = self.engine(micro.tokens, micro.sampled, self.job.temperature, forest)
+            if self.on_policy:
+                micro = replace(micro, old_logprobs=logprobs.detach())
+            loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
         found = {"train/entropy": entropy, **loss.metrics}
         if self.algorithm.needs_old:
             found["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
+        counted = micro.sampled & loss.total.isfinite()
         for name, value in found.items():
-            self.sums[name] += float((value.detach().double() * micro.sampled).sum())
-        self.sums["tokens"] += float(micro.sampled.sum())
+            self.sums[name] += float(value.detach()[counted].double().sum())
+        self.sums["tokens"] += float(counted.sum())
         if loss.total.isfinite():
             return loss.total, logprobs.detach()
         # only a gradient that is not finite stops the step, and a clamp lets no such one through
@@ -145,15 +152,20 @@ class Update:
         self.norms.append(float(self.engine.get_global_grad_norm()))
         return "taken"
 
-    def _micro_batches(self, batch: RolloutBatch) -> Iterator[tuple[Tensor, RolloutBatch, Forest | None]]:
-        trees = plant(batch.tokens, batch.lengths, self.token_budget if self.settings.share_prefixes else 0)
+    def _micro_batches(
+        self, batch: RolloutBatch, wanted: Tensor
+    ) -> Iterator[tuple[Tensor, RolloutBatch, Forest | None]]:
+        """This rank's of the wanted rows, with their indices in the batch; none for any rank if no row is wanted."""
+        rows = wanted.nonzero().flatten()
+        limit = self.token_budget if self.settings.share_prefixes else 0
+        trees = plant(batch.tokens[rows], batch.lengths[rows], limit)
         sizes = torch.tensor([tree.size for tree in trees], dtype=torch.int64)
         for chosen in micro_batches(sizes, self.token_budget, self.ranks.count)[self.ranks.rank]:
             picked = [trees[index] for index in chosen.tolist()]
-            rows = torch.tensor([row for tree in picked for row in tree.rows], dtype=torch.int64)
-            micro = batch.select(rows) if picked else _idle(batch)
-            forest = grow(micro.tokens, picked).to(self.engine.device) if len(rows) > len(picked) else None
-            yield rows, micro.to(self.engine.device), forest
+            mine = rows[[row for tree in picked for row in tree.rows]]
+            micro = batch.select(mine) if picked else _idle(batch)
+            forest = grow(micro.tokens, picked).to(self.engine.device) if len(mine) > len(picked) else None
+            yield mine, micro.to(self.engine.device), forest
 
     def _compare(self, learner: Tensor, batch: RolloutBatch) -> None:
         self.mismatch = mismatch(learner[batch.sampled], batch.rollout_logprobs[batch.sampled])
@@ -172,6 +184,7 @@ class Update:
         if self.norms:
             found["train/loss"] = loss / len(self.norms)
             found["train/grad_norm"] = sum(self.norms) / len(self.norms)
+            found["train/grad_norm_max"] = max(self.norms)
         if self.mismatch:
             found = {"mismatch/masked_share": 0.0} | found | self.mismatch
         if seconds := sum(self.seconds.values()):
@@ -186,6 +199,7 @@ class Update:
             "train/rows": float(len(lesson.batch.lengths)),
             "train/trajectories": float(lesson.trajectories),
             "train/unscored": float(lesson.unscored),
+            "train/learned_share": self.tokens["learned"] / max(self.tokens["all"], 1),
             "train/optimizer_steps": float(self.steps["taken"]),
             "train/skipped_steps": float(self.steps["skipped"]),
             "train/skipped_in_a_row": float(self.skipped),

@@ -52,8 +52,9 @@ class Forest:
 
     def inputs(self, dtype: torch.dtype) -> dict[str, Tensor]:
         """What a causal language model of this dtype reads."""
-        mask = torch.zeros((), dtype=dtype, device=self.tokens.device).expand(self.attends.shape)
-        mask = mask.masked_fill(~self.attends, torch.finfo(dtype).min).unsqueeze(1)
+        attends = self.attends
+        mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
+        mask = mask.masked_fill(~attends, torch.finfo(dtype).min).unsqueeze(1)
         return {"input_ids": self.tokens, "position_ids": self.depths, "attention_mask": mask}
 
     def to(self, device: torch.device | str) -> Forest:
