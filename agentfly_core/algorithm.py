@@ -17,6 +17,7 @@ from agentfly_core.batch import RolloutBatch
 from agentfly_core.outcomes import Outcomes
 
 Critic = Literal["none", "head", "model"]
+OffPolicy = Literal["ratio", "imitation", "none"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,11 @@ class Algorithm(Protocol):
     @property
     def needs_old(self) -> bool:
         """Whether `old_logprobs` are those of the policy before the update."""
+        ...
+
+    @property
+    def off_policy(self) -> OffPolicy:
+        """What the loss makes of tokens of another policy: a `ratio` to it, `imitation` of any, or `none` is right."""
         ...
 
     @property

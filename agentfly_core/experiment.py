@@ -97,6 +97,7 @@ def site_origin(name: str, store: str = "") -> dict[str, str]:
 def check(science: Science) -> None:
     """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
     _correct_once(science)
+    _correct_for_another_policy(science)
     _compare_something(science)
     playbook.check(science)
     data, template, warm_start = science.data, science.template, science.warm_start
@@ -137,21 +138,32 @@ def _apply_adapter(science: Science, place: Site) -> None:
 
 def _correct_once(science: Science) -> None:
     algorithm = science.algorithm.make()
-    corrected = algorithm.corrects_sampler
     if science.update.old_logprobs == "sampler" and not algorithm.needs_old:
         raise ValueError(
             f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old policy: leave it out, "
             "or choose an algorithm.policy_loss with a ratio, such as clip."
         )
-    if corrected and science.update.old_logprobs == "sampler":
+    if algorithm.corrects_sampler and science.update.old_logprobs == "sampler":
         raise ValueError(
             "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss corrects for the sampler "
             "already; leave one of them out."
         )
-    if science.rollout.max_staleness and not corrected and science.update.old_logprobs != "sampler":
+
+
+def _correct_for_another_policy(science: Science) -> None:
+    algorithm, update = science.algorithm.make(), science.update
+    ratio = "an algorithm.policy_loss with a ratio, such as clip"
+    if algorithm.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
+        raise ValueError(
+            f"update.epochs x update.mini_batches is {steps}, and the loss of {science.algorithm.use} has no ratio to "
+            f"the policy before the update: it is right for 1 optimizer step an update. Take 1, or choose {ratio}."
+        )
+    from_sampler = update.old_logprobs == "sampler" and algorithm.off_policy == "ratio"
+    corrected = algorithm.corrects_sampler or from_sampler or algorithm.off_policy == "imitation"
+    if science.rollout.max_staleness and not corrected:
         raise ValueError(
             f"rollout.max_staleness is {science.rollout.max_staleness}, and nothing corrects for the older policy: "
-            "give an algorithm.correction such as token_tis, or update.old_logprobs=sampler."
+            f"give an algorithm.correction such as token_tis, or {ratio}, and update.old_logprobs=sampler."
         )
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from agentfly_core.aggregation import Aggregation, TokenMean
-from agentfly_core.algorithm import Credit, Critic, Loss, Outputs
+from agentfly_core.algorithm import Credit, Critic, Loss, OffPolicy, Outputs
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.correction import Correction
 from agentfly_core.divergence import KL, LossKL, RewardKL, kl
@@ -51,6 +51,11 @@ class PolicyGradient(ABC):
     def needs_old(self) -> bool:
         """For a ratio to the old policy, and for what corrects the sampler or penalises the old policy's tokens."""
         return self.policy_loss.needs_old or self.correction is not None or isinstance(self.kl, RewardKL)
+
+    @property
+    def off_policy(self) -> OffPolicy:
+        """What its loss of tokens does; a correction is for the sampler, not for an update's own steps."""
+        return "ratio" if self.policy_loss.needs_old else "none"
 
     @property
     def credits_signals(self) -> bool:

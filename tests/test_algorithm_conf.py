@@ -53,6 +53,18 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
             "ReMax compares with no old policy: leave it out",
         ),
         (["rollout.max_staleness=1"], "max_staleness is 1, and nothing corrects for the older policy"),
+        (
+            [
+                "algorithm={use: grpo, policy_loss: reinforce, kl: reward}",
+                "update.old_logprobs=sampler",
+                "rollout.max_staleness=1",
+            ],
+            "nothing corrects for the older policy: .* or an algorithm.policy_loss with a ratio, such as clip, and",
+        ),
+        (
+            ["algorithm={use: remax, policy_loss: reinforce}", "update={epochs: 2, mini_batches: 3}"],
+            "mini_batches is 6, and the loss of .*ReMax has no ratio .*: it is right for 1 optimizer step",
+        ),
         (["rollout.group_size=1"], "group_size is 1, and .*GRPO compares the episodes of a problem with each other"),
         (["algorithm=ppo", "rollout.refills=1"], "refills is 1, and to .*PPO episodes of equal reward teach as much"),
         (["algorithm={use: grpo, kl: {use: loss, reference: run:base}}"], "expected start, or run:NAME@STEP"),
@@ -85,6 +97,18 @@ class Half:
 def test_an_algorithm_that_lacks_something_is_refused_with_what_it_lacks(tmp_path):
     with pytest.raises(ValueError, match=r"Half is no algorithm, .*: it has no after, compares_group, .*, weights\."):
         checked(tmp_path, "algorithm=test_algorithm_conf:Half")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["algorithm=rft", "update={epochs: 2, mini_batches: 3}", "rollout.max_staleness=1"],
+        ["algorithm={use: grpo, policy_loss: reinforce, correction: token_tis}", "rollout.max_staleness=1"],
+        ["algorithm=grpo", "update={mini_batches: 3, old_logprobs: sampler}", "rollout.max_staleness=1"],
+    ],
+)
+def test_tokens_of_an_older_policy_are_imitated_or_corrected_for(overrides, tmp_path):
+    assert checked(tmp_path, *overrides).rollout.max_staleness == 1
 
 
 @pytest.mark.parametrize("name", ["ppo", "reinforce_pp", "remax", "rft"])

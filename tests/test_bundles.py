@@ -28,6 +28,7 @@ GRPO = {
     "skip_cut": False,
     "reference": None,
     "needs_old": True,
+    "off_policy": "ratio",
     "credits_signals": False,
     "needs_greedy": False,
     "compares_group": True,
@@ -40,7 +41,7 @@ GRPO = {
 }
 SETTINGS = ("policy_loss", "aggregation", "correction", "kl", "skip_cut")
 IMITATION = {name: value for name, value in GRPO.items() if name not in SETTINGS}
-IMITATION |= {"needs_old": False, "compares_group": False}
+IMITATION |= {"needs_old": False, "off_policy": "imitation", "compares_group": False}
 OF_TRAJECTORIES, OF_REPLIES = {"aggregation": ("seq_mean_token_sum",)}, {"aggregation": ("seq_mean_token_mean",)}
 BUNDLES = {
     "cispo": GRPO | {"policy_loss": ("cispo", 1.0, 4.0)},  # weights from 0 to 5, as in ScaleRL (arXiv 2510.13786)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from agentfly_core.algorithm import Credit, Critic, Loss, Outputs
+from agentfly_core.algorithm import Credit, Critic, Loss, OffPolicy, Outputs
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.outcomes import Outcomes
 
@@ -19,6 +19,7 @@ class SFT:
 
     reference: ClassVar[str | None] = None
     needs_old: ClassVar[bool] = False
+    off_policy: ClassVar[OffPolicy] = "imitation"
     credits_signals: ClassVar[bool] = False
     needs_greedy: ClassVar[bool] = False
     compares_group: ClassVar[bool] = False
