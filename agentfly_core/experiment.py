@@ -15,7 +15,7 @@ from agentfly_core import dataset, jsontext, playbook, yamltext
 from agentfly_core.config import Part, Science, resumable, step_named
 from agentfly_core.dealing import most
 from agentfly_core.health import SIGNS
-from agentfly_core.parts import completed, did_you_mean, fitting, load
+from agentfly_core.parts import completed, did_you_mean, fitting, full_name, load
 from agentfly_core.sandbox import KEY as SANDBOX
 from agentfly_core.section import Section
 from agentfly_core.service import OWNER, RUN
@@ -96,6 +96,7 @@ def site_origin(name: str, store: str = "") -> dict[str, str]:
 
 def check(science: Science) -> None:
     """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
+    _learn_from_rewards(science)
     _correct_once(science)
     _correct_for_another_policy(science)
     _compare_something(science)
@@ -133,6 +134,14 @@ def _apply_adapter(science: Science, place: Site) -> None:
         raise ValueError(
             "dtype is float32, and on a GPU vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or "
             "AGENTFLY_SAMPLER=transformers."
+        )
+
+
+def _learn_from_rewards(science: Science) -> None:
+    if science.algorithm.use == full_name("sft", "agentfly_core.algorithms"):
+        raise ValueError(
+            "algorithm is sft, which imitates all episodes whatever they earned: choose rft to imitate those that "
+            "succeeded, or give a warm_start to imitate demonstrations."
         )
 
 

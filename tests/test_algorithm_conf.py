@@ -11,7 +11,7 @@ from agentfly_core import algorithms, experiment
 from agentfly_core.config import AlgorithmPart
 from agentfly_core.parts import full_name, load
 
-NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
+NAMES = sorted({module.name for module in pkgutil.iter_modules(algorithms.__path__)} - {"sft"})
 
 
 def checked(folder, *overrides):
@@ -44,6 +44,10 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
         (["algorithm={use: max_rl, kl: reward}"], "algorithm.kl: MaxRL needs rewards of 0 and more, got use: reward"),
         (["algorithm={use: dapo, overlong: {longest: 8, buffer: 9}}"], "got buffer 9 and longest 8"),
         (["algorithm=grpoo"], "Did you mean 'grpo'"),
+        (
+            ["algorithm=sft"],
+            "sft, which imitates all episodes whatever they earned: choose rft .*, or give a warm_start",
+        ),
         (
             ["algorithm={use: grpo, correction: token_tis}", "update.old_logprobs=sampler"],
             "the ratio of the loss corrects for the sampler already",
