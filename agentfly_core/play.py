@@ -112,17 +112,18 @@ def score_episodes(
     """Score stored episodes and leave scores and ledger in `folder`; returns the rollout's metrics.
 
     Those that are `known` are not scored again; a baseline's count neither in the ledger nor in the metrics. Raises
-    GateClosed when more could not be scored than the experiment allows.
+    GateClosed when more, baselines too, could not be scored than the experiment allows.
     """
     everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
     by_id = {one.trajectory_id: one for one in known}
     unknown = [t for t in everything if t.id not in by_id]
     rewards = {load(path): weight for path, weight in science.rewards.items()}
     by_id |= {one.trajectory_id: one for one in asyncio.run(score(unknown, rewards))}
-    write_scores(folder / SCORES, [by_id[t.id] for t in everything])
+    graded = [by_id[t.id] for t in everything]
+    write_scores(folder / SCORES, graded)
+    stop_if_unscored(everything, graded, science.gates.unscored)
     played = [t for t in everything if t.role != "baseline"]
     scores = [by_id[t.id] for t in played]
-    stop_if_unscored(played, scores, science.gates.unscored)
     ledger.write(folder, ledger.ledger(step, played, scores))
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
     tools = [load(path).name for path in science.tools]

@@ -93,6 +93,12 @@ def test_replies_to_the_same_state_are_compared_with_each_other():
     assert found == [[0.75, 0.5], [-0.75, -0.5]]
 
 
+def test_how_many_trajectories_lack_a_greedy_episode_to_compare_with_is_told():
+    group = [SHORT, SHORT, SHORT, replace(SHORT, group="unscored")]
+    outcomes = earned(group, [1.0, 0.0, 1.0, 1.0], greedy={"g0": 0.25})
+    assert ReMax().measures(outcomes, pack(group)) == {"train/without_baseline": 1 / 4}
+
+
 def test_how_many_turns_were_compared_is_told():
     won, lost, other = played(at("door"), at("hall")), played(at("door"), at("cellar")), played(at("door"), group="b")
     outcomes = earned([won, lost, other], [1.0, 0.0, 1.0])

@@ -38,6 +38,11 @@ def fussy(trajectory: Trajectory) -> float:
     raise KeyError("colour")
 
 
+@reward
+def fussy_about_baselines(trajectory: Trajectory) -> float:
+    return {"train": 1.0}[trajectory.role]
+
+
 class Room(Environment):
     async def reset(self, problem: Problem) -> None:
         pass
@@ -140,6 +145,13 @@ def test_scores_that_are_missing_stop_the_stage(tokenizer: Any, tmp_path: Path) 
     played(science(), tokenizer, "2", tmp_path)
     with pytest.raises(GateClosed, match=r"8 of 8 trajectories have no reward .*fussy: KeyError: 'colour'"):
         score_episodes(science(), [tmp_path], [], 1, tmp_path)
+
+
+def test_scores_of_baselines_that_are_missing_stop_the_stage_as_well(tokenizer: Any, tmp_path: Path) -> None:
+    rules = science(algorithm="remax", rewards={"test_play:fussy_about_baselines": 1.0})
+    played(rules, tokenizer, "2", tmp_path)
+    with pytest.raises(GateClosed, match=r"8 of 16 trajectories have no reward .*KeyError: 'baseline'"):
+        score_episodes(rules, [tmp_path], [], 1, tmp_path)
 
 
 def test_more_may_be_missing_where_the_experiment_says_so(tokenizer: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentfly_core.aggregation import Aggregation, SeqMeanTokenSum
@@ -33,6 +34,11 @@ class ReMax(PolicyGradient):
     def needs_greedy(self) -> bool:
         """It is the baseline."""
         return True
+
+    def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
+        """Also the share of trajectories that have nothing to be compared with."""
+        missing = outcomes.baselines.isnan().double()
+        return {**super().measures(outcomes, batch), "train/without_baseline": float(missing.mean())}
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
         """The same for every sampled token of a trajectory."""
