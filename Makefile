@@ -3,6 +3,7 @@ EXP ?= quickstart
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+REQUIREMENTS := $(or $(shell cat $(INSTALLED) 2>/dev/null),requirements/cpu.txt)
 
 LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --custom-compile-command "make lock"
 
@@ -17,7 +18,7 @@ test: $(INSTALLED)  ## install what is missing, check types and style, run the t
 	$(BIN)/python -m pytest || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "Once more what failed, alone: twice is broken."; $(BIN)/python -m pytest --lf --lfnf none; }
 
-install: $(INSTALLED)  ## install everything into .venv
+install: $(INSTALLED)  ## install everything into .venv, for GPUs: make install REQUIREMENTS=requirements/gpu.txt
 
 repro: $(INSTALLED)  ## reproduce an experiment with DVC: make repro EXP=shop
 	$(BIN)/agentfly repro $(EXP)
@@ -33,10 +34,10 @@ lock:  ## pin the dependency lists again (needs uv)
 	sed -i 's/^\(torch==[^+]*\)+cpu/\1/' requirements/cpu.txt
 	$(LOCK) --extra gpu --extra test --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
 
-$(INSTALLED): requirements/cpu.txt pyproject.toml
+$(INSTALLED): $(REQUIREMENTS) pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=24" "setuptools>=77"
-	$(BIN)/pip install --quiet "$$(grep '^torch==' requirements/cpu.txt)"
-	$(BIN)/pip install --quiet --no-deps -r requirements/cpu.txt
+	$(BIN)/pip install --quiet "$$(grep '^torch==' $(REQUIREMENTS))"
+	$(BIN)/pip install --quiet --no-deps -r $(REQUIREMENTS)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $(INSTALLED)
+	echo $(REQUIREMENTS) > $(INSTALLED)

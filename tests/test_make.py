@@ -1,4 +1,4 @@
-"""`make test` passes only on a suite that passed."""
+"""`make test` passes only on a suite that passed, and `make` installs again what was installed."""
 
 import subprocess
 from pathlib import Path
@@ -20,3 +20,18 @@ def test_only_tests_that_failed_are_run_again(tmp_path, code, runs, passes):
     done = subprocess.run(["make", "test", f"VENV={tmp_path}"], cwd=ROOT, capture_output=True, check=False)
     assert len(calls.read_text().splitlines()) == runs
     assert (done.returncode == 0) == passes
+
+
+@pytest.mark.parametrize(
+    ("installed", "said", "expected"),
+    [(None, "", "cpu"), ("", "", "cpu"), (None, "gpu", "gpu"), ("gpu", "", "gpu")],
+)
+def test_what_was_installed_is_what_is_installed_again(tmp_path, installed, said, expected):
+    if installed is not None:
+        (tmp_path / ".installed").write_text(f"requirements/{installed}.txt\n" if installed else "")
+    words = [f"VENV={tmp_path}", *([f"REQUIREMENTS=requirements/{said}.txt"] if said else [])]
+    done = subprocess.run(
+        ["make", "--dry-run", "--always-make", "install", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert f"--no-deps -r requirements/{expected}.txt" in done.stdout
+    assert f"echo requirements/{expected}.txt > {tmp_path}/.installed" in done.stdout
