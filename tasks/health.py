@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from agentfly_core import health, slots
 from agentfly_core.run import Run
@@ -14,9 +15,19 @@ logger = logging.getLogger(__name__)
 @stage("look at the health of step {step}")
 def look_at_health(run: Run, step: int) -> None:
     """Warn of the signs that a step's metrics.json tells of; raises GateClosed where one shall stop the run."""
-    metrics = run.store.read_json(f"{slots.of_step(run.name, step)}/metrics.json")["metrics"]
-    learned = step == 1 and metrics["train/optimizer_steps"] > 0
-    for warning in health.unmeasured(run.science.health, metrics) if learned else []:
+    metrics = _metrics(run, step)
+    first = _learned(metrics) and not any(_learned(_metrics(run, earlier)) for earlier in range(1, step))
+    for warning in health.unmeasured(run.science.health, metrics) if first else []:
         logger.warning("Step %s: %s", step, warning)
     for warning in health.warnings(run.science.health, metrics):
         logger.warning("Step %s: %s.", step, warning)
+
+
+def _metrics(run: Run, step: int) -> Mapping[str, float]:
+    found: Mapping[str, float] = run.store.read_json(f"{slots.of_step(run.name, step)}/metrics.json")["metrics"]
+    return found
+
+
+def _learned(metrics: Mapping[str, float]) -> bool:
+    """Whether a step measured all that updates measure."""
+    return metrics["train/optimizer_steps"] > 0

@@ -85,6 +85,15 @@ def test_equal_rewards_are_a_sign_only_for_an_algorithm_that_compares_them(algor
     assert ("zero_spread_groups" in caplog.text) == (shown > 0)
 
 
+def test_a_sign_that_is_mistyped_is_told_once_after_the_first_step_that_learned(tmp_path, caplog):
+    learned = {"train/optimizer_steps": 1.0, "train/entropy": 0.5}
+    updates = [{"train/optimizer_steps": 0.0}, learned, learned]
+    logged(tmp_path, "ppo", updates, health={"typo": Sign(metric="train/entrpy", below=0.01)})
+    told = [record.getMessage() for record in caplog.records if "not measured" in record.getMessage()]
+    hint = "Did you mean 'train/entropy'?"
+    assert told == [f"Step 2: health.typo looks at 'train/entrpy', which was not measured. {hint}"]
+
+
 def test_a_step_that_taught_nothing_says_what_to_do(tmp_path, caplog):
     logged(tmp_path, "rft", [{"train/optimizer_steps": 0.0}])
     (told,) = (record.getMessage() for record in caplog.records)
