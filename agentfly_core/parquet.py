@@ -34,6 +34,8 @@ from agentfly_core.record import (
 )
 
 SCHEMA = 1
+EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
+"""What the files are called in the folders of stages."""
 _SPAN = pa.struct(
     [
         ("tokens", pa.list_(pa.int32())),

@@ -14,7 +14,7 @@ from agentfly_core.config import Science
 from agentfly_core.gates import stop_if_failing, stop_if_unobserved, stop_if_unscored
 from agentfly_core.home import Home
 from agentfly_core.metrics import rollout_metrics
-from agentfly_core.parquet import read_trajectories, write_scores, write_trajectories
+from agentfly_core.parquet import EPISODES, SCORES, read_trajectories, write_scores, write_trajectories
 from agentfly_core.parts import construct, load
 from agentfly_core.progress import Progress, report
 from agentfly_core.record import Problem, Role, Scored, Trajectory
@@ -24,9 +24,6 @@ from agentfly_core.sampler import Sampler
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.successes import Successes
 from agentfly_core.timings import read_timings, write_timings
-
-EPISODES = "trajectories.parquet"
-SCORES = "scores.parquet"
 
 
 def of_step(science: Science, problems: Sequence[Problem], step: int) -> list[Assignment]:

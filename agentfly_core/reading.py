@@ -16,7 +16,7 @@ from rich.text import Text
 from tokenizers import Tokenizer
 
 from agentfly_core.listing import listed, view
-from agentfly_core.parquet import read_scores, read_trajectories
+from agentfly_core.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.parts import did_you_mean
 from agentfly_core.record import Scored, Trajectory, Unscored
 from agentfly_core.store import Store
@@ -84,9 +84,9 @@ def read_step(store: Store, run: str, number: int | None) -> Step:
     folder = f"runs/{run}/steps/{step:06d}"
     shards = [store.open(store.artifact(f"{folder}/{name}")) for name in _shards(store, run, step)]
     found = store.manifest(f"{folder}/scored")
-    scored = read_scores(store.open(store.artifact(f"{folder}/scored")) / "scores.parquet") if found else []
+    scored = read_scores(store.open(store.artifact(f"{folder}/scored")) / SCORES) if found else []
     by_id = {score.trajectory_id: score for score in scored}
-    trajectories = [t for shard in shards for t in read_trajectories(shard / "trajectories.parquet")]
+    trajectories = [t for shard in shards for t in read_trajectories(shard / EPISODES)]
     ended = store.read_json(f"{folder}/metrics.json")
     metrics = ended["metrics"] if ended else {}
     return Step(run, step, tuple((t, by_id.get(t.id)) for t in trajectories), decoder(store, run), metrics)

@@ -12,13 +12,10 @@ from agentfly_core import ledger, slots, statistics
 from agentfly_core.dataset import shards_of_split
 from agentfly_core.measured import measured
 from agentfly_core.metrics import solved_by_problem
-from agentfly_core.parquet import read_scores, read_trajectories
+from agentfly_core.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.parts import load
 from agentfly_core.run import Lab, Parent, Run
 from agentfly_core.store import Artifact
-
-EPISODES = "trajectories.parquet"
-SCORES = "scores.parquet"
 
 
 @dataclass(frozen=True, slots=True)

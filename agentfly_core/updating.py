@@ -12,6 +12,7 @@ from agentfly_core.config import Adapter, Science, Update
 from agentfly_core.gates import stop_if_diverging
 from agentfly_core.learner import UpdateJob
 from agentfly_core.measured import measured, measuring, timing
+from agentfly_core.parquet import EPISODES, SCORES
 from agentfly_core.parts import load
 from agentfly_core.progress import Progress, report
 from agentfly_core.run import Lab, Run, require_same_tokens
@@ -19,7 +20,7 @@ from agentfly_core.saving import Saving
 from agentfly_core.store import Artifact, Slot, Store
 
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
-EPISODES, WEIGHTS = "trajectories.parquet", "*.safetensors"
+WEIGHTS = "*.safetensors"
 Watch = Callable[[int, int], None]
 Save = Callable[[AbstractContextManager[Path]], None]
 
@@ -43,7 +44,7 @@ def step_job(run: Run, step: int) -> UpdateJob:
         policy=str(policy),
         learner=_learner_state(store, _policy_slot(run, step - 1)) if step > 1 else None,
         rollouts=tuple(str(store.open(shard) / EPISODES) for shard in shards),
-        scores=str(store.open(store.artifact(f"{here}/scored")) / "scores.parquet"),
+        scores=str(store.open(store.artifact(f"{here}/scored")) / SCORES),
         algorithm={"use": algorithm.use, **algorithm.settings},
         rewards={load(path).name: weight for path, weight in science.rewards.items()},
         update=science.update.model_dump(mode="json"),

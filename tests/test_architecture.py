@@ -39,6 +39,12 @@ def test_the_core_knows_neither_flows_nor_tasks_and_tasks_know_no_flows():
             assert not {name.split(".")[0] for name in imported(path)} & above, path
 
 
+def test_the_files_of_the_record_are_named_in_one_place():
+    code = [path for folder in ("agentfly_core", "flows", "tasks") for path in (ROOT / folder).rglob("*.py")]
+    for name in ('"trajectories.parquet"', '"scores.parquet"'):
+        assert [path.name for path in code if name in path.read_text()] == ["parquet.py"]
+
+
 @pytest.mark.parametrize("lower", range(len(LAYERS)))
 def test_a_lower_layer_does_not_import_a_higher_one(lower):
     higher = {f"agentfly_core.{name}" for layer in LAYERS[lower + 1 :] for name in layer}

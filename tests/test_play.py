@@ -14,8 +14,8 @@ from agentfly_core.config import Science
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.gates import GateClosed
 from agentfly_core.home import home
-from agentfly_core.parquet import read_scores, read_trajectories
-from agentfly_core.play import EPISODES, SCORES, demonstrate, of_step, of_test, play_shard, score_episodes
+from agentfly_core.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.play import demonstrate, of_step, of_test, play_shard, score_episodes
 from agentfly_core.record import Problem, Sampled, Trajectory
 from agentfly_core.resources import Limit
 from agentfly_core.reward import reward
