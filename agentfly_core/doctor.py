@@ -161,7 +161,7 @@ def gpu() -> Finding:
     """NVIDIA GPUs, by their driver."""
     ok, said = _run("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
     detail = "; ".join(said.splitlines()) if ok else "none: models run on the CPU"
-    return Finding("GPU", ok, detail, "only the GPU experiments (qwen2.5-3b-code) need one", needed=False)
+    return Finding("GPU", ok, detail, "only the GPU experiments (qwen2.5-3b-math) need one", needed=False)
 
 
 def bfloat16() -> Finding:

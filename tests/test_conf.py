@@ -18,7 +18,7 @@ def in_the_project(monkeypatch):
 
 
 def test_the_experiments_that_the_readme_names_are_there():
-    assert {"quickstart", "shop", "python-tool", "smollm2-calculator", "qwen2.5-3b-code"} <= set(EXPERIMENTS)
+    assert {"quickstart", "shop", "python-tool", "smollm2-calculator", "qwen2.5-3b-math"} <= set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -30,7 +30,7 @@ def test_every_shipped_experiment_is_valid_and_all_its_parts_can_be_imported(nam
 
 
 def test_the_gpu_preset_has_the_settings_of_the_paper():
-    science = experiment.read("qwen2.5-3b-code").science
+    science = experiment.read("qwen2.5-3b-math").science
     assert (science.rollout.problems, science.rollout.group_size, science.agent.max_turns) == (64, 8, 8)
     assert (science.update.learning_rate, science.algorithm.settings["kl"]["weight"]) == (5e-7, 0.001)
 
