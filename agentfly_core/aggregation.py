@@ -37,7 +37,7 @@ class SeqMeanTokenMean(Section):
 
 
 class SeqMeanTokenSum(Section):
-    """The mean over trajectories of their tokens' sum."""
+    """The mean over trajectories of their tokens' sum: each is one action, as in RLOO (arXiv 2402.14740)."""
 
     use: Literal["seq_mean_token_sum"] = "seq_mean_token_sum"
 

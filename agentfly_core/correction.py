@@ -1,4 +1,8 @@
-"""Weights for a sampler whose probabilities differ from the learner's: w = exp(old - rollout), a constant."""
+"""Weights for a sampler whose probabilities differ from the learner's: w = exp(old - rollout), a constant.
+
+Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training" (August 2025); Liu, Li
+et al., "When Speed Kills Stability: Demystifying RL Collapse from the Training-Inference Mismatch" (September 2025).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ Bound = Annotated[float, Field(gt=0.0)]
 
 
 class TokenTIS(Section):
-    """Truncated importance sampling by token: `min(w, cap)`."""
+    """Truncated importance sampling by token: `min(w, cap)` (Yao, Liu et al.)."""
 
     use: Literal["token_tis"] = "token_tis"
     cap: Bound = 2.0
@@ -28,7 +32,7 @@ class TokenTIS(Section):
 
 
 class SequenceTIS(Section):
-    """Truncated importance sampling by row: `min(product of w, cap)` for all its tokens."""
+    """Truncated importance sampling by row: `min(product of w, cap)` for all its tokens (Liu, Li et al.)."""
 
     use: Literal["sequence_tis"] = "sequence_tis"
     cap: Bound = 2.0
@@ -51,7 +55,7 @@ class _Between(Section):
 
 
 class IcePop(_Between):
-    """`w` where it lies between low and high; a token beyond them is left out."""
+    """`w` where it lies between low and high; a token beyond them is left out (Ring-1T, arXiv 2510.18855)."""
 
     use: Literal["icepop"] = "icepop"
     high: Bound = 5.0
@@ -64,7 +68,7 @@ class IcePop(_Between):
 
 
 class SequenceMask(_Between):
-    """A row whose geometric mean of w lies beyond low and high is left out; the others weigh 1."""
+    """A row whose geometric mean of w lies beyond low and high is left out; the others weigh 1 (Liu, Li et al.)."""
 
     use: Literal["sequence_mask"] = "sequence_mask"
 

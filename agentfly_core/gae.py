@@ -38,7 +38,8 @@ class TokenGAE(Section):
 class TurnGAE(Section):
     """The same over turns: a turn earns its tokens' rewards, and its value is that of its first token.
 
-    Every token of a turn has the turn's advantage, and the turn's return for its goal.
+    Each turn is one action, as in Turn-PPO (arXiv 2512.17008). Every token of a turn has the turn's advantage, and the
+    turn's return for its goal.
     """
 
     use: Literal["turn"] = "turn"
