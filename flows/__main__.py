@@ -17,7 +17,10 @@ OVERRIDES = "settings that differ from the file, for example update.learning_rat
 RUN = "the run's name (default: EXPERIMENT-<digest of its settings>, so that the same command continues it)"
 SITE = "where it runs: a file in ./conf/site (default: local); AGENTFLY_<KEY> variables change single settings"
 STORE = "where runs and artifacts go: a folder (default: .) or s3://bucket/prefix"
-POLICY = "run:NAME, run:NAME@STEP (0: the start), a model's folder or hub id, a policy.json (default: the run's last)"
+POLICY = (
+    "run:NAME (its last), run:NAME@STEP (0: the start), a model's folder or hub id, a policy.json (default: the last "
+    "policy of the run that `agentfly train` with the same settings makes)"
+)
 EXAMPLES = """
 examples:
   agentfly train quickstart                     train; run it again after any interruption and it goes on
@@ -61,39 +64,42 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_subparsers(title="commands", required=True, metavar="COMMAND").add_parser
-    train = _experiment(add("train", help="start a run, or continue it"), commands.train)
+    known = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def add(name: str, does: str) -> argparse.ArgumentParser:
+        return known.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+
+    train = _experiment(add("train", "start a run, or continue it"), commands.train)
     train.add_argument("--run", default="", help=RUN)
     train.add_argument("--new", action="store_true", help="start another run even if there is one: NAME-2, NAME-3, ...")
-    evaluate = _experiment(add("evaluate", help="held-out success of any policy, with an interval"), commands.evaluate)
+    evaluate = _experiment(add("evaluate", "held-out success of any policy, with an interval"), commands.evaluate)
     evaluate.add_argument("--policy", default="", metavar="REF", help=POLICY)
-    _experiment(add("prepare", help="build, check and version the dataset only"), commands.prepare)
-    _experiment(add("warm-start", help="make the policy that training starts from"), commands.warm_start)
-    _experiment(add("config", help="the resolved settings, each with where it came from"), commands.config)
-    _experiment(add("resolve", help="write the complete settings into results/ for DVC"), commands.resolve)
-    listing = add("list", help="all runs: state, owner, last step, and the command that continues each")
+    _experiment(add("prepare", "build, check and version the dataset only"), commands.prepare)
+    _experiment(add("warm-start", "make the policy that training starts from"), commands.warm_start)
+    _experiment(add("config", "the resolved settings, each with where it came from"), commands.config)
+    _experiment(add("resolve", "write the complete settings into results/ for DVC"), commands.resolve)
+    listing = add("list", "all runs: state, owner, last step, and the command that continues each")
     listing.set_defaults(command=commands.list_runs)
     listing.add_argument("--store", default="", help=STORE)
-    show = add("show", help="read episodes in the terminal, sampled tokens told apart from read ones")
+    show = add("show", "read episodes in the terminal, sampled tokens told apart from read ones")
     show.set_defaults(command=commands.show)
     show.add_argument("run", help="name of a run, see `agentfly list`")
     show.add_argument("--step", type=int, default=None, help="which step (default: the last one)")
-    show.add_argument("--worst", type=_positive, default=3, metavar="K", help="how many episodes, lowest reward first")
+    worst = "how many episodes, lowest reward first (default: 3)"
+    show.add_argument("--worst", type=_positive, default=3, metavar="K", help=worst)
     show.add_argument("--store", default="", help=STORE)
-    doctor = add("doctor", help="what this machine can run, and what to do about what it can't")
+    doctor = add("doctor", "what this machine can run, and what to do about what it can't")
     doctor.set_defaults(command=commands.doctor)
     doctor.add_argument("--sandbox", action="store_true", help="attack the sandbox, and say what it stops")
-    repro = add("repro", help="reproduce an experiment with DVC")
+    repro = add("repro", "reproduce an experiment with DVC")
     repro.set_defaults(command=commands.repro)
     repro.add_argument("experiment", help="name of a file in ./conf")
-    opening = add("open", help="open a run in the MLflow or the Prefect UI")
+    opening = add("open", "open a run in the MLflow or the Prefect UI; serves it until Ctrl-C where no server runs")
     opening.set_defaults(command=commands.open_ui)
     opening.add_argument("ui", choices=("mlflow", "prefect"))
     opening.add_argument("run", help="name of a run, see `agentfly list`")
     opening.add_argument("--store", default="", help=STORE)
-    prefect = add(
-        "prefect", help="any Prefect command on this project's state, for example: agentfly prefect server start"
-    )
+    prefect = add("prefect", "any Prefect command on this project's state, for example: agentfly prefect server start")
     prefect.set_defaults(command=commands.prefect)
     prefect.add_argument("words", nargs=argparse.REMAINDER)
     return parser
