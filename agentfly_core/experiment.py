@@ -262,7 +262,7 @@ def _variables() -> dict[str, str]:
 def _path(experiment: str) -> Path:
     if experiment.endswith((".yaml", ".yml")):
         if not Path(experiment).is_file():
-            raise ValueError(f"There is no experiment file {experiment!r}.")
+            raise ValueError(f"There is no experiment file {experiment!r} (looked in {Path.cwd()}).")
         return Path(experiment)
     path = CONF / f"{experiment}.yaml"
     if not path.is_file():
@@ -317,7 +317,8 @@ def _validate(kind: type[S], values: Mapping[str, Any], source: str) -> S:
         return kind.model_validate(values)
     except ValidationError as error:
         lines = "\n".join(f"  {line}" for line in _explain(kind, error))
-        raise ValueError(f"{source} is not a valid {kind.__name__.lower()} configuration:\n{lines}") from None
+        what = "site" if kind is Site else "experiment"
+        raise ValueError(f"{source} is not a valid {what} configuration:\n{lines}") from None
 
 
 def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:

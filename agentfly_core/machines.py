@@ -30,7 +30,7 @@ def slots(hostfile: str) -> dict[str, int]:
     ValueError for a file that is not there, is of another format, or names a node twice.
     """
     if not Path(hostfile).is_file():
-        raise ValueError(f"There is no hostfile {hostfile!r}.")
+        raise ValueError(f"There is no hostfile {hostfile!r} (looked in {Path.cwd()}).")
     written = (line.partition("#")[0].strip() for line in Path(hostfile).read_text().splitlines())
     found: dict[str, int] = {}
     for line in filter(None, written):

@@ -181,8 +181,8 @@ def name_of(lab: Lab, name: str, new: bool) -> str:
 def opened(lab: Lab, name: str) -> Iterator[Run]:
     """Start a run or continue it, as its only writer.
 
-    Raises Locked while somebody else writes it, ValueError when it was started with other science or by a stage of
-    another version.
+    Raises Locked while somebody else writes it, ValueError when it was started with other settings or by a stage
+    of another version.
     """
     store, uri = lab.store, f"runs/{name}"
     lock = remote_lock(store.remote, uri) if store.remote else local_lock(store.root / uri)
@@ -273,7 +273,8 @@ def _compare(record: Mapping[str, Any], science: Science, name: str) -> None:
     if fixed := [change for change in changes if not change.resumable]:
         listed = "\n".join(f"  {change}" for change in fixed)
         raise ValueError(
-            f"The run {name!r} was started with other science:\n{listed}\nGive it another name with --run."
+            f"The run {name!r} was started with other settings:\n{listed}\nGive this one another name with --run, or "
+            "set them back."
         )
     if record["stages"] != dict(slots.VERSIONS):
         old = record["revision"]["commit"] or "the revision it was started with"
