@@ -44,7 +44,7 @@ ENVIRONMENT = {
 class Place:
     """Where MLflow keeps what it is sent, and why there.
 
-    `Place("sqlite:////home/me/project/.agentfly/mlflow.db", "/home/me/project/.agentfly", "the project's own store")`
+    `Place("sqlite:////home/user/shop/.agentfly/mlflow.db", "/home/user/shop/.agentfly", "the project's own store")`
     """
 
     uri: str

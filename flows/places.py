@@ -28,7 +28,7 @@ ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something is kept: `Place("Prefect", "/home/ada/shop/.agentfly/prefect", "the project's own")`."""
+    """Where something is kept: `Place("Prefect", "/home/user/shop/.agentfly/prefect", "the project's own")`."""
 
     what: str
     where: str

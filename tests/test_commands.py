@@ -56,14 +56,14 @@ def test_config_shows_science_and_site_with_where_each_value_came_from(
 def test_a_run_names_the_places_that_hear_of_it_and_why(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://ada:analytical@mlflow.example")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://someone:secret@mlflow.example")
     read = experiment.read("tiny")
     lab = Lab("tiny", read.science, read.origin, Site(), Store.at(".", project))
-    places = Places(project / ".agentfly", "", Place("Prefect", "/home/ada/.prefect", "PREFECT_HOME is set"))
+    places = Places(project / ".agentfly", "", Place("Prefect", "/home/user/.prefect", "PREFECT_HOME is set"))
     show_places(places, lab)
     assert capsys.readouterr().out == (
-        "Prefect: /home/ada/.prefect (PREFECT_HOME is set)\n"
-        "MLflow: https://ada:[password]@mlflow.example (MLFLOW_TRACKING_URI)\n"
+        "Prefect: /home/user/.prefect (PREFECT_HOME is set)\n"
+        "MLflow: https://someone:[password]@mlflow.example (MLFLOW_TRACKING_URI)\n"
     )
 
 

@@ -42,6 +42,6 @@ def test_a_server_on_loopback_starts(places, words):
 
 
 def test_a_server_that_asks_for_a_password_may_listen_anywhere(places, monkeypatch):
-    monkeypatch.setenv("PREFECT_SERVER_API_AUTH_STRING", "ada:secret")
+    monkeypatch.setenv("PREFECT_SERVER_API_AUTH_STRING", "someone:secret")
     with pytest.raises(Became, match=r"0\.0\.0\.0"):
         prefect_command(places, [*START, "--host", "0.0.0.0"])
