@@ -6,6 +6,7 @@ DVC refuses a second writer of the same paths at once instead of waiting, so wha
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from agentfly_core import experiment, files
+from agentfly_core import experiment, files, slots
 from agentfly_core.config import Science
 
 BUSY = "is being blocked by"
@@ -54,8 +55,9 @@ def dataset_version(name: str, science: Science, project: Path) -> Version | Unv
     if reason := _not_versioned(name, science, project):
         return Unversioned(reason)
     file = pipeline(name, project)
+    anew = ["--force"] if _is_of_other_files(name, science, project) else []
     with _alone(project) as lock:
-        code, printed = _quietly(["repro", f"{file}:prepare"], project, lock)
+        code, printed = _quietly(["repro", *anew, f"{file}:prepare"], project, lock)
     if BUSY in printed:
         return Unversioned("another DVC command is working on it")
     if code:
@@ -76,6 +78,11 @@ def pipeline(name: str, project: Path) -> Path:
     if name not in (known := experiment.names(project / experiment.CONF)):
         raise ValueError(f"DVC reproduces the experiments in conf/: {', '.join(known)}. Got {name!r}.")
     params = project / "params.yaml"
+    if not params.is_file():
+        raise ValueError(
+            f"There is no params.yaml in {project}, and DVC needs that file, dvc.yaml and .dvc/ there: work in a "
+            "checkout of the project, or copy the three."
+        )
     if yaml.safe_load(params.read_text())["experiment"] == name:
         return Path("dvc.yaml")
     folder = project / "results" / name
@@ -97,6 +104,12 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
     own = experiment.read(str(project / experiment.CONF / f"{name}.yaml")).science
     changed = [key for key in ("data", "seed") if getattr(own, key) != getattr(science, key)]
     return f"{' and '.join(changed)} overridden" if changed else ""
+
+
+def _is_of_other_files(name: str, science: Science, project: Path) -> bool:
+    """Whether the dataset that DVC knows was built from files that have changed since, which DVC does not watch."""
+    known = project / "results" / name / "dataset.json"
+    return known.is_file() and json.loads(known.read_text())["uri"] != slots.prepare(science).uri
 
 
 def _quietly(words: Sequence[str], project: Path, lock: int) -> tuple[int, str]:

@@ -161,6 +161,20 @@ def test_other_data_has_no_version_and_says_why(root, name, overrides, reason):
     assert dataset_version(name, science(*overrides), root) == Unversioned(reason)
 
 
+def test_a_dataset_of_changed_files_has_another_version(root):
+    rows = [{"question": f"What is {n}+{n}?", "answer": str(n + n)} for n in range(20)]
+    (root / "rows.json").write_text(json.dumps(rows))
+    of_files = {"use": "agentfly_core.datasets.files:files", "train_file": "rows.json"}
+    tiny = yaml.safe_load((root / "conf/tiny.yaml").read_text())
+    data = of_files | dict.fromkeys(("train", "validation", "test"), 4)
+    (root / "conf/rows.yaml").write_text(yaml.safe_dump(tiny | {"data": data}))
+    first = dataset_version("rows", experiment.read("rows").science, root)
+    (root / "rows.json").write_text(json.dumps(rows[::-1]))
+    second = dataset_version("rows", experiment.read("rows").science, root)
+    assert isinstance(first, Version) and isinstance(second, Version)
+    assert first.md5 != second.md5 == dataset_version("rows", experiment.read("rows").science, root).md5
+
+
 def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
     (root / ".git").rename(root / "git")
     assert dataset_version("tiny", science(), root) == Unversioned("DVC needs a git repository (git init)")
@@ -204,3 +218,9 @@ def test_data_that_cannot_be_built_stops_with_the_reason(root):
 def test_what_is_no_experiment_of_the_project_is_refused(root):
     with pytest.raises(ValueError, match="Got 'quickstrat'"):
         pipeline("quickstrat", root)
+
+
+def test_where_dvc_has_no_parameters_it_says_what_is_missing(root):
+    (root / "params.yaml").unlink()
+    with pytest.raises(ValueError, match=r"There is no params.yaml in /.*copy the three"):
+        pipeline("tiny", root)
