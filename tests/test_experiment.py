@@ -58,7 +58,7 @@ def test_a_number_is_short_for_the_limit_of_an_environment_and_the_same_experime
 def test_a_typing_mistake_is_refused_with_a_hint(tiny):
     with pytest.raises(ValueError, match=r"update.learning_rat: there is no such key. Did you mean 'learning_rate'"):
         experiment.read(tiny, ["update.learning_rat=1"])
-    with pytest.raises(ValueError, match=r"experiment conf.*:\n  rollout.problems: .*greater than.* 1 \(got 0\)"):
+    with pytest.raises(ValueError, match=r"experiment.*:\n  rollout.problems: .*greater than or equal to 1 \(got 0\)"):
         experiment.read(tiny, ["rollout.problems=0"])
     with pytest.raises(ValueError, match=r"environments.my:Shop.limt: there is no such key. Did you mean 'limit'"):
         experiment.read(tiny, ["environments={my:Shop: {limt: 8}}"])
