@@ -29,7 +29,7 @@ class PolicyGradient(ABC):
       aggregation: token_mean
       correction: {use: token_tis, cap: 2.0}          # for a sampler that differs from the learner
       kl: {use: loss, weight: 0.001, reference: run:base@40}    # or start, the default
-      skip_cut: true                                  # trajectories at a limit of their length teach nothing
+      skip_cut: true                                  # no advantage for what a limit of length cut
     """
 
     policy_loss: PolicyLoss = Clip()
