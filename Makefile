@@ -3,7 +3,11 @@ EXP ?= quickstart
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-REQUIREMENTS := $(or $(shell cat $(INSTALLED) 2>/dev/null),requirements/cpu.txt)
+BEFORE := $(and $(wildcard $(INSTALLED)),$(or $(shell cat $(INSTALLED)),requirements/cpu.txt))
+REQUIREMENTS := $(or $(BEFORE),requirements/cpu.txt)
+ifneq ($(or $(BEFORE),$(REQUIREMENTS)),$(REQUIREMENTS))
+$(error $(VENV) was installed from $(BEFORE); for $(REQUIREMENTS) remove it first: rm -r $(VENV))
+endif
 
 LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --custom-compile-command "make lock"
 

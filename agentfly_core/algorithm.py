@@ -101,7 +101,7 @@ class Algorithm(Protocol):
 
     @property
     def learns_anyway(self) -> bool:
-        """Whether a step has something to learn where all advantages are 0: a critic, or a penalty in the loss."""
+        """Whether rows whose advantages are all 0 have a gradient, too: by a critic, or by a penalty in the loss."""
         ...
 
     @property

@@ -54,6 +54,7 @@ SIGNS: dict[str, Sign | None] = {
     "entropy": Sign(metric="train/entropy", below=0.001, steps=3),
     "grad_norm": Sign(metric="train/grad_norm_max", above=1000.0),
     "skipped_steps": Sign(metric="train/skipped_steps", above=0.0),
+    "not_finite": Sign(metric="train/not_finite_share", above=0.0),
 }
 """Vetted: each of them is seldom harmless. `null` in an experiment file takes one of them away."""
 

@@ -19,7 +19,7 @@ Outcome = Literal["used", "zero_spread", "unscored"]
 class LedgerRow:
     """What became of one problem in one step: `LedgerRow(7, "add-41-58", 8, 8, 0.625, "used")`.
 
-    `zero_spread` says that all its rewards were equal, which is all that a step's scores know.
+    `zero_spread`: all its rewards were equal, and an algorithm that compares them learns nothing from it.
     """
 
     step: int
@@ -49,10 +49,10 @@ def used(folder: Path) -> int:
     return int((pd.read_parquet(folder / FILE)["outcome"] == "used").sum())
 
 
-def joined(folders: Sequence[Path], compares_group: bool) -> pd.DataFrame:
-    """The rows of many steps in one table; problems of equal rewards were used where groups are not compared."""
+def joined(folders: Sequence[Path]) -> pd.DataFrame:
+    """The rows of many steps in one table."""
     found: pd.DataFrame = pd.concat([pd.read_parquet(folder / FILE) for folder in folders], ignore_index=True)
-    return found if compares_group else found.replace({"outcome": {"zero_spread": "used"}})
+    return found
 
 
 def _ledger_row(step: int, problem: str, scores: Sequence[Scored]) -> LedgerRow:

@@ -98,8 +98,7 @@ def steps_frame(lab: Lab, run: str) -> pd.DataFrame:
 def run_ledger(run: Run) -> pd.DataFrame:
     """Every problem consumed by the run and what became of it, step by step."""
     folders = [run.store.artifact(f"{slots.of_step(run.name, k)}/scored") for k in range(1, run.science.steps + 1)]
-    compares_group = run.science.algorithm.make().compares_group
-    return ledger.joined([run.store.open(folder) for folder in folders], compares_group)
+    return ledger.joined([run.store.open(folder) for folder in folders])
 
 
 def _seconds(run: Run, before: Evaluation, after: Evaluation) -> dict[str, float]:

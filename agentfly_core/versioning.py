@@ -81,7 +81,7 @@ def pipeline(name: str, project: Path) -> Path:
     if not params.is_file():
         raise ValueError(
             f"There is no params.yaml in {project}, and DVC needs that file, dvc.yaml and .dvc/ there: work in a "
-            "checkout of the project, or copy the three."
+            "checkout of the project."
         )
     if yaml.safe_load(params.read_text())["experiment"] == name:
         return Path("dvc.yaml")

@@ -16,9 +16,10 @@ logger = logging.getLogger(__name__)
 def look_at_health(run: Run, step: int) -> None:
     """Warn of the signs that a step's metrics.json tells of; raises GateClosed where one shall stop the run."""
     metrics = _metrics(run, step)
-    first = _learned(metrics) and not any(_learned(_metrics(run, earlier)) for earlier in range(1, step))
-    for warning in health.unmeasured(run.science.health, metrics) if first else []:
-        logger.warning("Step %s: %s", step, warning)
+    mistyped = health.unmeasured(run.science.health, metrics)
+    if mistyped and _learned(metrics) and not any(_learned(_metrics(run, k)) for k in range(1, step)):
+        for warning in mistyped:
+            logger.warning("Step %s: %s", step, warning)
     for warning in health.warnings(run.science.health, metrics):
         logger.warning("Step %s: %s.", step, warning)
 

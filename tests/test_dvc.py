@@ -222,5 +222,5 @@ def test_what_is_no_experiment_of_the_project_is_refused(root):
 
 def test_where_dvc_has_no_parameters_it_says_what_is_missing(root):
     (root / "params.yaml").unlink()
-    with pytest.raises(ValueError, match=r"There is no params.yaml in /.*copy the three"):
+    with pytest.raises(ValueError, match=r"There is no params.yaml in /.*work in a checkout"):
         pipeline("tiny", root)

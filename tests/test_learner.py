@@ -73,6 +73,7 @@ def test_rows_without_an_advantage_have_no_backward_pass_and_nothing_changes_by_
         found[name] = learner.update(replace(one, update=settings(mini_batches=2)))
         saved(learner, tmp_path / name)
     assert found["all"]["train/learned_share"] == 1.0
+    assert found["all"]["train/not_finite_share"] == 0.0
     assert 0.3 < found["some"]["train/learned_share"] < 0.7
     for name in COMPARED:
         assert found["some"][name] == pytest.approx(found["all"][name], rel=1e-5, abs=1e-7)
@@ -210,6 +211,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(service, nano, tmp_pat
     assert (found["train/optimizer_steps"], found["train/skipped_steps"]) == (1, 1)
     assert {"train/loss", "train/grad_norm"} <= found.keys(), "those of the step that was taken"
     assert found["train/entropy"] > 4, "that of the micro-batches with a finite loss"
+    assert 0 < found["train/not_finite_share"] < 1
     assert all(math.isfinite(value) for value in found.values())
     policy, _ = saved(learner, tmp_path / "saved")
     assert all(weight.isfinite().all() for weight in load_file(policy / "model.safetensors").values())

@@ -35,3 +35,12 @@ def test_what_was_installed_is_what_is_installed_again(tmp_path, installed, said
     )
     assert f"--no-deps -r requirements/{expected}.txt" in done.stdout
     assert f"echo requirements/{expected}.txt > {tmp_path}/.installed" in done.stdout
+
+
+@pytest.mark.parametrize("installed", ["", "requirements/cpu.txt\n"])
+def test_another_list_is_not_installed_over_what_is_there(tmp_path, installed):
+    (tmp_path / ".installed").write_text(installed)
+    words = ["make", "install", f"VENV={tmp_path}", "REQUIREMENTS=requirements/gpu.txt"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "was installed from requirements/cpu.txt; for requirements/gpu.txt remove it first" in done.stderr

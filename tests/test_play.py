@@ -112,7 +112,7 @@ def test_a_baseline_is_scored_and_no_episode_of_the_ledger(tokenizer: Any, tmp_p
     played(rules, tokenizer, "2", tmp_path)
     score_episodes(rules, [tmp_path], [], 1, tmp_path)
     assert len(read_scores(tmp_path / SCORES)) == 6
-    assert ledger.joined([tmp_path], compares_group=False)["episodes"].tolist() == [2, 2]
+    assert ledger.joined([tmp_path])["episodes"].tolist() == [2, 2]
 
 
 def test_no_two_training_episodes_have_the_same_seed() -> None:

@@ -33,10 +33,10 @@ class Update:
     """The work of one job on a lesson; every rank holds the whole lesson and computes its share of the rows.
 
     Its metrics are means over tokens (`train/entropy`; `train/kl`, from the policy before the update to the one in it;
-    `train/kl_reference`; `train/clip_fraction`) but those of a micro-batch whose loss is not finite, means over
-    optimizer steps (`train/loss`, `train/grad_norm`) and the largest (`train/grad_norm_max`), counts, the share of the
-    tokens that were learned from (`train/learned_share`), seconds (`time/forward`, `time/backward`, `time/optimizer`),
-    and `mismatch/*` before the first step. One that is not finite is left out.
+    `train/kl_reference`; `train/clip_fraction`; the share in rows with a backward pass, `train/learned_share`) but
+    those of a micro-batch whose loss is not finite, whose share is `train/not_finite_share`; means over optimizer steps
+    (`train/loss`, `train/grad_norm`) and the largest (`train/grad_norm_max`), counts, seconds (`time/forward`,
+    `time/backward`, `time/optimizer`), and `mismatch/*` before the first step. One that is not finite is left out.
     """
 
     engine: Engine
@@ -49,7 +49,6 @@ class Update:
     sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     norms: list[float] = field(default_factory=list)
-    tokens: Counter[str] = field(default_factory=Counter)
     mismatch: dict[str, float] = field(default_factory=dict)
     known: Mapping[str, float] = field(default_factory=dict)
     step_loss: float = 0.0
@@ -116,7 +115,6 @@ class Update:
         outcome = self._optimizer_step() if parts else "empty"
         self.steps[outcome] += 1
         self.skipped = {"empty": self.skipped, "taken": 0, "skipped": self.skipped + 1}[outcome]
-        self.tokens.update(all=int(batch.sampled.sum()), learned=int(batch.sampled[teaching].sum()))
 
     def _loss(self, micro: RolloutBatch, forest: Forest | None) -> tuple[Tensor, Tensor]:
         with self._clock("time/forward"):
@@ -124,13 +122,15 @@ class Update:
             if self.on_policy:
                 micro = replace(micro, old_logprobs=logprobs.detach())
             loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
-        found = {"train/entropy": entropy, **loss.metrics}
+        learned = torch.full_like(entropy, float(torch.is_grad_enabled()))
+        found = {"train/entropy": entropy, "train/learned_share": learned, **loss.metrics}
         if self.algorithm.needs_old:
             found["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
         counted = micro.sampled & loss.total.isfinite()
         for name, value in found.items():
             self.sums[name] += float(value.detach()[counted].double().sum())
         self.sums["tokens"] += float(counted.sum())
+        self.sums["lost"] += float((micro.sampled & ~counted).sum())
         if loss.total.isfinite():
             return loss.total, logprobs.detach()
         # only a gradient that is not finite stops the step, and a clamp lets no such one through
@@ -178,9 +178,10 @@ class Update:
         self.seconds[name] += time.perf_counter() - started
 
     def _metrics(self, lesson: Lesson) -> dict[str, float]:
-        sums = self.ranks.add_up({"tokens": 0.0, "loss": 0.0} | self.sums)
-        tokens, loss = sums.pop("tokens"), sums.pop("loss")
+        sums = self.ranks.add_up({"tokens": 0.0, "lost": 0.0, "loss": 0.0} | self.sums)
+        tokens, lost, loss = (sums.pop(name) for name in ("tokens", "lost", "loss"))
         found = {name: value / max(tokens, 1.0) for name, value in sums.items()}
+        found["train/not_finite_share"] = lost / max(tokens + lost, 1.0)
         if self.norms:
             found["train/loss"] = loss / len(self.norms)
             found["train/grad_norm"] = sum(self.norms) / len(self.norms)
@@ -199,7 +200,6 @@ class Update:
             "train/rows": float(len(lesson.batch.lengths)),
             "train/trajectories": float(lesson.trajectories),
             "train/unscored": float(lesson.unscored),
-            "train/learned_share": self.tokens["learned"] / max(self.tokens["all"], 1),
             "train/optimizer_steps": float(self.steps["taken"]),
             "train/skipped_steps": float(self.steps["skipped"]),
             "train/skipped_in_a_row": float(self.skipped),
