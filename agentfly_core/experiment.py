@@ -164,8 +164,9 @@ def _correct_for_another_policy(science: Science) -> None:
     ratio = "an algorithm.policy_loss with a ratio, such as clip"
     if algorithm.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
-            f"update.epochs x update.mini_batches is {steps}, and the loss of {science.algorithm.use} has no ratio to "
-            f"the policy before the update: it is right for 1 optimizer step an update. Take 1, or choose {ratio}."
+            f"update.epochs x update.mini_batches is {steps}, and the loss of {science.algorithm.use}, as it is set, "
+            f"has no ratio to the policy before the update: it is right for 1 optimizer step an update. Set both to 1, "
+            f"or choose {ratio}."
         )
     from_sampler = update.old_logprobs == "sampler" and algorithm.off_policy == "ratio"
     corrected = algorithm.corrects_sampler or from_sampler or algorithm.off_policy == "imitation"

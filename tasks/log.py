@@ -15,7 +15,7 @@ from tasks.stage import stage
 logger = logging.getLogger(__name__)
 NOTHING = (
     "Step %s taught nothing: no episode had an advantage. Look at it with `agentfly show %s --step %s`; easier or "
-    "harder problems, a larger rollout.group_size or a warm_start help."
+    "harder problems, a larger rollout.group_size, or a warm_start, or more of it, help."
 )
 
 
