@@ -32,14 +32,19 @@ from agentfly_core.sandbox.trial import attacked
 MAKES_NAMESPACES = ["unshare", "-Urmp", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "none", "/tmp"]
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = """
-import atexit, subprocess, sys, threading, multiprocessing, asyncio
+import atexit, subprocess, sys, threading, multiprocessing, asyncio, concurrent.futures
 def double(x): return 2 * x
 threading.Thread(target=lambda: print("thread")).start()
 print(subprocess.run([sys.executable, "-c", "print(1 + 1)"], capture_output=True, text=True).stdout.strip())
 with multiprocessing.Pool(2) as pool: print(pool.map(double, [1, 2]))
-asyncio.run(asyncio.sleep(0))
+async def child(): return (await (await asyncio.create_subprocess_exec("cat", stdin=0, stdout=-1)).communicate())[0]
+print(asyncio.run(child()))
+with concurrent.futures.ProcessPoolExecutor(2) as pool: print(list(pool.map(double, [3, 4])))
+here, there = multiprocessing.Pipe()
+here.send("sent"); print(there.recv())
 atexit.register(print, "end")
 """
+PRINTED = ["2", "[2, 4]", "[6, 8]", "b'given'", "end", "sent", "thread"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -196,13 +201,13 @@ async def test_an_interrupted_loop_keeps_what_it_printed() -> None:
 
 
 async def test_threads_subprocesses_pools_and_exit_functions_work() -> None:
-    result = await run(PROGRAM)
-    assert sorted(result.stdout.splitlines()) == ["2", "[2, 4]", "end", "thread"], result.stderr
+    result = await run(PROGRAM, stdin="given")
+    assert sorted(result.stdout.splitlines()) == PRINTED, result.stderr
 
 
 async def test_they_work_in_bubblewrap_too_and_its_disk_is_as_large_as_asked_for(bubblewrap: Sandbox) -> None:
-    result = await bubblewrap.execute(Order(PROGRAM.encode()))
-    assert sorted(result.stdout.splitlines()) == ["2", "[2, 4]", "end", "thread"], result.stderr
+    result = await bubblewrap.execute(Order(PROGRAM.encode(), stdin=b"given"))
+    assert sorted(result.stdout.splitlines()) == PRINTED, result.stderr
     fill = b"open('x', 'wb').write(bytes(2 << 20))"
     assert (await bubblewrap.execute(Order(fill, limits=Limits(disk=MIB)))).status is Status.DISK_LIMIT
     written = b"try: open('/dev/x', 'w')\nexcept OSError: print('refused')\nopen('/dev/stderr', 'w').write('seen')"

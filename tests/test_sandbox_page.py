@@ -51,4 +51,4 @@ def test_the_page_has_the_limits_the_statuses_and_the_remedy_that_there_are() ->
     assert [status for status in Status if f"`{status}`" not in PAGE] == []
     options = re.search(r"--cap-add.*?apparmor=unconfined", WHAT_TO_DO)
     assert options and options[0] in PAGE
-    assert len(ATTACKS) == 22
+    assert len(ATTACKS) == 23

@@ -83,9 +83,52 @@ for pid in ({pid}, os.getppid()):
         pass
 """,
 )
+POINT = Attack(
+    "point a half of a socket pair elsewhere",
+    """
+import ctypes, itertools, socket
+libc, there = ctypes.CDLL(None), "/tmp/there"
+
+def pair(family, kind):
+    try:
+        return socket.socketpair(family, kind)
+    except (OSError, ValueError):
+        return None
+
+def arrives(attempt, near, far):
+    for half in (near, far):
+        libc.connect(half.fileno(), bytes(16), 16)  # with no address a datagram socket forgets its other half
+    try:
+        return attempt(near) != 1 or far.recv(1, socket.MSG_DONTWAIT) == b"x"
+    except OSError:
+        return False
+
+ATTEMPTS = (
+    lambda near: near.connect(there),
+    lambda near: near.sendto(b"x", there),
+    lambda near: near.sendto(b"x", socket.MSG_OOB, there),
+    lambda near: near.sendmsg([b"x"], [], 0, there),
+    lambda near: near.listen(),
+    lambda near: near.accept(),
+)
+FLAGS = (0, socket.SOCK_NONBLOCK, socket.SOCK_CLOEXEC, socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0x10, 1 << 30)
+for kind, flags, attempt in itertools.product(range(16), FLAGS, ATTEMPTS):
+    if (ours := pair(socket.AF_UNIX, kind | flags)) and (others := pair(socket.AF_UNIX, kind | flags)):
+        others[0].bind(there)
+        if arrives(attempt, ours[0], others[0]):
+            print("REACHED with kind", kind)
+        os.unlink(there)
+for family, kind in itertools.product([0, *range(2, 50)], range(1, 7)):
+    if pair(family, kind):
+        print("REACHED with family", family)
+if not (pair(socket.AF_UNIX, socket.SOCK_STREAM) and pair(socket.AF_UNIX, socket.SOCK_SEQPACKET)):
+    print("REACHED nothing: not even a pair of its own")
+""",
+)
 PROBES = (READ, CONNECT, FORK, KILL)
 ATTACKS = (
     *PROBES,
+    POINT,
     Attack(
         "end the keeper, process 1",
         """

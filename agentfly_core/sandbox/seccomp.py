@@ -1,8 +1,8 @@
 """The system calls that model-written code does not get, as a filter that the kernel keeps to.
 
 What makes or enters namespaces, mounts, traces or limits other processes, reaches the kernel's larger surfaces (bpf,
-io_uring, userfaultfd, keyrings), takes memory that nothing counts (System V, memfd, aio), or makes a socket: all
-answered "Operation not permitted". See seccomp(2); the programs are classic BPF.
+io_uring, userfaultfd, keyrings), takes memory that nothing counts (System V, memfd, aio), or makes a socket that could
+reach another than its own pair: all answered "Operation not permitted". See seccomp(2); the programs are classic BPF.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import struct
 
 from agentfly_core.sandbox import kernel
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # linux/bpf_common.h
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54  # linux/bpf_common.h
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000  # linux/seccomp.h
-_NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _MACHINE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _MODE_FILTER, _PR_SET_SECCOMP = 2, 22
-_AF_UNIX, _X32 = 1, 0x40000000
+_AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF  # linux/net.h
+_X32 = 0x40000000
 _NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, of time and cgroups too
 
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -67,7 +68,7 @@ def program() -> bytes:
     for denied in (*_DENIED[machine], *_DENIED_EVERYWHERE):
         steps += _when(_EQUAL, denied, not_permitted)
     steps += _when(_EQUAL, _CLONE3, not_there)  # its flags lie in memory; the C library falls back to clone
-    steps += _only(_SOCKETPAIR[machine], _AF_UNIX, not_permitted)
+    steps += _pairs(_SOCKETPAIR[machine], not_permitted)
     steps += _only(_PRLIMIT[machine], 0, not_permitted)  # the keeper has the same user, and must be able to report
     steps += [_step(_EQUAL, kernel.number("clone"), 0, 3), _step(_LOAD, _FIRST_ARGUMENT)]
     steps += [*_when(_ANY_BIT, _NAMESPACES, not_permitted), _step(_RETURN, _ALLOW)]
@@ -92,6 +93,24 @@ def _only(number: int, argument: int, answer: int) -> list[bytes]:
     """A system call that is allowed with one first argument only."""
     steps = [_step(_EQUAL, number, 0, 4), _step(_LOAD, _FIRST_ARGUMENT), _step(_EQUAL, argument, 0, 1)]
     return [*steps, _step(_RETURN, _ALLOW), _step(_RETURN, answer)]
+
+
+def _pairs(number: int, answer: int) -> list[bytes]:
+    """A pair of stream or seqpacket sockets is allowed: its halves stay connected to each other for good.
+
+    A half of a datagram pair, which is also what the kernel makes of a raw one, could be pointed at a socket file.
+    """
+    return [
+        _step(_EQUAL, number, 0, 8),
+        _step(_LOAD, _FIRST_ARGUMENT),
+        _step(_EQUAL, _AF_UNIX, 0, 4),
+        _step(_LOAD, _SECOND_ARGUMENT),
+        _step(_AND, _SOCK_TYPE_MASK),
+        _step(_EQUAL, _SOCK_STREAM, 2, 0),
+        _step(_EQUAL, _SOCK_SEQPACKET, 1, 0),
+        _step(_RETURN, answer),
+        _step(_RETURN, _ALLOW),
+    ]
 
 
 def _when(test: int, value: int, answer: int) -> list[bytes]:
