@@ -12,7 +12,8 @@ from safetensors import safe_open
 
 from agentfly_core.config import Adapter
 from agentfly_core.files import write_json
-from agentfly_core.store import Artifact, Damaged, Store
+from agentfly_core.sealed import Damaged
+from agentfly_core.store import Artifact, Store
 
 FILE = "adapter.json"
 
@@ -29,13 +30,13 @@ def remember(folder: Path, base: Artifact, shape: Adapter) -> None:
 
 def base_of(store: Store, policy: Artifact) -> Artifact | None:
     """The model that an adapter stands on; None for a policy that is a whole model."""
-    found = store.read_json(f"{policy.uri}/{FILE}")
+    found = store.part(policy, FILE)
     return Artifact(**found["base"]) if found else None
 
 
 def shape_of(store: Store, policy: Artifact) -> Adapter | None:
     """The shape of a policy's adapter; None for one that is a whole model."""
-    found = store.read_json(f"{policy.uri}/{FILE}")
+    found = store.part(policy, FILE)
     return Adapter(**found["shape"]) if found else None
 
 

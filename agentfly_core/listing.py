@@ -15,6 +15,8 @@ from rich.text import Text
 from agentfly_core import experiment
 from agentfly_core.lock import leaseholder, owner_of
 from agentfly_core.owner import Owner
+from agentfly_core.run import record_of, summary_of
+from agentfly_core.sealed import Damaged
 from agentfly_core.store import Store
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
@@ -36,13 +38,21 @@ class Listed:
     command: str
 
 
-def listed(store: Store) -> list[Listed]:
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A run whose run.json is damaged: `Unreadable("demo", "/lab/runs/demo/run.json is damaged: ...")`."""
+
+    name: str
+    fault: str
+
+
+def listed(store: Store) -> list[Listed | Unreadable]:
     """The runs of a store, by name."""
-    found = {name: store.read_json(f"runs/{name}/run.json") for name in store.names("runs")}
-    return [_listed(store, name, record) for name, record in found.items() if record is not None]
+    found = [_of(store, name) for name in store.names("runs")]
+    return [run for run in found if run is not None]
 
 
-def view(runs: list[Listed], store: Store) -> RenderableType:
+def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
     """Two lines a run: how it stands, and the command that continues it (or, if it is finished, reads it)."""
     if not runs:
         return Text(f"There is no run in {store.uri} yet. Start one: agentfly train quickstart")
@@ -91,9 +101,17 @@ def _yaml(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=100_000).removesuffix("...\n").strip()
 
 
+def _of(store: Store, name: str) -> Listed | Unreadable | None:
+    try:
+        record = record_of(store, name)
+        return _listed(store, name, record) if record is not None else None
+    except Damaged as damage:
+        return Unreadable(name, str(damage))
+
+
 def _listed(store: Store, name: str, record: Mapping[str, Any]) -> Listed:
     owner, steps = _owner(store, name), record["science"]["steps"]
-    summary = store.read_json(f"runs/{name}/summary.json") or {}
+    summary = summary_of(store, name) or {}
     done = summary.get("steps") == steps
     state: Literal["finished", "running", "stopped"] = "finished" if done else "running" if owner else "stopped"
     success = summary.get("success_after") if done else None
@@ -118,10 +136,12 @@ def _owner(store: Store, name: str) -> Owner | None:
 
 def _last_step(store: Store, name: str) -> int:
     steps = [int(step) for step in store.names(f"runs/{name}/steps")]
-    return max((s for s in steps if store.manifest(f"runs/{name}/steps/{s:06d}/policy")), default=0)
+    return max((s for s in steps if store.holds(f"runs/{name}/steps/{s:06d}/policy")), default=0)
 
 
-def _view(run: Listed, width: int) -> list[Text]:
+def _view(run: Listed | Unreadable, width: int) -> list[Text]:
+    if isinstance(run, Unreadable):
+        return [Text.assemble((f"{run.name:<{width}}  ", "bold"), ("damaged", "red")), Text(f"  {run.fault}", "dim")]
     success = "" if run.success is None else f"  held-out success {run.success:.1%}"
     owner = f"  {run.owner}" if run.owner else ""
     line = Text.assemble((f"{run.name:<{width}}  ", "bold"), (f"{run.state:<8}", STYLES[run.state]))

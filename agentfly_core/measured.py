@@ -58,6 +58,6 @@ def worst(stages: Sequence[Measured], prefix: str) -> dict[str, float]:
 
 def measured(store: Store, artifact: Artifact) -> Measured:
     """What the stage measured when it made this artifact."""
-    found = store.read_json(f"{artifact.uri}/{FILE}")
+    found = store.part(artifact, FILE)
     assert found is not None, f"{artifact.uri} was published without {FILE}"
     return Measured(found["time_ms"], found["seconds"], found["metrics"])

@@ -67,12 +67,12 @@ def solved_by_problem(trajectories: Iterable[Trajectory], scored: Iterable[Score
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, Any]:
-    """What a step leaves in a file and tracking sends: `{"schema": 1, "step": 7, "time_ms": ..., "metrics": {...}}`.
+    """What a step leaves in a file and tracking sends: `{"step": 7, "time_ms": ..., "metrics": {...}}`.
 
     Numbers that are not finite are left out: a missing number is never a zero.
     """
     finite = {name: float(value) for name, value in sorted(metrics.items()) if math.isfinite(value)}
-    return {"schema": 1, "step": step, "time_ms": time_ms, "metrics": finite}
+    return {"step": step, "time_ms": time_ms, "metrics": finite}
 
 
 def _rewards(scored: Sequence[Scored], goal: str) -> dict[str, float]:

@@ -19,7 +19,7 @@ from agentfly_core.listing import listed, view
 from agentfly_core.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.parts import did_you_mean
 from agentfly_core.record import Scored, Trajectory, Unscored
-from agentfly_core.store import Store
+from agentfly_core.store import MANIFEST, Artifact, Store
 
 Decode = Callable[[Sequence[int]], str]
 Kind = Literal["read", "sampled", "after"]
@@ -95,7 +95,7 @@ def read_step(store: Store, run: str, number: int | None) -> Step:
 def decoder(store: Store, run: str) -> Decode:
     """How to read a run's tokens: the tokenizer of its start policy, special tokens shown; raises ValueError."""
     start = store.read_json(f"runs/{run}/start.json")
-    written = store.read_json(f"{start['uri']}/tokenizer.json") if start else None
+    written = store.part(Artifact(start["uri"], start["digest"]), "tokenizer.json") if start else None
     if written is None:
         raise ValueError(f"The run {run!r} has no policy with a tokenizer.json: its tokens cannot be read.")
     tokenizer = Tokenizer.from_str(json.dumps(written))
@@ -209,4 +209,5 @@ def _reward(scored: Scored | None) -> float | None:
 
 def _shards(store: Store, run: str, step: int) -> list[str]:
     folder = f"runs/{run}/steps/{step:06d}"
-    return [name for name in store.names(folder) if name.startswith("rollout-") and store.manifest(f"{folder}/{name}")]
+    shards = [name for name in store.names(folder) if name.startswith("rollout-")]
+    return [name for name in shards if MANIFEST in store.names(f"{folder}/{name}")]

@@ -48,12 +48,17 @@ class Remote:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             self.fs.get_file(self.path(f"{uri}/{name}"), str(folder / name))
 
-    def read(self, uri: str) -> str | None:
-        """An object's text, or None where there is none."""
+    def content(self, uri: str) -> bytes | None:
+        """An object's bytes, or None where there is none."""
         try:
-            return bytes(self.fs.cat_file(self.path(uri))).decode()
+            return bytes(self.fs.cat_file(self.path(uri)))
         except FileNotFoundError:
             return None
+
+    def read(self, uri: str) -> str | None:
+        """An object's text, or None where there is none."""
+        found = self.content(uri)
+        return found.decode() if found is not None else None
 
     def write(self, uri: str, text: str) -> None:
         """Replace an object's text."""

@@ -21,6 +21,7 @@ from agentfly_core.playbook import named
 from agentfly_core.revision import revision
 from agentfly_core.reward import Reward
 from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.sealed import Damaged
 from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Store
 from agentfly_core.tool import Tool
@@ -110,7 +111,7 @@ class Run:
     @property
     def finished(self) -> dict[str, Any] | None:
         """Its summary, if it has run all its steps."""
-        summary: dict[str, Any] | None = self.store.read_json(f"{self.uri}/summary.json")
+        summary = summary_of(self.store, self.name)
         return summary if summary and summary["steps"] == self.science.steps else None
 
     @property
@@ -127,7 +128,8 @@ class Run:
     @property
     def record(self) -> dict[str, Any]:
         """Its run.json."""
-        record: dict[str, Any] = self.store.read_json(f"{self.uri}/run.json")
+        record = record_of(self.store, self.name)
+        assert record is not None, f"{self.name} was not opened"
         return record
 
     def remember_data(self, data: Artifact, version: str) -> None:
@@ -151,14 +153,46 @@ class Run:
 
     def link(self, kind: str, value: str) -> None:
         """Remember the id of this run in another system, once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
-        links = self.store.read_json(f"{self.uri}/links.json") or {}
+        links = links_of(self.store, self.name)
         if value not in links.setdefault(kind, []):
             links[kind].append(value)
             self.store.write_json(f"{self.uri}/links.json", links)
 
     def links(self, kind: str) -> list[str]:
         """The ids remembered by `link`."""
-        return list((self.store.read_json(f"{self.uri}/links.json") or {}).get(kind, []))
+        return links_of(self.store, self.name).get(kind, [])
+
+
+def record_of(store: Store, name: str) -> dict[str, Any] | None:
+    """The run.json of a run, or None where there is none; Damaged says what to do about it."""
+    try:
+        record: dict[str, Any] | None = store.read_json(f"runs/{name}/run.json")
+        return record
+    except Damaged as damage:
+        raise Damaged(
+            f"{damage} Put it back from a copy. Without one, remove it, and the command that started the run goes on "
+            "from all that it has published, in MLflow as a new run; with other settings that would be made anew."
+        ) from None
+
+
+def summary_of(store: Store, name: str) -> dict[str, Any] | None:
+    """The summary of a finished run; a damaged one is told of and counts as none, since the run makes it again."""
+    try:
+        summary: dict[str, Any] | None = store.read_json(f"runs/{name}/summary.json")
+        return summary
+    except Damaged as damage:
+        logger.warning("%s The run counts as unfinished; its command makes it again.", damage)
+        return None
+
+
+def links_of(store: Store, name: str) -> dict[str, list[str]]:
+    """The ids of a run in other systems; those in a damaged file are told to be lost."""
+    try:
+        links: dict[str, list[str]] = store.read_json(f"runs/{name}/links.json") or {}
+        return links
+    except Damaged as damage:
+        logger.warning("%s The ids of the run in Prefect and MLflow that it held are lost.", damage)
+        return {}
 
 
 def name_of(lab: Lab, name: str, new: bool) -> str:
@@ -169,10 +203,10 @@ def name_of(lab: Lab, name: str, new: bool) -> str:
     if name and not NAME.fullmatch(name):
         raise ValueError(f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as my-run.2.")
     base = name or f"{lab.experiment}-{lab.science.digest[:8]}"
-    if not new or lab.store.read_json(f"runs/{base}/run.json") is None:
+    if not new or not _begun(lab.store, base):
         return base
     number = 2
-    while lab.store.read_json(f"runs/{base}-{number}/run.json") is not None:
+    while _begun(lab.store, f"{base}-{number}"):
         number += 1
     return f"{base}-{number}"
 
@@ -187,7 +221,7 @@ def opened(lab: Lab, name: str) -> Iterator[Run]:
     store, uri = lab.store, f"runs/{name}"
     lock = remote_lock(store.remote, uri) if store.remote else local_lock(store.root / uri)
     with lock:
-        record = store.read_json(f"{uri}/run.json")
+        record = record_of(store, name)
         if record is None:
             record = _record(lab, name)
         else:
@@ -220,8 +254,8 @@ def final_policy(store: Store, name: str) -> Artifact:
 
 def policy_of(store: Store, name: str, step: int) -> Artifact:
     """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when there is none."""
-    start, uri = store.read_json(f"runs/{name}/start.json"), f"{slots.of_step(name, step)}/policy"
-    if step == 0 and start:
+    uri = f"{slots.of_step(name, step)}/policy"
+    if step == 0 and (start := store.read_json(f"runs/{name}/start.json")):
         return Artifact(start["uri"], start["digest"])
     if store.manifest(uri) is not None:
         return store.artifact(uri)
@@ -231,7 +265,7 @@ def policy_of(store: Store, name: str, step: int) -> Artifact:
 
 def require_same_tokens(store: Store, what: str, theirs: Artifact, ours: Artifact) -> None:
     """Raise ValueError when two policies read and write tokens of different tokenizers."""
-    one, other = (store.read_json(f"{policy.uri}/tokenizer.json") for policy in (theirs, ours))
+    one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
     if one is None or one != other:
         raise ValueError(
             f"{what} has tokens of {theirs.uri}, and training those of {ours.uri}: the tokenizers differ, or one is "
@@ -239,11 +273,14 @@ def require_same_tokens(store: Store, what: str, theirs: Artifact, ours: Artifac
         )
 
 
+def _begun(store: Store, name: str) -> bool:
+    return "run.json" in store.names(f"runs/{name}")
+
+
 def _record(lab: Lab, name: str) -> dict[str, Any]:
     parent, reference = lab.parent, lab.reference
     came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest} if parent else None
     return {
-        "schema": 1,
         "uid": uuid.uuid4().hex,
         "name": name,
         "experiment": lab.experiment,

@@ -7,6 +7,7 @@ manifest is uploaded last. Readers accept only directories whose manifest verifi
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import logging
 import os
@@ -19,11 +20,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from agentfly_core import files
+from agentfly_core import files, sealed
 from agentfly_core.identity import digest
 from agentfly_core.owner import Owner, mark_alive
 from agentfly_core.remote import Remote
 from agentfly_core.revision import revision
+from agentfly_core.sealed import Damaged
 
 MANIFEST = "MANIFEST.json"
 OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
@@ -51,10 +53,6 @@ class Slot:
     stage: str
     key: str
     inputs: Mapping[str, str]
-
-
-class Damaged(ValueError):
-    """A published directory's files are not those that its manifest names."""
 
 
 @dataclass(frozen=True)
@@ -94,29 +92,36 @@ class Store:
             self.remote.upload(target, slot.uri, last=MANIFEST)
 
     def find(self, slot: Slot) -> Artifact | None:
-        """The artifact in this slot if it was made with its key and verifies; else None."""
-        manifest = self.manifest(slot.uri)
-        if manifest is None or manifest["key"] != slot.key:
-            return None
-        artifact = Artifact(slot.uri, _digest(manifest))
-        return artifact if self.whole(artifact) else None
+        """The artifact in this slot if it was made with its key and verifies; else None. Warns of damage."""
+        with _made_again():
+            manifest = self.manifest(slot.uri)
+            if manifest is None or manifest["key"] != slot.key:
+                return None
+            artifact = Artifact(slot.uri, _digest(manifest))
+            self._checked(artifact)
+            return artifact
+        return None
 
     def whole(self, artifact: Artifact) -> bool:
         """Whether the artifact, or what was left of it on purpose, verifies; warns when it does not."""
-        try:
+        with _made_again():
             self._checked(artifact)
-        except Damaged as damage:
-            logger.warning("%s It is made again.", damage)
-            return False
-        return True
+            return True
+        return False
+
+    def holds(self, uri: str) -> bool:
+        """Whether something is published under `uri`; warns of a manifest that is damaged, which publishes nothing."""
+        with _made_again():
+            return self.manifest(uri) is not None
+        return False
 
     def manifest(self, uri: str) -> dict[str, Any] | None:
-        """The manifest under `uri`, or None where nothing (whole) is published."""
-        text = self.remote.read(f"{uri}/{MANIFEST}") if self.remote else _read(self.root / uri / MANIFEST)
-        return _parsed(text, f"{self.uri}/{uri}")
+        """The manifest under `uri`, or None where nothing is published; raises Damaged."""
+        found: dict[str, Any] | None = self.read_json(f"{uri}/{MANIFEST}")
+        return found
 
     def artifact(self, uri: str) -> Artifact:
-        """The artifact under `uri`, whatever made it; raises FileNotFoundError where nothing is published."""
+        """The artifact under `uri`, whatever made it; raises Damaged, and FileNotFoundError where nothing is."""
         manifest = self.manifest(uri)
         if manifest is None:
             raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
@@ -149,31 +154,55 @@ class Store:
         folder = self.root / artifact.uri
         if (folder, artifact.digest) in _opened:
             return folder
-        if self.remote and not (_folder_digest(folder) == artifact.digest and _whole(folder)):
-            self._fetch(self.remote, artifact.uri)
-        verify(folder)
-        if (found := _folder_digest(folder)) != artifact.digest:
-            raise Damaged(f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}.")
+        if self.remote and not _whole(folder, artifact.digest):
+            self._fetch(self.remote, artifact)
+        self._require(artifact, verify(folder))
         _opened.add((folder, artifact.digest))
         return folder
 
-    def _fetch(self, remote: Remote, uri: str) -> None:
-        target = self.root / uri
+    def _fetch(self, remote: Remote, artifact: Artifact) -> None:
+        target, manifest = self.root / artifact.uri, self._manifest_of(artifact)
         with _unfinished(target) as folder:
-            remote.download(uri, folder, last=MANIFEST)
+            remote.download(artifact.uri, folder, last=MANIFEST)
             shutil.rmtree(target, ignore_errors=True)
-            _move(folder, target, json.loads((folder / MANIFEST).read_text())["key"])
+            _move(folder, target, manifest["key"])
 
-    def write_json(self, uri: str, value: Any) -> None:
-        """Write one JSON file beside the artifacts, atomically."""
-        files.write_json(self.root / uri, value)
+    def _manifest_of(self, artifact: Artifact) -> dict[str, Any]:
+        manifest = self.manifest(artifact.uri)
+        if manifest is None:
+            raise FileNotFoundError(f"Nothing is published under {artifact.uri!r} in {self.uri}.")
+        self._require(artifact, manifest)
+        return manifest
+
+    def _require(self, artifact: Artifact, manifest: Mapping[str, Any]) -> None:
+        if (found := _digest(manifest)) != artifact.digest:
+            raise Damaged(f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}.")
+
+    def part(self, artifact: Artifact, name: str) -> Any:
+        """The value of one JSON file of an artifact, checked by itself, or None where it has none.
+
+        Raises Damaged, and FileNotFoundError where nothing is published.
+        """
+        if (entry := self._manifest_of(artifact)["files"].get(name)) is None:
+            return None
+        content = self._content(f"{artifact.uri}/{name}")
+        if content is None or hashlib.sha256(content).hexdigest() != entry["sha256"]:
+            raise Damaged(_changed(f"{self.uri}/{artifact.uri}/{name}"))
+        return json.loads(content)
+
+    def write_json(self, uri: str, value: Mapping[str, Any]) -> None:
+        """Write one JSON file beside the artifacts, with its checksum, atomically."""
+        files.write_json(self.root / uri, sealed.sealed(value))
         if self.remote:
             self.remote.write(uri, (self.root / uri).read_text())
 
     def read_json(self, uri: str) -> Any:
-        """Read one JSON file, or None where there is none."""
-        text = self.remote.read(uri) if self.remote else _read(self.root / uri)
-        return json.loads(text) if text is not None else None
+        """What `write_json` wrote, or None where there is nothing; raises Damaged, which names the file."""
+        content = self._content(uri)
+        return sealed.value_of(content, f"{self.uri}/{uri}") if content is not None else None
+
+    def _content(self, uri: str) -> bytes | None:
+        return self.remote.content(uri) if self.remote else _read(self.root / uri)
 
     def names(self, uri: str) -> list[str]:
         """The sorted names below `uri`, without those of unfinished work."""
@@ -197,8 +226,8 @@ class Store:
         return len(dead)
 
 
-def verify(folder: Path) -> None:
-    """Check the files of a published folder against its manifest; raises Damaged with the first difference."""
+def verify(folder: Path) -> dict[str, Any]:
+    """Check the files of a published folder against its manifest, and return that; raises Damaged."""
     manifest = _manifest(folder)
     if manifest is None:
         raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
@@ -206,11 +235,25 @@ def verify(folder: Path) -> None:
     with ThreadPoolExecutor() as threads:
         for path, same in zip(entries, threads.map(_same, entries, entries.values()), strict=True):
             if not same:
-                raise Damaged(f"{path} is not the file that {MANIFEST} names: it is missing or was changed.")
+                raise Damaged(_changed(str(path)))
+    return manifest
 
 
 def _same(path: Path, entry: Mapping[str, Any]) -> bool:
     return path.is_file() and path.stat().st_size == entry["size"] and files.sha256(path) == entry["sha256"]
+
+
+def _changed(path: str) -> str:
+    return f"{path} is not the file that {MANIFEST} names: it is missing or was changed."
+
+
+@contextmanager
+def _made_again() -> Iterator[None]:
+    """Damage within the block ends it and is told: what is damaged counts as not published."""
+    try:
+        yield
+    except Damaged as damage:
+        logger.warning("%s It counts as not made, and is made again when it is needed.", damage)
 
 
 @contextmanager
@@ -230,8 +273,8 @@ def _seal(folder: Path, slot: Slot) -> None:
     with ThreadPoolExecutor() as threads:
         names = (path.relative_to(folder).as_posix() for path in paths)
         entries = dict(zip(names, threads.map(_entry, paths), strict=True))
-    manifest = {"schema": 1, "stage": slot.stage, "key": slot.key, "inputs": dict(slot.inputs), "files": entries}
-    files.write_json(folder / MANIFEST, manifest | {"revision": revision()})
+    manifest = {"stage": slot.stage, "key": slot.key, "inputs": dict(slot.inputs), "files": entries}
+    files.write_json(folder / MANIFEST, sealed.sealed(manifest | {"revision": revision()}))
 
 
 def _entry(path: Path) -> dict[str, Any]:
@@ -241,9 +284,9 @@ def _entry(path: Path) -> dict[str, Any]:
 
 def _move(folder: Path, target: Path, key: str) -> None:
     if target.exists():
-        found = _manifest(target)
-        if found is not None and found["key"] == key and _whole(target):
-            return
+        with suppress(Damaged):
+            if verify(target)["key"] == key:
+                return
         shutil.rmtree(target)
     try:
         folder.rename(target)
@@ -260,30 +303,15 @@ def _digest(manifest: Mapping[str, Any]) -> str:
     return digest({"stage": manifest["stage"], "key": manifest["key"], "files": content})
 
 
-def _folder_digest(folder: Path) -> str | None:
-    manifest = _manifest(folder)
-    return _digest(manifest) if manifest is not None else None
-
-
 def _manifest(folder: Path) -> dict[str, Any] | None:
-    return _parsed(_read(folder / MANIFEST), str(folder))
+    content = _read(folder / MANIFEST)
+    return sealed.value_of(content, str(folder / MANIFEST)) if content is not None else None
 
 
-def _parsed(text: str | None, where: str) -> dict[str, Any] | None:
-    """A manifest; one that is no JSON any more is as good as none."""
-    try:
-        return json.loads(text) if text is not None else None
-    except ValueError:
-        logger.warning("%s/%s is damaged; what it names does not count as published.", where, MANIFEST)
-        return None
-
-
-def _whole(folder: Path) -> bool:
-    try:
-        verify(folder)
-    except Damaged:
-        return False
-    return True
+def _whole(folder: Path, expected: str) -> bool:
+    with suppress(Damaged):
+        return _digest(verify(folder)) == expected
+    return False
 
 
 def _remove(path: Path) -> None:
@@ -293,8 +321,8 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> str | None:
-    return path.read_text() if path.is_file() else None
+def _read(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
 
 
 def _names(folder: Path) -> list[str]:

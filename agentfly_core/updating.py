@@ -119,8 +119,8 @@ def made(run: Run, slot: Slot, step: int) -> Artifact | None:
 
     Where the run died between the two, both are made again.
     """
-    newest = not run.store.manifest(f"{slots.of_step(run.name, step + 1)}/policy")
-    if newest and keeps_state(run, step) and not run.store.manifest(slots.learner(slot).uri):
+    newest = not run.store.holds(f"{slots.of_step(run.name, step + 1)}/policy")
+    if newest and keeps_state(run, step) and not run.store.holds(slots.learner(slot).uri):
         return None
     return run.store.find(slot)
 
@@ -205,7 +205,7 @@ def watching(stage: str, step: int) -> Watch:
 
 def _has_both(run: Run, step: int) -> bool:
     """Whether a step has its learner state and the policy that goes with it."""
-    return all(run.store.manifest(f"{slots.of_step(run.name, step)}/{part}") for part in ("learner", "policy"))
+    return all(run.store.holds(f"{slots.of_step(run.name, step)}/{part}") for part in ("learner", "policy"))
 
 
 def _reference(run: Run) -> Artifact | None:

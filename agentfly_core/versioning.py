@@ -6,7 +6,7 @@ DVC refuses a second writer of the same paths at once instead of waiting, so wha
 from __future__ import annotations
 
 import fcntl
-import json
+import logging
 import os
 import signal
 import subprocess
@@ -19,9 +19,11 @@ from typing import Any
 
 import yaml
 
-from agentfly_core import experiment, files, slots
+from agentfly_core import experiment, files, pointer, slots, yamltext
 from agentfly_core.config import Science
+from agentfly_core.sealed import Damaged
 
+logger = logging.getLogger(__name__)
 BUSY = "is being blocked by"
 
 
@@ -83,7 +85,7 @@ def pipeline(name: str, project: Path) -> Path:
             f"There is no params.yaml in {project}, and DVC needs that file, dvc.yaml and .dvc/ there: work in a "
             "checkout of the project."
         )
-    if yaml.safe_load(params.read_text())["experiment"] == name:
+    if yamltext.settings(params).get("experiment") == name:
         return Path("dvc.yaml")
     folder = project / "results" / name
     files.write_text(folder / "params.yaml", f"experiment: {name}\nroot: ../..\n")
@@ -109,7 +111,11 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
 def _is_of_other_files(name: str, science: Science, project: Path) -> bool:
     """Whether the dataset that DVC knows was built from files that have changed since, which DVC does not watch."""
     known = project / "results" / name / "dataset.json"
-    return known.is_file() and json.loads(known.read_text())["uri"] != slots.prepare(science).uri
+    try:
+        return known.is_file() and pointer.read(known).uri != slots.prepare(science).uri
+    except Damaged as damage:
+        logger.warning("%s DVC makes it again.", damage)
+        return True
 
 
 def _quietly(words: Sequence[str], project: Path, lock: int) -> tuple[int, str]:

@@ -21,11 +21,12 @@ from agentfly_core.gates import GateClosed
 from agentfly_core.listing import continuing, in_store
 from agentfly_core.lock import Locked, LockLost
 from agentfly_core.redaction import redact
-from agentfly_core.run import Lab, name_of, refuse_if_open
+from agentfly_core.run import Lab, links_of, name_of, record_of, refuse_if_open, summary_of
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.trial import attacked
+from agentfly_core.sealed import Damaged
 from agentfly_core.service import ServiceLost
 from agentfly_core.store import Store
 from agentfly_core.tracking import Place
@@ -52,8 +53,7 @@ def train(arguments: Namespace) -> int:
     """Start or continue a run; a finished one shows its summary at once."""
     lab = _lab(arguments)
     name = name_of(lab, arguments.run, arguments.new)
-    summary = _finished(lab, name)
-    summary = tell_again(lab, name, summary) if summary else _trained(arguments, lab, name)
+    summary = _told(lab, name) or _trained(arguments, lab, name)
     if results.wanted():
         results.write_run(lab, name, summary)
     show_summary(lab.store, summary)
@@ -152,11 +152,10 @@ def repro(arguments: Namespace) -> int:
 def open_ui(arguments: Namespace) -> int:
     """Open a run in the MLflow or the Prefect UI; serves it until interrupted where no server runs."""
     store, name = store_at(arguments.store), arguments.run
-    record = store.read_json(f"runs/{name}/run.json")
+    record = record_of(store, name)
     if record is None:
         raise ValueError(f"There is no run {name!r} in {store.uri}; `agentfly list` shows all.")
-    known = store.read_json(f"runs/{name}/links.json") or {}
-    ids = known.get({"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}[arguments.ui])
+    ids = links_of(store, name).get({"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}[arguments.ui])
     if not ids:
         again = continuing(store, name, record)
         raise ValueError(f"{arguments.ui} was not reached while {name} was at work. This tells it of the run: {again}")
@@ -188,6 +187,7 @@ def show_summary(store: Store, summary: Words) -> None:
 
 def _trained(arguments: Namespace, lab: Lab, name: str) -> dict[str, Any]:
     refuse_if_open(lab.store, name)
+    record_of(lab.store, name)
     with orchestrated(name, lambda: _continuing(arguments, lab, name)) as settled:
         from flows.train import train as flow
 
@@ -202,16 +202,26 @@ def _trained(arguments: Namespace, lab: Lab, name: str) -> dict[str, Any]:
     return summary
 
 
+def _told(lab: Lab, name: str) -> dict[str, Any] | None:
+    """The summary of a run that has done all its steps, once MLflow has them; None where some of that is damaged."""
+    summary = _finished(lab, name)
+    try:
+        return tell_again(lab, name, summary) if summary else None
+    except Damaged as damage:
+        logger.warning("%s The run goes through its steps again, and makes what is damaged.", damage)
+        return None
+
+
 def _finished(lab: Lab, name: str) -> dict[str, Any] | None:
     """The summary of a run that has done all its steps, on the data that there are now."""
-    summary: dict[str, Any] | None = lab.store.read_json(f"runs/{name}/summary.json")
+    summary = summary_of(lab.store, name)
     if summary is None or summary["steps"] != lab.science.steps:
         return None
-    return summary if lab.store.manifest(slots.prepare(lab.science).uri) else None
+    return summary if lab.store.holds(slots.prepare(lab.science).uri) else None
 
 
 def _continuing(arguments: Namespace, lab: Lab, name: str) -> str:
-    record = lab.store.read_json(f"runs/{name}/run.json")
+    record = record_of(lab.store, name)
     return continuing(lab.store, name, record) if record else str(arguments.typed)
 
 

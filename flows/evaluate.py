@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from prefect import flow
 
+from agentfly_core import pointer
 from agentfly_core.config import step_named
 from agentfly_core.dataset import shards_of_split
 from agentfly_core.run import Lab, final_policy, name_of, policy_of
@@ -64,8 +64,7 @@ def policy_named(lab: Lab, reference: str) -> Artifact:
     if reference.endswith(".json"):
         if not Path(reference).is_file():
             raise ValueError(f"There is no file {reference!r}; expected one like results/EXPERIMENT/policy.json.")
-        found = json.loads(Path(reference).read_text())
-        return Artifact(found["uri"], found["digest"])
+        return pointer.read(Path(reference))
     if reference in lab.store.names("runs"):
         raise ValueError(f"Got the policy {reference!r}, which is a run's name: say run:{reference}.")
     if reference and not reference.startswith("run:"):

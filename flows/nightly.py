@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import json
+from contextlib import suppress
 from typing import Any
 
 from prefect import flow, get_run_logger, runtime
 
-from agentfly_core.run import Lab
+from agentfly_core.run import Lab, record_of, summary_of
+from agentfly_core.sealed import Damaged
 from flows.lab import lab_of
 from flows.parameters import ExperimentName, Night, Overrides, SiteName, StoreUri
 from flows.train import train
@@ -48,7 +50,7 @@ def nightly(
 
 def name_of_night(lab: Lab, date: datetime.date) -> str:
     """nightly-<date>, with the experiment's name behind it when another experiment has that night's name already."""
-    record = lab.store.read_json(f"runs/{PREFIX}{date}/run.json")
+    record = record_of(lab.store, f"{PREFIX}{date}")
     ours = record is None or record["experiment"] == lab.experiment
     return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{lab.experiment}"
 
@@ -66,7 +68,7 @@ def first_changes(lab: Lab, night: str) -> list[str]:
 
 def recorded_changes(lab: Lab, night: str) -> list[str]:
     """What a night that was started already was started with, whatever the experiment's file says today."""
-    record = lab.store.read_json(f"runs/{night}/run.json")
+    record = record_of(lab.store, night)
     if record is None:
         return []
     today = lab.science.model_dump(mode="json")
@@ -75,14 +77,22 @@ def recorded_changes(lab: Lab, night: str) -> list[str]:
 
 def _nights(lab: Lab, before: str) -> list[str]:
     names = [name for name in lab.store.names("runs") if name.startswith(PREFIX) and name < before]
-    records = {name: lab.store.read_json(f"runs/{name}/run.json") for name in names}
-    return [name for name, record in records.items() if record and record["experiment"] == lab.experiment]
+    return [name for name in names if _is_ours(lab, name)]
+
+
+def _is_ours(lab: Lab, night: str) -> bool:
+    try:
+        record = record_of(lab.store, night)
+    except Damaged:  # it is told of when it is to be finished
+        return True
+    return record is not None and record["experiment"] == lab.experiment
 
 
 def _finished(lab: Lab, night: str) -> bool:
-    summary = lab.store.read_json(f"runs/{night}/summary.json")
-    record = lab.store.read_json(f"runs/{night}/run.json")
-    return bool(summary and record and summary["steps"] == record["science"]["steps"])
+    with suppress(Damaged):
+        summary, record = summary_of(lab.store, night), record_of(lab.store, night)
+        return bool(summary and record and summary["steps"] == record["science"]["steps"])
+    return False
 
 
 def _scheduled() -> datetime.date:

@@ -77,6 +77,9 @@ def _chosen() -> Place | None:
 
 def _profile(home: Path) -> tuple[str, Mapping[str, str]]:
     path = home / "profiles.toml"
-    found = tomllib.loads(path.read_text()) if path.is_file() else {}
+    try:
+        found = tomllib.loads(path.read_bytes().decode()) if path.is_file() else {}
+    except ValueError as error:
+        raise ValueError(f"{path}, with Prefect's profiles, is no valid TOML: {error}. Mend or remove it.") from None
     name = os.environ.get("PREFECT_PROFILE", found.get("active", ""))
     return name, found.get("profiles", {}).get(name, {})

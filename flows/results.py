@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from agentfly_core import slots
+from agentfly_core import pointer, slots
 from agentfly_core.files import write_json, write_text
 from agentfly_core.run import Lab, final_policy
 from agentfly_core.store import Artifact
@@ -44,7 +44,7 @@ def write_dataset(lab: Lab, data: Artifact) -> None:
 
 def write_pointer(lab: Lab, name: str, artifact: Artifact) -> None:
     """Where an artifact is and its digest."""
-    write_json(folder(lab.experiment) / f"{name}.json", {"uri": artifact.uri, "digest": artifact.digest})
+    pointer.write(folder(lab.experiment) / f"{name}.json", artifact)
 
 
 def write_run(lab: Lab, run: str, summary: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from agentfly_core import identity, tracking
 from agentfly_core.listing import continuing
 from agentfly_core.redaction import redact
-from agentfly_core.run import Lab, Run, opened
+from agentfly_core.run import Lab, Run, links_of, opened
 from agentfly_core.telling import RunTeller, Teller
 from flows.places import settle
 
@@ -56,8 +56,7 @@ def tell_again(lab: Lab, name: str, summary: dict[str, Any]) -> dict[str, Any]:
 
     Raises Locked while somebody writes the run.
     """
-    links = lab.store.read_json(f"runs/{name}/links.json") or {}
-    if str(lab.science.steps) in links.get(TOLD, []):
+    if str(lab.science.steps) in links_of(lab.store, name).get(TOLD, []):
         return summary
     with opened(lab, name) as run, telling(run) as tell:
         tell.everything()

@@ -9,6 +9,7 @@ import pytest
 
 from agentfly_core.config import Science
 from agentfly_core.run import Lab, name_of
+from agentfly_core.sealed import Damaged
 from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 from flows.evaluate import policy_named
@@ -34,6 +35,13 @@ def test_a_policy_is_named_by_its_run_and_step(lab: Lab) -> None:
     assert policy_named(lab, "run:demo@1").uri == "runs/demo/steps/000001/policy"
     assert policy_named(lab, "run:demo@0") == Artifact("artifacts/warm_start", "9f2c")
     assert policy_named(lab, "").uri == f"runs/{name_of(lab, '', False)}/steps/000002/policy"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\0", b"[]", b'{"uri": "runs/demo"}', b'{"uri": 1, "digest": "77b0"}'])
+def test_a_file_that_is_no_pointer_is_refused_by_its_name(lab: Lab, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "policy.json").write_bytes(content)
+    with pytest.raises(Damaged, match=rf"^{tmp_path}/policy\.json "):
+        policy_named(lab, str(tmp_path / "policy.json"))
 
 
 def test_a_pointer_that_dvc_keeps_names_a_policy(lab: Lab, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from agentfly_core import experiment
-from agentfly_core.listing import Listed, listed, view
+from agentfly_core.listing import Listed, Unreadable, listed, view
 from agentfly_core.run import Lab, opened
 from agentfly_core.site import Site
 from agentfly_core.store import Slot, Store
@@ -52,6 +52,9 @@ class Bucket(dict[str, str]):
 
     uri = "s3://bucket/runs"
 
+    def content(self, uri: str) -> bytes | None:
+        return self[uri].encode() if uri in self else None
+
     def read(self, uri: str) -> str | None:
         return self.get(uri)
 
@@ -61,6 +64,7 @@ class Bucket(dict[str, str]):
 
 def only(store: Store) -> Listed:
     (run,) = listed(store)
+    assert isinstance(run, Listed)
     return run
 
 
@@ -169,3 +173,22 @@ def test_an_empty_store_says_how_to_start(project: Store) -> None:
     console.print(view(listed(project), project))
     assert isinstance(console.file, io.StringIO)
     assert "agentfly train quickstart" in console.file.getvalue()
+
+
+def test_a_run_whose_record_is_damaged_hides_no_other_and_says_what_to_do(project: Store) -> None:
+    start(project, "tiny-1")
+    start(project, "tiny-2", published=1)
+    path = project.root / "runs/tiny-1/run.json"
+    path.write_text(path.read_text().replace('"seed"', '"sead"'))
+    damaged, whole = listed(project)
+    assert isinstance(damaged, Unreadable)
+    assert damaged.fault.startswith(f"{path} is damaged: it does not say what its checksum stands for.")
+    assert "remove it" in damaged.fault
+    assert isinstance(whole, Listed)
+    assert whole.step == 1
+    console = Console(file=io.StringIO(), width=60)
+    console.print(view(listed(project), project), soft_wrap=True)
+    assert isinstance(console.file, io.StringIO)
+    assert [line.split()[0] for line in console.file.getvalue().splitlines()] == [
+        "tiny-1", str(path), "tiny-2", "agentfly",
+    ]  # fmt: skip

@@ -137,4 +137,4 @@ def test_a_problem_is_solved_in_the_share_of_its_scored_episodes() -> None:
 
 def test_numbers_that_are_not_finite_are_left_out_of_a_point() -> None:
     written = point(7, {"loss": math.nan, "reward": 1, "kl": math.inf}, time_ms=1763740000000)
-    assert written == {"schema": 1, "step": 7, "time_ms": 1763740000000, "metrics": {"reward": 1.0}}
+    assert written == {"step": 7, "time_ms": 1763740000000, "metrics": {"reward": 1.0}}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -76,8 +75,10 @@ SCORES = [
 def store(tmp_path: Path) -> Store:
     """A run with a scored step 6 and a step 7 that is only partly played."""
     store = Store.at(str(tmp_path), tmp_path / ".agentfly")
-    store.write_json("artifacts/warm_start/ab/001/policy/tokenizer.json", json.loads(TOKENIZER.to_str()))
-    store.write_json("runs/demo/start.json", {"uri": "artifacts/warm_start/ab/001/policy", "digest": "ab"})
+    with store.publish(Slot("artifacts/warm_start/ab/001/policy", "warm_start", "key", {})) as folder:
+        (folder / "tokenizer.json").write_text(TOKENIZER.to_str())
+    start = store.artifact("artifacts/warm_start/ab/001/policy")
+    store.write_json("runs/demo/start.json", {"uri": start.uri, "digest": start.digest})
     for step, shard, played in ((6, 0, [GOOD, WRONG]), (6, 1, [ENDED, FAILED]), (7, 0, [WRONG])):
         with store.publish(Slot(f"runs/demo/steps/{step:06d}/rollout-{shard:03d}", "rollout", "key", {})) as folder:
             write_trajectories(folder / "trajectories.parquet", played)

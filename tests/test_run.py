@@ -14,6 +14,7 @@ from agentfly_core.owner import Owner
 from agentfly_core.run import Lab, final_policy, name_of, opened, require_same_tokens
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.sealed import Damaged
 from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 
@@ -81,6 +82,55 @@ def test_a_run_without_code_of_the_models_names_no_sandbox_and_asks_for_none(tmp
     with opened(lab(tmp_path, tools=["agentfly_core.tools.calculator:calculator"]), "demo") as run:
         run.remember_sandbox()
         assert "sandbox" not in run.record
+
+
+def flip(path):
+    """Change one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 128
+    path.write_bytes(content)
+
+
+def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
+    here = lab(tmp_path)
+    with opened(here, "demo"):
+        pass
+    path = here.store.root / "runs/demo/run.json"
+    flip(path)
+    for _ in range(2):
+        with pytest.raises(Damaged, match=rf"^{path} is damaged.*Without one, remove it"), opened(here, "demo"):
+            pass
+    assert name_of(here, "demo", True) == "demo-2"
+    path.unlink()
+    with opened(here, "demo") as run:
+        assert run.record["experiment"] == "tiny"
+
+
+def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(tmp_path, caplog):
+    here = lab(tmp_path)
+    with opened(here, "demo") as run:
+        run.link("prefect_flow_run_ids", "5f0e")
+        here.store.write_json("runs/demo/summary.json", {"steps": 2})
+        assert run.finished
+        for name in ("links.json", "summary.json"):
+            flip(here.store.root / "runs/demo" / name)
+        assert run.finished is None
+        assert run.links("prefect_flow_run_ids") == []
+        told = [record.getMessage() for record in caplog.records]
+        assert ["summary.json is damaged" in told[0], "links.json is damaged" in told[1]] == [True, True]
+        run.link("prefect_flow_run_ids", "77b0")
+        assert run.links("prefect_flow_run_ids") == ["77b0"]
+
+
+def test_a_damaged_policy_is_not_passed_over_for_an_older_one(tmp_path):
+    here = lab(tmp_path)
+    for step in (1, 2):
+        with here.store.publish(Slot(f"runs/base/steps/{step:06d}/policy", "update", str(step), {})):
+            pass
+    assert final_policy(here.store, "base").uri == "runs/base/steps/000002/policy"
+    flip(here.store.root / "runs/base/steps/000002/policy/MANIFEST.json")
+    with pytest.raises(Damaged, match=r"000002/policy/MANIFEST\.json is damaged"):
+        final_policy(here.store, "base")
 
 
 def test_other_science_under_the_same_name_is_refused_key_by_key(tmp_path):

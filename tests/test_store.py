@@ -7,7 +7,8 @@ import pytest
 
 from agentfly_core import store as store_module
 from agentfly_core.owner import Owner
-from agentfly_core.store import Damaged, Slot, Store, verify
+from agentfly_core.sealed import Damaged
+from agentfly_core.store import Artifact, Slot, Store, verify
 
 SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {"rollout-000": "d0"})
 
@@ -103,3 +104,43 @@ def test_the_manifest_says_what_went_in(store):
     assert manifest["inputs"] == {"rollout-000": "d0"}
     assert manifest["files"]["scores.txt"]["size"] == 3
     assert set(manifest["revision"]) == {"commit", "dirty"}
+
+
+@pytest.mark.parametrize(
+    ("said", "damage"), [('"d0"', '"d8"'), ('"score"', '"scobe"'), ('"size": 3', '"size": 1'), ('"files"', '"fkles"')]
+)
+def test_a_changed_manifest_publishes_nothing_is_named_and_made_again(store, caplog, said, damage):
+    artifact = publish(store)
+    manifest = store.root / SLOT.uri / "MANIFEST.json"
+    changed = manifest.read_text().replace(said, damage)
+    assert changed != manifest.read_text()
+    manifest.write_text(changed)
+    store_module._opened.clear()
+    with pytest.raises(Damaged, match=rf"^{manifest} is damaged"):
+        store.artifact(SLOT.uri)
+    assert not store.holds(SLOT.uri)
+    assert store.find(SLOT) is None
+    assert caplog.records[-1].getMessage().startswith(f"{manifest} is damaged")
+    assert publish(store) == artifact
+    assert store.find(SLOT) == artifact
+
+
+def test_an_artifact_of_an_earlier_release_stays_what_it_is(store):
+    artifact = publish(store)
+    path = store.root / SLOT.uri / "MANIFEST.json"
+    manifest = json.loads(path.read_text())
+    del manifest["checksum"]
+    path.write_text(json.dumps(manifest | {"schema": 1}))
+    store_module._opened.clear()
+    assert store.find(SLOT) == store.artifact(SLOT.uri) == artifact
+
+
+def test_one_file_of_an_artifact_is_checked_by_itself(store):
+    artifact = publish(store)
+    assert isinstance(store.part(artifact, "metrics.json"), int)
+    assert store.part(artifact, "adapter.json") is None
+    (store.root / SLOT.uri / "metrics.json").write_text("0")
+    with pytest.raises(Damaged, match=r"metrics\.json is not the file that MANIFEST\.json names"):
+        store.part(artifact, "metrics.json")
+    with pytest.raises(Damaged, match="expected 9f2c"):
+        store.part(Artifact(SLOT.uri, "9f2c"), "metrics.json")

@@ -72,7 +72,7 @@ def ledger(folder: Path) -> pd.DataFrame:
 
 def summary(folder: Path) -> dict[str, Any]:
     """The summary of the run there, without what names it elsewhere and what its seconds are."""
-    found: dict[str, Any] = json.loads((folder / RUN / "summary.json").read_text())
+    found: dict[str, Any] = Store.at(str(folder), folder).read_json(f"{RUN}/summary.json")
     return {key: value for key, value in found.items() if key != "seconds" and not key.endswith(("_id", "_ids"))}
 
 

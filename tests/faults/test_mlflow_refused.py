@@ -17,6 +17,7 @@ from mlflow.entities import Run
 
 from agentfly_core import slots
 from agentfly_core.experiment import read
+from agentfly_core.store import Store
 
 ELSEWHERE = ("agentfly.run_uid", "agentfly.run_folder", "agentfly.policy_uri")
 
@@ -64,7 +65,7 @@ def artifacts(store: str, run: Run) -> list[Any]:
 
 
 def summary(folder: Path) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((folder / RUN / "summary.json").read_text())
+    value: dict[str, Any] = Store.at(str(folder), folder).read_json(f"{RUN}/summary.json")
     return value
 
 

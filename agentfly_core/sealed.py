@@ -1,0 +1,70 @@
+"""JSON files that carry a checksum of what they say, so that damage is named and never believed.
+
+    {"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 2, "uri": "artifacts/warm_start/1f2e/001/policy"}
+
+`checksum` is the digest of all the rest. Files of schema 1, of earlier releases, have none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agentfly_core import unsealed
+from agentfly_core.identity import digest
+
+SCHEMA = 2
+SEAL = ("checksum", "schema")
+
+
+class Damaged(ValueError):
+    """What lies on disk is not what was written there; the message names the file."""
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of the file that says `value`."""
+    said = {**value, "schema": SCHEMA}
+    return {**said, "checksum": digest(said)}
+
+
+def value_of(content: bytes, where: str) -> dict[str, Any]:
+    """What a sealed file says, without its seal; `where` is its path. Raises Damaged, which names it."""
+    found = json_of(content, where)
+    try:
+        _check(found, where)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{where} is damaged: {error}.") from None
+    return {key: value for key, value in found.items() if key not in SEAL}
+
+
+def json_of(content: bytes, where: str) -> dict[str, Any]:
+    """The JSON object in a file of ours that may have any schema; raises Damaged, which names it."""
+    try:
+        found = json.loads(content.decode(), object_pairs_hook=_object, parse_constant=_number)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{where} is damaged, it is no JSON any more: {error}.") from None
+    if not isinstance(found, dict):
+        raise Damaged(f"{where} is damaged: it holds {found!r:.40}, expected an object.")
+    return found
+
+
+def _check(found: Mapping[str, Any], where: str) -> None:
+    said = {key: value for key, value in found.items() if key != "checksum"}
+    if "checksum" not in found and found.get("schema", 1) == 1:
+        unsealed.check(where, said)
+    elif found.get("checksum") != digest(said):
+        raise ValueError("it does not say what its checksum stands for")
+    elif (schema := found.get("schema")) != SCHEMA:
+        raise ValueError(f"it has schema {schema!r:.40}, expected 1 or {SCHEMA}")
+
+
+def _number(name: str) -> Any:
+    raise ValueError(f"{name} is no number there")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
