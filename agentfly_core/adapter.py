@@ -25,7 +25,7 @@ def is_adapter(folder: Path) -> bool:
 
 def remember(folder: Path, base: Artifact, shape: Adapter) -> None:
     """Write beside an adapter which model it stands on, and its shape."""
-    write_json(folder / FILE, {"base": asdict(base), "shape": shape.model_dump(mode="json")})
+    write_json(folder / FILE, {"base": asdict(base), "shape": shape.identity()})
 
 
 def base_of(store: Store, policy: Artifact) -> Artifact | None:
@@ -37,7 +37,7 @@ def base_of(store: Store, policy: Artifact) -> Artifact | None:
 def shape_of(store: Store, policy: Artifact) -> Adapter | None:
     """The shape of a policy's adapter; None for one that is a whole model."""
     found = store.part(policy, FILE)
-    return Adapter(**found["shape"]) if found else None
+    return Adapter(**Adapter.restored(found["shape"])) if found else None
 
 
 def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:

@@ -19,10 +19,10 @@ from pydantic import (
     model_validator,
 )
 
-from agentfly_core.health import SIGNS, Sign
+from agentfly_core.health import SIGNS, Sign, later_signs
 from agentfly_core.identity import digest
-from agentfly_core.parts import construct, full_name, load
-from agentfly_core.section import Section
+from agentfly_core.parts import added, construct, full_name, load
+from agentfly_core.section import Keys, Section
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -45,6 +45,11 @@ class Part(Section):
     def make(self) -> Any:
         """Import it and call it with its settings; raises ValueError for a setting that it does not have."""
         return construct(load(self.use), self.settings)
+
+    def added(self) -> Iterator[tuple[Keys, Any]]:
+        """Its own settings, and those of what it names."""
+        yield from added(load(self.use), self.settings)
+        yield from super().added()
 
 
 class AlgorithmPart(Part):
@@ -100,6 +105,7 @@ class Pool(Section):
     def _of_number(cls, value: Any) -> Any:
         return value if isinstance(value, dict | cls) else {"limit": value}
 
+    # What is null is not written, and so a setting that is added here has that as its default.
     @model_serializer(mode="wrap")
     def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
         written = {key: value for key, value in full(self).items() if value is not None}
@@ -234,8 +240,14 @@ class Science(Section):
 
     @property
     def digest(self) -> str:
-        """The identity of the experiment."""
-        return digest(self.model_dump(mode="json"))
+        """The identity of the experiment, the same in a release that has more settings."""
+        return digest(self.identity())
+
+    def added(self) -> Iterator[tuple[Keys, Any]]:
+        """Also the signs that a later release ships."""
+        yield from super().added()
+        for name, sign in later_signs().items():
+            yield ("health", name), sign.model_dump(mode="json")
 
 
 def step_named(where: str) -> tuple[str, int] | None:

@@ -58,6 +58,15 @@ SIGNS: dict[str, Sign | None] = {
 }
 """Vetted: each of them is seldom harmless. `null` in an experiment file takes one of them away."""
 
+FIRST = {"unscored", "zero_spread", "bad_calls", "mismatch", "entropy", "grad_norm"}
+FIRST |= {"skipped_steps", "not_finite"}
+"""The signs that are part of an experiment's identity as shipped: the first release had them."""
+
+
+def later_signs() -> dict[str, Sign]:
+    """Those that a later release ships: as shipped they are no part of the identity."""
+    return {name: sign for name, sign in SIGNS.items() if sign and name not in FIRST}
+
 
 def lasting(signs: Signs, metrics: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
     """For how many steps in a row each sign has been seen: `{"health/entropy": 2.0}`; `before` are the last step's."""

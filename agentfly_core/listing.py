@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentfly_core import experiment
+from agentfly_core.config import Science
 from agentfly_core.lock import leaseholder, owner_of
 from agentfly_core.owner import Owner
 from agentfly_core.run import record_of, summary_of
@@ -77,7 +78,7 @@ def in_store(store: Store, *words: str) -> str:
 
 
 def _overrides(path: Path | None, record: Mapping[str, Any]) -> list[str]:
-    science = record["science"]
+    science = Science.restored(record["science"])
     keys = _differing(path, science)
     if keys is None:
         keys = [key for key, origin in record["origin"].items() if origin == "override"]

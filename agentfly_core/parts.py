@@ -7,7 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,8 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
+
+from agentfly_core.section import Added, Keys, added_within
 
 Parameters = Mapping[str, inspect.Parameter]
 OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -137,6 +139,18 @@ def completed(maker: Any, settings: Mapping[str, Any], given: Sequence[str] = ()
     typed = fitting(maker, settings, given)
     sections = {key: value for key, value in {**known, **typed}.items() if isinstance(value, BaseModel)}
     return {**known, **settings, **{key: value.model_dump(mode="json") for key, value in sections.items()}}
+
+
+def added(maker: Any, settings: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
+    """The settings that were added to `maker` and the sections among them, see `Section.added`."""
+    parameters = {key: p for key, p in _parameters(maker).items() if p.default is not p.empty}
+    types = _types(maker, {key: parameter.annotation for key, parameter in parameters.items()})
+    for key in parameters:
+        if isinstance(value := settings.get(key), Mapping):
+            typed = _typed(f"{_called(maker)}: {key}", value, types[key])
+            yield from (((key, *keys), before) for keys, before in added_within(typed))
+        marks = getattr(types[key], "__metadata__", ())
+        yield from (((key,), mark.before) for mark in marks if isinstance(mark, Added))
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -229,7 +229,7 @@ def opened(lab: Lab, name: str) -> Iterator[Run]:
             _refuse_fewer_steps(store, lab.science.steps, name)
         for left in (uri, "artifacts"):
             store.sweep(left)
-        current = {"science": lab.science.model_dump(mode="json"), "site": lab.site.model_dump(mode="json")}
+        current = {"science": lab.science.identity(), "site": lab.site.model_dump(mode="json")}
         store.write_json(f"{uri}/run.json", record | current | {"science_digest": lab.science.digest})
         yield Run(lab, name, record["uid"], record["created_ms"], _parent(record))
 
@@ -306,14 +306,14 @@ def _sandbox(science: Science) -> str | None:
 
 
 def _compare(record: Mapping[str, Any], science: Science, name: str) -> None:
-    changes = differences(record["science"], science.model_dump(mode="json"))
+    changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
     if fixed := [change for change in changes if not change.resumable]:
         listed = "\n".join(f"  {change}" for change in fixed)
         raise ValueError(
             f"The run {name!r} was started with other settings:\n{listed}\nGive this one another name with --run, or "
             "set them back."
         )
-    if record["stages"] != dict(slots.VERSIONS):
+    if any(slots.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(
             f"The run {name!r} was started with stages {record['stages']}, this code has {dict(slots.VERSIONS)}. "

@@ -1,16 +1,84 @@
-"""A part of the configuration, and one that is chosen by name."""
+"""A part of the configuration, one that is chosen by name, and a setting that a release adds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+Keys = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Marks a setting that earlier releases did not have, with the JSON value that means the same.
+
+    `warmup: Annotated[int, Added(before=0)] = 0`. Where a setting has that value it is no part of
+    the identity, so that experiments and runs keep their digests and names. `before` stays for
+    ever, also when the default changes.
+    """
+
+    before: Any
 
 
 class Section(BaseModel):
     """A part of the configuration: frozen, and closed to unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def identity(self) -> dict[str, Any]:
+        """What it says, as JSON that is the same in all releases, whatever they have added."""
+        said = self.model_dump(mode="json")
+        for (*section, key), before in self.added():
+            held = _at(said, section)
+            if isinstance(held, dict) and key in held and held[key] == before:
+                del held[key]
+        return said
+
+    @classmethod
+    def restored(cls, identity: Mapping[str, Any]) -> dict[str, Any]:
+        """All that an `identity` of this or an earlier release says, what it left out too.
+
+        One that this release cannot read is returned as it is.
+        """
+        try:
+            added = [*cls.model_validate(identity).added()]
+        except ValueError:  # a setting or its code is gone, which those who compare will tell
+            return dict(identity)
+        said: dict[str, Any] = _copied(identity)
+        for (*section, key), before in reversed(added):
+            if isinstance(held := _at(said, section), dict):
+                held.setdefault(key, _copied(before))
+        return said
+
+    def added(self) -> Iterator[tuple[Keys, Any]]:
+        """The settings that were added to it and its sections, inner ones first, with `before`."""
+        for name, field in type(self).model_fields.items():
+            within = added_within(getattr(self, name))
+            yield from (((name, *keys), before) for keys, before in within)
+            marks = (mark for mark in field.metadata if isinstance(mark, Added))
+            yield from (((name,), mark.before) for mark in marks)
+
+
+def added_within(value: Any) -> Iterator[tuple[Keys, Any]]:
+    """What was added to the sections that a value is or holds, see `Section.added`."""
+    if isinstance(value, Section):
+        yield from value.added()
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from (((key, *keys), before) for keys, before in added_within(item))
+
+
+def _at(tree: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+def _copied(tree: Any) -> Any:
+    return {key: _copied(item) for key, item in tree.items()} if isinstance(tree, Mapping) else tree
 
 
 def _chosen(value: Any) -> Any:

@@ -113,8 +113,8 @@ def _shared(stage: Stage, science: Science, reads: Sequence[str], inputs: Mappin
 
 
 def _key(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> str:
-    said = science.model_dump(mode="json", include=set(reads))
-    settings: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    said = science.identity()
+    settings: dict[str, Any] = {name: said[name] for name in reads if said.get(name) is not None}
     for section, _, key in (name.partition(".") for name in resumable(Science)):
         settings.get(section, {}).pop(key, None)
     return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])

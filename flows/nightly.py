@@ -9,6 +9,7 @@ from typing import Any
 
 from prefect import flow, get_run_logger, runtime
 
+from agentfly_core.config import Science
 from agentfly_core.run import Lab, record_of, summary_of
 from agentfly_core.sealed import Damaged
 from flows.lab import lab_of
@@ -71,8 +72,8 @@ def recorded_changes(lab: Lab, night: str) -> list[str]:
     record = record_of(lab.store, night)
     if record is None:
         return []
-    today = lab.science.model_dump(mode="json")
-    return [f"{key}={json.dumps(value)}" for key, value in record["science"].items() if value != today.get(key)]
+    then, today = Science.restored(record["science"]), lab.science.model_dump(mode="json")
+    return [f"{key}={json.dumps(value)}" for key, value in then.items() if value != today.get(key)]
 
 
 def _nights(lab: Lab, before: str) -> list[str]:
