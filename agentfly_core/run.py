@@ -225,13 +225,23 @@ def opened(lab: Lab, name: str) -> Iterator[Run]:
         if record is None:
             record = _record(lab, name)
         else:
-            _compare(record, lab.science, name)
+            _compare_settings(record, lab.science, name)
+            _compare_stages(record, name)
             _refuse_fewer_steps(store, lab.science.steps, name)
         for left in (uri, "artifacts"):
             store.sweep(left)
         current = {"science": lab.science.identity(), "site": lab.site.model_dump(mode="json")}
         store.write_json(f"{uri}/run.json", record | current | {"science_digest": lab.science.digest})
         yield Run(lab, name, record["uid"], record["created_ms"], _parent(record))
+
+
+def refuse_other_settings(store: Store, name: str, science: Science) -> None:
+    """Raise ValueError, key by key, for a run that was started with other settings.
+
+    Those that may change when a run is continued do not count.
+    """
+    if (record := record_of(store, name)) is not None:
+        _compare_settings(record, science, name)
 
 
 def refuse_if_open(store: Store, name: str) -> None:
@@ -305,7 +315,7 @@ def _sandbox(science: Science) -> str | None:
     return chosen().backend.name if chosen in (*tools, *rewards) else None
 
 
-def _compare(record: Mapping[str, Any], science: Science, name: str) -> None:
+def _compare_settings(record: Mapping[str, Any], science: Science, name: str) -> None:
     changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
     if fixed := [change for change in changes if not change.resumable]:
         listed = "\n".join(f"  {change}" for change in fixed)
@@ -313,6 +323,9 @@ def _compare(record: Mapping[str, Any], science: Science, name: str) -> None:
             f"The run {name!r} was started with other settings:\n{listed}\nGive this one another name with --run, or "
             "set them back."
         )
+
+
+def _compare_stages(record: Mapping[str, Any], name: str) -> None:
     if any(slots.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(

@@ -21,7 +21,15 @@ from agentfly_core.gates import GateClosed
 from agentfly_core.listing import continuing, in_store
 from agentfly_core.lock import Locked, LockLost
 from agentfly_core.redaction import redact
-from agentfly_core.run import Lab, links_of, name_of, record_of, refuse_if_open, summary_of
+from agentfly_core.run import (
+    Lab,
+    links_of,
+    name_of,
+    record_of,
+    refuse_if_open,
+    refuse_other_settings,
+    summary_of,
+)
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.forkserver import Unavailable
@@ -53,6 +61,7 @@ def train(arguments: Namespace) -> int:
     """Start or continue a run; a finished one shows its summary at once."""
     lab = _lab(arguments)
     name = name_of(lab, arguments.run, arguments.new)
+    refuse_other_settings(lab.store, name, lab.science)
     summary = _told(lab, name) or _trained(arguments, lab, name)
     if results.wanted():
         results.write_run(lab, name, summary)
@@ -187,7 +196,6 @@ def show_summary(store: Store, summary: Words) -> None:
 
 def _trained(arguments: Namespace, lab: Lab, name: str) -> dict[str, Any]:
     refuse_if_open(lab.store, name)
-    record_of(lab.store, name)
     with orchestrated(name, lambda: _continuing(arguments, lab, name)) as settled:
         from flows.train import train as flow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_display import SUMMARY
 
-from agentfly_core import experiment
+from agentfly_core import experiment, slots
 from agentfly_core.run import Lab, opened
 from agentfly_core.site import Site
 from agentfly_core.store import Store
@@ -86,6 +86,43 @@ def test_a_run_is_looked_for_where_its_own_site_sent_it(project: Path, capsys: p
     assert main(["open", "mlflow", "mine", "--store", "elsewhere"]) == 2
     told = "agentfly: MLflow at http://127.0.0.1:9 (mlflow_tracking_uri of the site) does not show the run 5f0e: "
     assert capsys.readouterr().err.startswith(told)
+
+
+@pytest.fixture
+def finished(project: Path) -> Store:
+    """The run `base`, which has done all its steps and of which MLflow was told."""
+    read, store = experiment.read("tiny"), Store.at(".", project)
+    with opened(Lab("tiny", read.science, read.origin, Site(), store), "base") as run:
+        run.link("mlflow_told_steps", "2")
+        with store.publish(slots.prepare(run.science)) as folder:
+            (folder / "problems").write_text("")
+    store.write_json("runs/base/summary.json", {**SUMMARY, "run": "base", "steps": 2})
+    return store
+
+
+@pytest.mark.usefixtures("finished")
+def test_a_finished_run_is_refused_with_other_settings_key_by_key(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = ["update.learning_rate=3e-4", "update.epochs=2", "evaluate.every=1"]
+    assert main(["train", "tiny", "--run", "base", *other]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        "agentfly: The run 'base' was started with other settings:\n"
+        "  update.epochs: 1 -> 2\n"
+        "  update.learning_rate: 1e-06 -> 0.0003\n"
+        "Give this one another name with --run, or set them back.\n"
+    )
+
+
+def test_a_finished_run_shows_its_summary_where_only_that_changes_which_may(
+    finished: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = finished.read_json("runs/base/run.json")
+    assert main(["train", "tiny", "--run", "base", "log_trajectories_every=2"]) == 0
+    assert capsys.readouterr().out.startswith("base: 2 steps of quickstart\n")
+    assert finished.read_json("runs/base/run.json") == before
 
 
 def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
