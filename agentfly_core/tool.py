@@ -66,6 +66,8 @@ class Tool:
             arguments |= self._arguments.read(call.arguments)
         except ValueError as error:
             return self._error(str(error))
+        except Exception as error:  # of an author's own types, which check what a model sent
+            return self._error(fault(error))
         try:
             return Observation(self.name, clip(_text(await self._result(arguments)), self.max_chars))
         except ServiceFailure:

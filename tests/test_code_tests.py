@@ -55,6 +55,59 @@ async def test_a_program_that_does_not_add_is_worth_nothing(code: str) -> None:
     assert found.value == 0.0
 
 
+HALVES = [{"args": [1], "expected": 0.5}, {"args": [[1]], "expected": [0.5] * 2000}]
+HALF = Problem("half", "Write half(n).", {"function": "half", "tests": HALVES, "seconds": 1})
+LONG = Problem("long", "Write f().", {"function": "f", "tests": [{"args": [], "expected": [[0]] * 50_000}]})
+FILL = """
+with open("results.jsonl", "wb", 0) as file:
+    try:
+        while True: file.write(b"[5]\\n" * 128)
+    except OSError: pass
+import os
+os._exit(0)
+"""
+
+
+def leaving(results: str, more: str = "") -> str:
+    return f"import os\nwith open('results.jsonl', 'wb') as file:\n    file.write({results})\n{more}os._exit(0)\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        FILL,
+        leaving("b''", "    file.truncate(2**23)\n"),
+        leaving("b'\\n' * (2**23 - 50_000)"),
+        leaving("b'[' * 2**22 + b'\\n'"),
+        leaving("b'[' + b'{},' * 2**21 + b'{}]\\n'"),
+        leaving("b'[1' + b'0' * 400 + b']\\n[1e400]\\n'"),
+        leaving("b'[' + b'9' * 5000 + b']\\n'"),
+        leaving("b'[NaN]\\n[-Infinity]\\n'"),
+        leaving("b'[\"\\\\ud800\"]\\n\\xff\\x00\\n'"),
+        leaving("b'{\"0\": 0.5}\\n0.5\\n'"),
+        leaving("b'[0.5]\\n'", "os.link('results.jsonl', 'again')\n"),
+        "import os\nos.unlink('results.jsonl')\nos.mkdir('results.jsonl')\n",
+        "import os\nos.unlink('results.jsonl')\nos.mkfifo('results.jsonl')\n",
+        "import os\nfor n in range(5000): os.mkdir(str(n))\n",
+        "import os\nos.write(1, bytes(2**22))\n",
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n",
+        "import os\nos.kill(-1, 9)\n",
+        "def half(n): return 10 ** 400\n",
+        "def half(n): return [half(n)]\n",
+        "def half(n): return '\\ud800'\n",
+        "def half(n): raise BaseException\n",
+        "taken = [bytes(2**20) for _ in range(2**12)]\n",
+    ],
+)
+async def test_no_program_can_choose_to_be_unscored(code: str) -> None:
+    assert await scored(code, HALF) == Score(0.0, parts={"passed": 0.0})
+
+
+async def test_results_as_large_as_a_right_one_are_graded_too() -> None:
+    assert await scored("def f(): return [[0]] * 50_000\n", LONG) == Score(1.0, parts={"passed": 1.0})
+    assert await scored(leaving("b'[' + b'{},' * 2_000_000 + b'{}]\\n'"), LONG) == Score(0.0, parts={"passed": 0.0})
+
+
 async def test_what_was_right_before_a_program_hangs_counts_in_its_part() -> None:
     code = "def add(a, b):\n    while a == -1: pass\n    return a + b\n"
     assert await scored(code) == Score(0.0, parts={"passed": 0.5})

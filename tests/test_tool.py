@@ -4,11 +4,11 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.record import Observation, Problem, ToolCall, Trajectory
@@ -342,3 +342,17 @@ def test_a_signature_that_cannot_be_told_is_refused(function: Callable[..., Any]
 def test_a_tool_that_ends_the_episode_is_not_parallel() -> None:
     with pytest.raises(ValueError, match="cannot run in parallel"):
         tool(parallel=True, ends_episode=True)
+
+
+def _refused(word: str) -> str:
+    raise KeyError(word)
+
+
+@tool
+async def picky(word: Annotated[str, AfterValidator(_refused)]) -> str:
+    """Take a word."""
+    return word
+
+
+async def test_whatever_an_authors_type_raises_of_what_a_model_sent_is_told_to_the_model() -> None:
+    assert await picky.answer(ToolCall("picky", {"word": "x"}), {}) == Observation("picky", "KeyError: 'x'", error=True)

@@ -1,7 +1,8 @@
 """Does the program that the model wrote give the right results on hidden tests?
 
 The program runs in one sandbox, on the tests' arguments only, and leaves results; they are graded in another one, where
-nothing of the model's runs. So there is nothing to overwrite, and no exit code, output or verdict to fake.
+nothing of the model's runs. So there is nothing to overwrite, and no exit code, output or verdict to fake. Whatever the
+program leaves is graded: a program that could break its grading would choose to be unscored instead of wrong.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from agentfly_core.reward import reward
 from agentfly_core.sandbox.limits import MIB, Limits
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.result import Status
-from agentfly_core.sandbox.running import run
+from agentfly_core.sandbox.running import as_bytes, run
 
 SECONDS = 10.0
-DISK = 8 * MIB
+DISK = 8 * MIB  # of the program's own, beside what it is given
+LONGER = 100  # times what was expected: no right result is, however it writes its numbers
 _BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
 _CALLS = """
 import json
@@ -37,7 +39,7 @@ with open("results.jsonl", "w") as file:
         file.flush()
 """
 _GRADES = """
-import json, math
+import itertools, json, math
 
 def same(got, expected):
     if isinstance(expected, float) and type(got) in (int, float):
@@ -51,20 +53,22 @@ def same(got, expected):
     return got == expected
 
 def passes(line, expected):
+    if len(line) > LONGER * len(json.dumps([expected])):
+        return False
     try:
         results = json.loads(line)
         return len(results) == 1 and same(results[0], expected)
-    except (ValueError, RecursionError):
+    except Exception:  # whatever a result does to who reads it, it is wrong
         return False
 
 with open("grading.json") as file:
     nonce, right = json.load(file)
-with open("results.jsonl", errors="replace") as file:
-    lines = file.read().split("\\n")[:-1]
-passed = [n < len(lines) and passes(lines[n], expected) for n, expected in enumerate(right)]
+with open("results.jsonl", "rb") as file:
+    lines = itertools.chain((line for line in file if line.endswith(b"\\n")), itertools.repeat(b""))
+    passed = [passes(line, expected) for line, expected in zip(lines, right)]
 with open("verdict.json", "w") as file:
     json.dump({"nonce": nonce, "passed": passed}, file)
-"""
+""".replace("LONGER", str(LONGER))
 
 
 @reward(timeout=120.0, ready=chosen)
@@ -92,16 +96,18 @@ def program(answer: str) -> str:
 
 
 async def _grades(results: bytes, expected: Sequence[Any]) -> list[bool]:
+    """Which results are right: none where they end their grading, since whatever else it reads is ours."""
     nonce = secrets.token_hex(16)
     files: dict[str, str | bytes] = {"results.jsonl": results, "grading.json": json.dumps([nonce, expected])}
     verdict = json.loads((await _run(_GRADES, files, "verdict.json", SECONDS)) or "{}")
-    if verdict.get("nonce") != nonce or len(verdict["passed"]) != len(expected):
-        raise RuntimeError("the tests were not graded: there is no verdict of ours")
+    if verdict.get("nonce") != nonce:
+        return [False] * len(expected)
     return [passed is True for passed in verdict["passed"]]
 
 
 async def _run(code: str, files: Mapping[str, str | bytes], result: str, seconds: float) -> bytes | None:
-    done = await run(code, files, limits=Limits(wall=seconds, disk=DISK), collect=[result])
+    given = sum(len(as_bytes(content)) for content in files.values())
+    done = await run(code, files, limits=Limits(wall=seconds, disk=DISK + given), collect=[result])
     if done.status is Status.UNAVAILABLE:
         raise RuntimeError(f"the sandbox failed: {done.stderr}")
     return done.files.get(result)
