@@ -13,7 +13,7 @@ from agentfly_core.measured import measured
 from agentfly_core.run import Lab, Run, final_policy
 from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, stages_before, stored_evaluation
-from agentfly_core.tracking import Tracker
+from agentfly_core.tracking import Success, Tracker
 
 
 class Teller:
@@ -92,12 +92,12 @@ class RunTeller(Teller):
             "agentfly.run": self.run.name,
             "agentfly.experiment": self.lab.experiment,
             "agentfly.science_digest": self.lab.science.digest,
-            "agentfly.dataset": self.run.record["dataset_digest"],
             "agentfly.start_policy": self.run.start.digest,
             **_parents(self.run),
             **self._base(policy),
         }
-        model, success = f"agentfly-{self.lab.experiment}", summary["success_after"]
+        model = f"agentfly-{self.lab.experiment}"
+        success = Success(summary["success_after"], self.run.record["dataset_digest"])
         self.tracker.register(model, self._where(policy.uri), policy.digest, success, lineage)
         self.tracker.tags({"agentfly.last_policy": policy.digest, "agentfly.last_step": str(summary["steps"])})
         self.tracker.summary(summary)

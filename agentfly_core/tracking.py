@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 RUN_UID = "agentfly.run_uid"
 DIGEST = "agentfly.policy_digest"
 SUCCESS = "agentfly.success"
+DATASET = "agentfly.dataset"
 TABLES = "mlflow.loggedArtifacts"
 TABLES_LISTED = 80
 ENVIRONMENT = {
@@ -70,6 +71,22 @@ class Place:
     def artifacts(self) -> str | None:
         """Where the artifacts of a new experiment go; None leaves it to the server."""
         return None if self.served else f"{self.state.as_uri()}/mlartifacts"
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The share of held-out problems that a policy solves: `Success(0.91, "f491...84")`.
+
+    `dataset` is the digest of what they are part of: of other problems it says nothing.
+    """
+
+    share: float
+    dataset: str
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """As a model version has it."""
+        return {SUCCESS: f"{self.share:.4f}", DATASET: self.dataset}
 
 
 class Tracker:
@@ -125,12 +142,15 @@ class Tracker:
         told = dict(values)
         self._outbox.put("the summary", lambda sink: sink.summary(told))
 
-    def register(self, model: str, uri: str, digest: str, success: float, tags: Mapping[str, str]) -> None:
-        """Register a policy as a version of `model`: a pointer to the artifact `uri` with its lineage in tags.
+    def register(
+        self, model: str, uri: str, digest: str, success: Success, tags: Mapping[str, str]
+    ) -> None:
+        """Register a policy as a version of `model`: a pointer to `uri` with its lineage in tags.
 
-        The alias `last` names the newest version, `best` the one of highest `success`.
+        The alias `last` names the newest version, `best` the one of highest success among those
+        that were tried on the newest one's dataset: the newest itself where there is no other.
         """
-        lineage = {**tags, DIGEST: digest, "agentfly.policy_uri": uri, SUCCESS: f"{success:.4f}"}
+        lineage = {**tags, DIGEST: digest, "agentfly.policy_uri": uri, **success.tags}
         self._outbox.put(f"model version {digest[:12]}", lambda sink: sink.register(model, lineage))
 
     def finish(self, status: str, time_ms: int) -> None:
@@ -235,9 +255,11 @@ class _Sink:
         versions = self.client.search_model_versions(f"name = '{model}'")
         mine = [v for v in versions if v.run_id == self.run_id and v.tags.get(DIGEST) == lineage[DIGEST]]
         version = mine[0] if mine else self._version(model, lineage)
-        success = {int(v.version): float(v.tags[SUCCESS]) for v in [*versions, version] if SUCCESS in v.tags}
-        best = max(success, key=lambda number: (success[number], number))
-        self.client.set_registered_model_alias(model, "last", str(max(success)))
+        tried = {int(v.version): v.tags for v in [*versions, version] if {SUCCESS, DATASET} <= {*v.tags}}
+        last = max(tried)
+        alike = [number for number in tried if tried[number][DATASET] == tried[last][DATASET]]
+        best = max(alike, key=lambda number: (float(tried[number][SUCCESS]), number))
+        self.client.set_registered_model_alias(model, "last", str(last))
         self.client.set_registered_model_alias(model, "best", str(best))
 
     def finish(self, status: str, time_ms: int) -> None:

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from agentfly_core.tracking import Place, Tracker, page
+from agentfly_core.tracking import Place, Success, Tracker, page
 
 TIME = 1763740000000
 COMMAND = "agentfly train quickstart"
@@ -37,7 +37,8 @@ def send_a_run(tracker: Tracker, success: float = 0.91, digest: str = "cd" * 32)
     for step in (1, 2):
         tracker.points({"agent/rollout/reward": step / 10}, step, TIME + step)
         tracker.table("trajectories", step, lambda: pd.DataFrame({"prompt": ["What is 41+58?"], "reward": [1.0]}))
-    tracker.register("quickstart", "runs/demo/steps/000002/policy", digest, success, {"agentfly.dataset": "ab" * 32})
+    uri, told = "runs/demo/steps/000002/policy", Success(success, "ab" * 32)
+    tracker.register("quickstart", uri, digest, told, {"agentfly.run": "demo"})
     tracker.finish("FINISHED", TIME + 9)
 
 
@@ -128,10 +129,23 @@ def test_secrets_in_settings_and_tags_are_not_sent(place: Place, monkeypatch: py
 def test_best_is_the_policy_with_the_highest_success_and_last_the_newest(place: Place) -> None:
     tracker = track(place, "models")
     for digest, success in (("aa", 0.7), ("bb", 0.9), ("cc", 0.8), ("bb", 0.9)):
-        tracker.register("shop", f"runs/demo/{digest}", digest, success, {})
+        tracker.register("shop", f"runs/demo/{digest}", digest, Success(success, "ab" * 32), {})
     assert not tracker.close()
     model = MlflowClient(place.uri).get_registered_model("shop")
     assert model.aliases == {"best": 2, "last": 3}
+
+
+def test_best_compares_only_what_was_tried_on_the_same_data(place: Place) -> None:
+    def aliases(*told: tuple[str, float, str]) -> dict[str, int]:
+        tracker = track(place, "of two datasets")
+        for digest, share, data in told:
+            tracker.register("sums", f"runs/demo/{digest}", digest, Success(share, data * 32), {})
+        assert not tracker.close()
+        return dict(MlflowClient(place.uri).get_registered_model("sums").aliases)
+
+    assert aliases(("aa", 0.7, "ab"), ("bb", 0.9, "ab")) == {"best": 2, "last": 2}
+    assert aliases(("cc", 0.5, "cd")) == {"best": 3, "last": 3}
+    assert aliases(("dd", 0.4, "cd"), ("bb", 0.9, "ab")) == {"best": 3, "last": 4}
 
 
 def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: Place) -> None:
