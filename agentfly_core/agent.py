@@ -11,9 +11,9 @@ from itertools import groupby
 from typing import Any, Literal
 
 from agentfly_core import identity
-from agentfly_core.environment import Environment
+from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.parts import did_you_mean
-from agentfly_core.plaintext import clip
+from agentfly_core.plaintext import clip, fault
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.record import BadCall, Ending, Given, Message, Observation, Problem, Sampled, ToolCall, Turn
 from agentfly_core.sampler import Request, SamplingParams, Voice
@@ -107,7 +107,7 @@ class Episode:
 
     def _state(self) -> str:
         lent = [thing for thing in self.lent.values() if isinstance(thing, Environment)]
-        return " ".join(filter(None, (environment.state_key() for environment in lent)))
+        return " ".join(filter(None, map(_state_key, lent)))
 
     def _room(self) -> int:
         return self._playbook.max_model_len - len(self._context)
@@ -152,3 +152,10 @@ class Episode:
             return await self._tools[call.name].answer(call, self.lent)
         name = clip(call.name, 80)
         return Observation("unknown", f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}", error=True)
+
+
+def _state_key(environment: Environment) -> str:
+    try:
+        return environment.state_key()
+    except (Exception, SystemExit) as error:  # an author's own, like start and reset
+        raise ServiceFailure(f"{type(environment).__name__} could not name its state: {fault(error)}") from error

@@ -16,6 +16,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from agentfly_core.parts import did_you_mean
+from agentfly_core.plaintext import sentence
 from agentfly_core.signature import name
 
 _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
@@ -27,6 +28,10 @@ class Documentation:
 
     summary: str
     parameters: Mapping[str, str]
+
+
+class BadArguments(ValueError):
+    """What a model sent does not fit a tool; the message is what it reads."""
 
 
 class Arguments:
@@ -46,12 +51,12 @@ class Arguments:
             raise ValueError(f"A parameter of {name(function)} has a type without a JSON schema: {error}") from None
 
     def read(self, sent: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments, coerced to their types; raises ValueError that names every mistake and shows the schema."""
+        """The arguments, coerced to their types; raises BadArguments that names every mistake and shows the schema."""
         try:
             return self._check.validate_python(dict(sent))
         except ValidationError as error:
             faults = "; ".join(self._explain(fault) for fault in error.errors(include_url=False))
-            raise ValueError(f"{faults}. Expected arguments: {json.dumps(self.schema)}") from None
+            raise BadArguments(f"{sentence(faults)} Expected arguments: {json.dumps(self.schema)}") from None
 
     def _explain(self, fault: Mapping[str, Any]) -> str:
         where = ".".join(str(part) for part in fault["loc"])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentfly_core.environment import Environment
-from agentfly_core.plaintext import fault
+from agentfly_core.plaintext import fault, shown
 
 
 class Overdue(Exception):
@@ -89,7 +89,7 @@ def _outcome(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
 
 def _harmless(error: BaseException) -> RuntimeError:
     """What would end the program, as an Exception."""
-    return RuntimeError(f"it called exit({error.code!r})" if isinstance(error, SystemExit) else fault(error))
+    return RuntimeError(f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error))
 
 
 def _cancelled_by_us() -> bool:

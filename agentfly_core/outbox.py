@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from agentfly_core.plaintext import fault
+
 ATTEMPTS = 3
 RETRY_SECONDS = 5.0
 
@@ -125,4 +127,4 @@ def _cause(error: BaseException) -> str:
     """What lies at the bottom of an error, in a line: `ConnectionRefusedError: [Errno 111] Connection refused`."""
     while below := error.__cause__ or error.__context__:
         error = below
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    return fault(error).splitlines()[0][:200]

@@ -16,6 +16,8 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
+from agentfly_core.blame import own_line
+from agentfly_core.plaintext import fault, sentence
 from agentfly_core.section import Added, Keys, added_within
 
 Parameters = Mapping[str, inspect.Parameter]
@@ -58,9 +60,9 @@ def _imported(module: str, path: str) -> Any:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module)
-    except Exception as error:  # somebody's own module may raise anything
-        fault = f"{type(error).__name__}: {error}"
-        raise ValueError(f"Cannot import {module!r} of {path!r}: {fault}. Is it installed, or below {here}?") from error
+    except (Exception, SystemExit) as error:  # somebody's own module may raise anything
+        told = sentence(fault(error) + (f" (at {line})" if (line := own_line(error)) else ""))
+        raise ValueError(f"Cannot import {module!r} of {path!r}: {told} Is it installed, or below {here}?") from error
 
 
 def construct(maker: Any, settings: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> Any:

@@ -1,8 +1,14 @@
-"""Text from outside, made fit for a tokenizer and for a file."""
+"""Text from outside, made fit for a tokenizer, for a file and for a sentence."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from agentfly_core.redaction import redact
+
+MOST_INNER = 3
+LONGEST_CHAIN = 4
 
 
 def clip(text: str | bytes, max_bytes: int) -> str:
@@ -19,6 +25,69 @@ def clip(text: str | bytes, max_bytes: int) -> str:
     return head.decode("utf-8", errors="replace") + omitted + tail.decode("utf-8", errors="replace")
 
 
+def sentence(text: str) -> str:
+    """The text as the end of a sentence: `sentence("no answer")` is "no answer.", and "Why?" stays as it is."""
+    bare = text.rstrip(" \n:;,")
+    return bare if bare.endswith((".", "!", "?")) else f"{bare}."
+
+
 def fault(error: BaseException, max_bytes: int = 2000) -> str:
-    """What went wrong, in one line or a few: `fault(KeyError("answer"))` is "KeyError: 'answer'"."""
-    return clip(f"{type(error).__name__}: {error}", max_bytes)
+    """What went wrong, in one line or a few: `fault(KeyError("answer"))` is "KeyError: 'answer'". Never raises.
+
+    An error without a text of its own is told with its cause, a group with the first errors in it.
+    """
+    return clip(_told(error, LONGEST_CHAIN), max_bytes)
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says, without its kind: `words_of(KeyError("answer"))` is "'answer'". Never raises."""
+    return _asked(lambda: str(error), "its text")
+
+
+def shown(value: object, max_bytes: int = 80) -> str:
+    """A value as it would be written in a program, clipped: `shown("a")` is "'a'". Never raises."""
+    return clip(_asked(lambda: repr(value), "its repr"), max_bytes)
+
+
+def _told(error: BaseException, further: int) -> str:
+    told, text = _kind(error), words_of(error)
+    if notes := _asked(lambda: "; ".join(map(str, getattr(error, "__notes__", ()))), "its notes"):
+        text = f"{text} ({notes})".lstrip()
+    if text:
+        told = f"{told}: {text}"
+    if inner := _inner(error)[: MOST_INNER if further else 0]:
+        return f"{told}: " + "; ".join(_told(one, further - 1) for one in inner)
+    if text:
+        return told
+    cause = _cause(error) if further else None
+    return f"{told}, without a message" if cause is None else f"{told}, caused by {_told(cause, further - 1)}"
+
+
+def _asked(say: Callable[[], str], what: str) -> str:
+    """An exact str, also where the author's own code behind `say` raises."""
+    try:
+        return str.__str__(say())
+    except BaseException as error:  # SystemExit, too: to be asked for a text must not end a run
+        return f"{what} cannot be had ({_kind(error)})"
+
+
+# What Python itself keeps of an error, whatever the author's class answers when it is asked for it.
+
+
+def _kind(error: BaseException) -> str:
+    return str(type.__dict__["__name__"].__get__(type(error)))
+
+
+def _inner(error: BaseException) -> Sequence[BaseException]:
+    found: Sequence[BaseException] = ()
+    if issubclass(type(error), BaseExceptionGroup):  # isinstance would ask the error
+        found = BaseExceptionGroup.__dict__["exceptions"].__get__(error)
+    return found
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    def kept(name: str) -> Any:
+        return BaseException.__dict__[name].__get__(error)
+
+    cause: BaseException | None = kept("__cause__")
+    return kept("__context__") if cause is None and not kept("__suppress_context__") else cause

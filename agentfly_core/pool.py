@@ -193,7 +193,7 @@ class Pool:
         return self._lend_out(instance, problem)
 
     async def _started(self, seconds: float) -> Instance:
-        instance = Instance(self._kind(), time.monotonic())
+        instance = Instance(self._made(), time.monotonic())
         self._alive.append(instance)
         self._count["started"] += 1
         if (wrong := await _tried(instance.environment.start, seconds)) is not None:
@@ -202,6 +202,12 @@ class Pool:
             raise ServiceFailure(f"{self._kind.__name__} could not be started: {wrong}")
         instance.state = "idle"
         return instance
+
+    def _made(self) -> Environment:
+        try:
+            return self._kind()
+        except (Exception, SystemExit) as error:  # an author's own __init__
+            raise ServiceFailure(f"{self._kind.__name__} could not be made: {fault(error)}") from error
 
     async def _wrong_reset(self, instance: Instance, problem: Problem, seconds: float) -> str | None:
         wrong = await _tried(functools.partial(instance.environment.reset, problem), seconds)
@@ -251,7 +257,7 @@ class Pool:
             return False
         try:
             return bool(await calling.call(environment.healthy, {}, CLOSE_SECONDS))
-        except Exception as error:  # whatever an environment raises, it is closed and never lent again
+        except (Exception, SystemExit) as error:  # whatever an environment raises, it is closed and never lent again
             _log.warning("%s could not say whether it is healthy: %s", self._kind.__name__, fault(error))
             return False
 

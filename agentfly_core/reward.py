@@ -45,7 +45,7 @@ class Reward:
             return self._checked(await calling.call(self.function, arguments, self.timeout), trajectory)
         except ServiceFailure:
             raise
-        except Exception as error:  # one reward's mistake must not take other episodes with it
+        except (Exception, SystemExit) as error:  # one reward's mistake must not take other episodes with it
             return Unscored(f"{self.name}: {fault(error)}")
 
     def _checked(self, result: Any, trajectory: Trajectory) -> Score | Unscored:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from agentfly_core import identity, signature
+from agentfly_core import blame, identity, signature
 from agentfly_core.agent import Doing, Episode, EpisodeOver, Span
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.plaintext import fault
@@ -60,6 +60,20 @@ class Timing:
         return sum(span.end - span.start for span in self.spans if span.doing == doing)
 
 
+class EpisodeBroken(ValueError):
+    """An agent, or what it uses, raised what no episode may end with; the message says which, and in which line."""
+
+    @classmethod
+    def by(cls, error: BaseException, assignment: Assignment, playbook: Playbook) -> EpisodeBroken:
+        """What ended the playing of an assignment."""
+        where = blame.own_line(error) or blame.defined(playbook.agent)
+        return cls(
+            f"An episode of the problem {assignment.problem.id!r} (chain {assignment.chain}, agent "
+            f"{signature.name(playbook.agent)!r}) broke off. It is an error in code, not the model's, so the stage "
+            f"stops:\n{blame.trace(error)}\n{fault(error)}\nLook at {where}."
+        )
+
+
 async def play(
     assignment: Assignment, playbook: Playbook, voice: Voice, resources: ResourceManager
 ) -> tuple[Trajectory, Timing]:
@@ -92,8 +106,8 @@ async def collect(
     Both lists are sorted by (problem, chain, agent); the last is what `resources` measured. There are as many seats as
     there are episodes, or environments if those are fewer: an episode takes a seat when the one before it ends, so that
     whoever sits is never kept from replying. As many environments are there, or starting, when it ends. Raises
-    SamplerLost when the shard must be played again, and whatever the agent, the template or `watch` raised, with a note
-    of the episode.
+    SamplerLost when the shard must be played again, EpisodeBroken for whatever else the agent or the template raised,
+    and what `watch` raised.
     """
     played: list[tuple[Trajectory, Timing]] = []
 
@@ -126,10 +140,12 @@ async def _play_all(
     async def sit(voice: Voice) -> None:
         for assignment in waiting:
             try:
-                note(*await play(assignment, playbook, voice, resources))
-            except Exception as error:
-                error.add_note(f"While playing the problem {assignment.problem.id!r}, chain {assignment.chain}.")
+                played = await play(assignment, playbook, voice, resources)
+            except SamplerLost:
                 raise
+            except (Exception, SystemExit) as error:  # whatever an author's code raised ends the stage, with its place
+                raise EpisodeBroken.by(error, assignment, playbook) from error
+            note(*played)
         voice.leave()
 
     resources.warm(playbook.kinds, seats, LEASE_SECONDS)

@@ -11,9 +11,9 @@ from typing import Any, overload
 from pydantic_core import to_jsonable_python
 
 from agentfly_core import calling, signature
-from agentfly_core.arguments import Arguments, documentation
+from agentfly_core.arguments import Arguments, BadArguments, documentation
 from agentfly_core.environment import ServiceFailure
-from agentfly_core.plaintext import clip, fault
+from agentfly_core.plaintext import clip, fault, words_of
 from agentfly_core.record import Observation, ToolCall, Trajectory
 from agentfly_core.template import ToolSchema
 
@@ -64,17 +64,12 @@ class Tool:
         arguments = {name: lent[kind] for name, kind in self.needs.items()}
         try:
             arguments |= self._arguments.read(call.arguments)
-        except ValueError as error:
-            return self._error(str(error))
-        except Exception as error:  # of an author's own types, which check what a model sent
-            return self._error(fault(error))
-        try:
             return Observation(self.name, clip(_text(await self._result(arguments)), self.max_chars))
         except ServiceFailure:
             raise
-        except (ToolError, calling.Overdue) as error:
-            return self._error(str(error))
-        except Exception as error:  # a model must not escape a bad reward by crashing a tool
+        except (ToolError, calling.Overdue, BadArguments) as error:
+            return self._error(words_of(error) or fault(error))
+        except (Exception, SystemExit) as error:  # a model must not escape a bad reward by crashing a tool
             return self._error(fault(error))
 
     async def _result(self, arguments: Mapping[str, Any]) -> Any:

@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return command(arguments)
     except commands.MISTAKES as mistake:
-        print(f"agentfly: {redact(str(mistake))}", file=sys.stderr)
+        print(f"agentfly: {redact(commands.told(mistake))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("agentfly: interrupted; the same command continues.", file=sys.stderr)

@@ -14,12 +14,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
+from agentfly_core import blame, reading, slots, versioning
 from agentfly_core import doctor as doctors
 from agentfly_core import experiment as experiments
-from agentfly_core import reading, slots, versioning
 from agentfly_core.gates import GateClosed
 from agentfly_core.listing import continuing, in_store
 from agentfly_core.lock import Locked, LockLost
+from agentfly_core.plaintext import fault, words_of
 from agentfly_core.redaction import redact
 from agentfly_core.run import (
     Lab,
@@ -53,6 +54,7 @@ class Stopped(RuntimeError):
     """A command came to an end before its work was done; the message says why, and how it goes on."""
 
 
+LONGEST_CAUSE = 20_000
 MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, Unavailable, OSError, Stopped)
 Words = Mapping[str, Any]
 
@@ -205,7 +207,7 @@ def _trained(arguments: Namespace, lab: Lab, name: str) -> dict[str, Any]:
         except Exception as error:  # Prefect's own, after the end of the run
             if (finished := _finished(lab, name)) is None:
                 raise
-            logger.warning("The run is done, but Prefect could not be told: %s: %s", type(error).__name__, error)
+            logger.warning("The run is done, but Prefect could not be told: %s", fault(error))
             return finished
     return summary
 
@@ -233,6 +235,17 @@ def _continuing(arguments: Namespace, lab: Lab, name: str) -> str:
     return continuing(lab.store, name, record) if record else str(arguments.typed)
 
 
+def told(error: BaseException) -> str:
+    """What a person is told of an error: a mistake's own words, with the line of their code that it came from, if any.
+
+    Anything else is an error in code: its traceback, without the lines of installed packages.
+    """
+    if not issubclass(type(error), MISTAKES):  # isinstance would ask the error
+        return f"An error in code ended it:\n{blame.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
+    words, line = words_of(error).rstrip() or fault(error), blame.own_line(error)
+    return words if line is None or line in words else f"{words}\nIt was raised at {line}."
+
+
 @contextmanager
 def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
     """Prefect for this process: its server starts while the rest is imported, and ends with the block.
@@ -252,8 +265,7 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
             except Locked:
                 raise
             except Exception as error:  # whatever ends it, whoever started it is told how it goes on
-                cause = str(error) if isinstance(error, MISTAKES) else f"{type(error).__name__}: {error}"
-                raise Stopped(f"{cause.rstrip()}\nThe log is {log}. To go on: {again()}") from error
+                raise Stopped(f"{told(error)}\nThe log is {log}. To go on: {again()}") from error
 
 
 def _lab(arguments: Namespace) -> Lab:

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentfly_core import identity, tracking
 from agentfly_core.listing import continuing
-from agentfly_core.redaction import redact
+from agentfly_core.plaintext import fault
 from agentfly_core.run import Lab, Run, links_of, opened
 from agentfly_core.telling import RunTeller, Teller
 from flows.places import settle
@@ -26,7 +26,7 @@ def telling(run: Run) -> Iterator[RunTeller]:
     try:
         yield RunTeller(run, tracker)
     except BaseException as error:
-        tracker.tags({"agentfly.last_failure": redact(f"{type(error).__name__}: {error}")[:LONGEST_TAG]})
+        tracker.tags({"agentfly.last_failure": fault(error, LONGEST_TAG)[:LONGEST_TAG]})
         tracker.finish("FAILED" if isinstance(error, Exception) else "KILLED", _now())
         raise
     finally:

@@ -11,6 +11,7 @@ from agentfly_core.agent import Episode
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.record import Ending, Message, Observation, Problem, Sampled, Score, Trajectory, Unscored
 from agentfly_core.reward import reward, score
+from agentfly_core.rollout import EpisodeBroken
 from agentfly_core.sampler import Request, SamplerLost
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.tool import tool
@@ -210,18 +211,90 @@ async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_
             await both.wait()
             raise KeyError("a bug") if request.order[1] else SamplerLost("the server died")
 
-    with pytest.raises(KeyError, match="a bug"):
+    with pytest.raises(EpisodeBroken, match="KeyError: 'a bug'"):
         await collected(assigned(ADD, chains=2), playbook(), Failing(encode, STOP, lambda *_: ""))
 
 
-async def test_a_mistake_of_ours_stops_the_shard_and_names_the_episode() -> None:
+async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_the_line() -> None:
+    def looked_up(episode: Episode) -> str:
+        return str(episode.problem.facts["hint"])
+
+    async def hinted(episode: Episode) -> Ending:
+        await episode.reply(Message("user", looked_up(episode)))
+        return Ending.NO_TOOL_CALLS
+
+    with pytest.raises(EpisodeBroken) as caught:
+        await collected(assigned(ADD), playbook(agent=hinted), scripted(lambda *_: "ok"))
+    first, *traced, fault, where = str(caught.value).splitlines()
+    assert first == (
+        "An episode of the problem 'add-41-58' (chain 0, agent 'hinted') broke off. It is an error in code, not the "
+        "model's, so the stage stops:"
+    )
+    assert '    return str(episode.problem.facts["hint"])' in traced
+    assert fault == "KeyError: 'hint'"
+    assert where == f"Look at {__file__}:{looked_up.__code__.co_firstlineno + 1} in looked_up."
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Mute(), "Mute: its text cannot be had (ValueError)"),
+        (SystemExit(3), "SystemExit: 3"),
+        (ValueError(), "ValueError, without a message"),
+    ],
+)
+async def test_whatever_an_agent_raises_is_told(error: BaseException, told: str) -> None:
+    async def raising(episode: Episode) -> Ending:
+        raise error
+
+    with pytest.raises(EpisodeBroken) as caught:
+        await collected(assigned(ADD), playbook(agent=raising), scripted(lambda *_: "ok"))
+    assert str(caught.value).splitlines()[-2] == told
+
+
+async def test_an_agent_that_does_not_say_how_it_ended_is_told_where_it_is_written() -> None:
+    async def forgetful(episode: Episode) -> Any:
+        await episode.reply(*episode.opening)
+
+    with pytest.raises(EpisodeBroken, match="The agent forgetful returned None, expected an Ending") as caught:
+        await collected(assigned(ADD), playbook(agent=forgetful), scripted(lambda *_: "ok"))
+    assert str(caught.value).endswith(f"Look at {__file__}:{forgetful.__code__.co_firstlineno}.")
+
+
+async def test_an_error_in_a_template_is_told_with_its_own_line() -> None:
     class Broken(Letters):
         def parse(self, reply: Any) -> Message:
             raise IndexError("template")
 
-    with pytest.raises(IndexError, match="template") as caught:
+    with pytest.raises(EpisodeBroken, match=r"IndexError: template\nLook at .*test_collect.py:\d+ in parse"):
         await collected(assigned(ADD), playbook(template=Broken()), scripted(lambda *_: "ok"))
-    assert caught.value.__notes__ == ["While playing the problem 'add-41-58', chain 0."]
+
+
+async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_episode_alone() -> None:
+    class Unmade(Counter):
+        def __init__(self) -> None:
+            raise Mute
+
+    class Stateless(Counter):
+        def state_key(self) -> str:
+            raise Mute
+
+    def asked(kind: type[Environment]) -> Any:
+        async def use(thing: Any) -> str:
+            return "ok"
+
+        use.__annotations__ = {"thing": kind, "return": str}
+        return tool(use)
+
+    for kind, what in ((Unmade, "Unmade could not be made"), (Stateless, "Stateless could not name its state")):
+        trajectory = await play(["<use>", "ok"], asked(kind), limits={kind: 1})
+        assert trajectory.ending is Ending.FAILED
+        assert trajectory.error == f"ServiceFailure: {what}: Mute: its text cannot be had (ValueError)"
 
 
 async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> None:

@@ -8,11 +8,12 @@ import pytest
 from test_display import SUMMARY
 
 from agentfly_core import experiment, slots
+from agentfly_core.parts import load
 from agentfly_core.run import Lab, opened
 from agentfly_core.site import Site
 from agentfly_core.store import Store
 from flows.__main__ import main
-from flows.commands import show_places, show_summary
+from flows.commands import show_places, show_summary, told
 from flows.places import Place, Places
 
 TINY = """
@@ -138,3 +139,21 @@ def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
     )
     assert main(["open", "prefect", "mien"]) == 2
     assert f"There is no run 'mien' in {project}; `agentfly list` shows all." in capsys.readouterr().err
+
+
+def test_a_mistake_is_told_in_its_own_words_with_the_line_of_the_users_code_behind_it(project: Path) -> None:
+    (project / "mine.py").write_text("def years(text):\n    return int(text)\n")
+    years = load("mine:years")
+    line = f"{project}/mine.py:2 in years"
+    for mistake, expected in (
+        ("soon", f"invalid literal for int() with base 10: 'soon'\nIt was raised at {line}."),
+        (None, "int() argument must be a string, a bytes-like object or a real number, not 'NoneType'"),
+    ):
+        try:
+            years(mistake)
+        except (ValueError, TypeError) as error:
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # this test is no user's code
+            assert told(error).endswith(expected)
+            assert ("File" in told(error)) is isinstance(error, TypeError)
+    assert told(TimeoutError()) == "TimeoutError, without a message"
+    assert told(ValueError("There is no run 'x'.")) == "There is no run 'x'."

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, strategies
 
-from agentfly_core.plaintext import clip, fault
+from agentfly_core.plaintext import clip, fault, sentence, shown
 
 
 def test_a_long_text_keeps_its_head_and_its_tail() -> None:
@@ -31,3 +33,64 @@ def test_whatever_comes_in_can_be_encoded(text: str | bytes, max_bytes: int) -> 
 
 def test_a_fault_names_its_kind() -> None:
     assert fault(KeyError("answer")) == "KeyError: 'answer'"
+
+
+class Mean(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise SystemExit(1)
+
+
+class Hostile(Exception, metaclass=Mean):
+    """Whatever it is asked, it raises."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise SystemExit(1)
+
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+    __repr__ = __bool__ = __str__  # type: ignore[assignment]
+
+
+def test_an_error_whose_text_cannot_be_had_is_told_nonetheless() -> None:
+    told = "Hostile: its text cannot be had (SystemExit) (its notes cannot be had (SystemExit))"
+    assert fault(Hostile()) == told
+    above = RuntimeError()
+    above.__cause__ = Hostile()
+    assert fault(above) == f"RuntimeError, caused by {told}"
+    assert fault(ExceptionGroup("all", [Hostile()])) == f"ExceptionGroup: all (1 sub-exception): {told}"
+    assert shown(Hostile()) == "its repr cannot be had (SystemExit)"
+
+
+def test_an_error_without_a_text_is_told_with_its_cause() -> None:
+    lost = TimeoutError()
+    assert fault(lost) == "TimeoutError, without a message"
+    lost.__context__ = ConnectionResetError(104, "Connection reset by peer")
+    assert fault(lost) == "TimeoutError, caused by ConnectionResetError: [Errno 104] Connection reset by peer"
+    lost.__cause__ = lost
+    assert fault(lost) == "TimeoutError" + ", caused by TimeoutError" * 4 + ", without a message"
+
+
+def test_a_group_of_errors_names_the_first_of_them_and_its_notes() -> None:
+    group = ExceptionGroup("2 judges", [ValueError("no answer"), ExceptionGroup("third", [KeyError("x")])])
+    group.add_note("for page 7")
+    assert fault(group) == (
+        "ExceptionGroup: 2 judges (2 sub-exceptions) (for page 7): ValueError: no answer; "
+        "ExceptionGroup: third (1 sub-exception): KeyError: 'x'"
+    )
+
+
+def test_a_huge_text_of_an_error_is_clipped() -> None:
+    assert fault(ValueError("x" * 10**7), 40).endswith("\n[... 9999972 bytes omitted ...]\nxxxxxxxxxxxxxxxxxxxx")
+
+
+def test_a_sentence_ends_with_one_mark() -> None:
+    texts = ["no answer", "no answer.", "Did you mean 'seed'?", "ReadError: ", "two lines.\n"]
+    assert [sentence(text) for text in texts] == [
+        "no answer.",
+        "no answer.",
+        "Did you mean 'seed'?",
+        "ReadError.",
+        "two lines.",
+    ]

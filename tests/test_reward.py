@@ -89,10 +89,18 @@ def raising(error: BaseException) -> Reward:
     return reward(raises)
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
         (KeyError("answer"), "raises: KeyError: 'answer'"),
+        (Mute(), "raises: Mute: its text cannot be had (RuntimeError)"),
+        (SystemExit(Mute()), "raises: RuntimeError: it called exit(Mute())"),
+        (TimeoutError(), "raises: TimeoutError, without a message"),
         (SystemExit(1), "raises: RuntimeError: it called exit(1)"),
         (ValueError("half \ud83d pair"), "raises: ValueError: half ? pair"),
     ],

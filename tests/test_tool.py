@@ -231,6 +231,11 @@ def test_name_and_description_can_be_given() -> None:
     assert (made.schema.name, made.schema.description) == ("plus", "Say it so.")
 
 
+class Mute(ToolError):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 def failing(error: Exception) -> Callable[[], str]:
     def fails() -> str:
         raise error
@@ -246,6 +251,8 @@ def failing(error: Exception) -> Callable[[], str]:
         (StopIteration(), "RuntimeError: coroutine raised StopIteration"),
         (RecursionError("too deep"), "RecursionError: too deep"),
         (ValueError("half \ud83d pair"), "ValueError: half ? pair"),
+        (Mute(), "its text cannot be had (RuntimeError)"),
+        (ToolError(), "ToolError, without a message"),
     ],
 )
 async def test_what_the_call_caused_is_told_to_the_model(error: Exception, text: str) -> None:
@@ -258,6 +265,34 @@ async def test_a_tool_that_ends_the_program_only_ends_its_call() -> None:
         raise SystemExit(1)
 
     assert await answer(quits) == Observation("quits", "RuntimeError: it called exit(1)", error=True)
+
+
+async def test_an_argument_that_breaks_its_own_check_is_told_to_the_model() -> None:
+    @dataclass
+    class Page:
+        number: int
+
+        def __post_init__(self) -> None:
+            self.title = {1: "start"}[self.number]
+
+    @tool
+    async def turn(page: Page) -> str:
+        return page.title
+
+    turn.function.__annotations__["page"] = Page
+    assert await answer(turn, page={"number": 7}) == Observation("turn", "KeyError: 7", error=True)
+
+
+async def test_a_result_that_cannot_be_written_is_told_to_the_model() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise SystemExit(1)
+
+    @tool
+    async def odd() -> Any:
+        return Odd()
+
+    assert await answer(odd) == Observation("odd", "SystemExit: 1", error=True)
 
 
 async def test_a_tool_that_takes_too_long_is_told_so() -> None:

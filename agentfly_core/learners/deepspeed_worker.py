@@ -39,6 +39,7 @@ from agentfly_core.learners.policy import Policy, load_policy
 from agentfly_core.learners.ranks import Ranks
 from agentfly_core.learners.whole import Engine
 from agentfly_core.parts import construct, load
+from agentfly_core.plaintext import fault
 
 Progress = Callable[[int, int], None]
 Reply = Callable[[dict[str, Any]], None]
@@ -180,7 +181,7 @@ def _answer_later(later: Later, reply: Reply) -> None:
 
 
 def _failure(error: Exception) -> dict[str, Any]:
-    return {"error": f"{type(error).__name__}: {error}", "traceback": "".join(traceback.format_exception(error))}
+    return {"error": fault(error), "traceback": "".join(traceback.format_exception(error))}
 
 
 def join() -> Ranks:

@@ -48,8 +48,9 @@ def test_what_fails_in_any_command_ends_with_the_cause_and_the_command_that_goes
         words = words if command == "evaluate" else words[:3]
         end = lives.run(tmp_path, *words)
         assert end.code == 2
-        cause, ending = end.printed.splitlines()
-        assert cause == "agentfly: ZeroDivisionError: division by zero"
+        *traced, cause, ending = end.printed.splitlines()
+        assert f'  File "{tmp_path}/mine.py", line 2, in rows' in traced
+        assert cause == "ZeroDivisionError: division by zero"
         assert (
             ending == f"The log is {tmp_path}/.agentfly/logs/{command}/flow.log. To go on: agentfly {shlex.join(words)}"
         )

@@ -1,0 +1,47 @@
+"""Where in somebody's code an error comes from: what a traceback says, without the machinery around it."""
+
+from __future__ import annotations
+
+import inspect
+import sysconfig
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+OURS = tuple(Path(__file__).resolve().parents[1] / name for name in ("agentfly_core", "flows", "tasks"))
+PYTHON = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "scripts"))
+INSTALLED = {"site-packages", "dist-packages"}
+
+
+def own_line(error: BaseException) -> str | None:
+    """The innermost line in the user's own code: "/home/ada/shop/agents.py:12 in react"; None where it has no part."""
+    own = [frame for frame in _frames(error) if not (_installed(frame) or _below(frame, OURS))]
+    return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
+
+
+def trace(error: BaseException) -> str:
+    """The lines of a traceback that are the user's own or ours, and the innermost one."""
+    frames = _frames(error)
+    kept = [frame for frame in frames if not _installed(frame) or frame is frames[-1]]
+    return "".join(traceback.format_list(kept)).rstrip()
+
+
+def defined(function: Callable[..., Any]) -> str:
+    """Where a function, or the class of a callable object, is written: "/home/ada/shop/agents.py:9"."""
+    written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
+    return f"{written.__code__.co_filename}:{written.__code__.co_firstlineno}"
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    lines = BaseException.__dict__["__traceback__"].__get__(error)  # whatever the author's class answers
+    return list(traceback.extract_tb(lines))
+
+
+def _installed(frame: traceback.FrameSummary) -> bool:
+    return not INSTALLED.isdisjoint(Path(frame.filename).parts) or _below(frame, PYTHON)
+
+
+def _below(frame: traceback.FrameSummary, folders: tuple[Path, ...]) -> bool:
+    path = Path(frame.filename).resolve()
+    return frame.filename.startswith("<frozen") or any(path.is_relative_to(folder) for folder in folders)
