@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from agentfly_core import machines
+from agentfly_core import devices, machines
 from agentfly_core.config import Positive
 from agentfly_core.redaction import redact
 from agentfly_core.section import Section
@@ -67,6 +67,12 @@ class Site(Section):
     threads: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
     vllm_memory_gib: Annotated[float, Field(gt=0)] = 0.5
     concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
+    slots: Positive = Field(
+        default=1, description="on a CPU: how many of the runs that workers start work at a time"
+    )
+    locks: str = Field(
+        default_factory=devices.folder, description="folder of the locks on GPUs and slots"
+    )
     mlflow_tracking_uri: str = ""
 
     @field_validator("store", "mlflow_tracking_uri")
@@ -118,6 +124,12 @@ class Site(Section):
         counts = machines.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
         nodes = {name: tuple(range(count)) for name, count in counts.items()}
         return {**nodes, next(iter(nodes)): self.learner_gpus} if self.learner_gpus else nodes
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """This machine's GPUs that it works on, the sampler's and the learner's."""
+        learner = next(iter(self.nodes.values())) if self.device == "cuda" else ()
+        return tuple(sorted({*self.sampler_gpus, *learner}))
 
     @property
     def shares_gpus(self) -> bool:

@@ -16,6 +16,7 @@ from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, evaluation
 from agentfly_core.warm import Playground, playground
 from flows import results
+from flows.devices import devices
 from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.places import settle
@@ -38,7 +39,8 @@ def evaluate(
     lab = lab_of(experiment, overrides, site, store)
     chosen = policy_named(lab, policy)
     data, logs = prepare(lab), settle(Path.cwd()).state / "logs"
-    with telling_stage(lab, "evaluate", chosen.digest) as tell:
+    holder = f"the evaluation of {policy or lab.experiment}"
+    with devices(lab.site, lab.site.sampler_gpus, holder), telling_stage(lab, "evaluate", chosen.digest) as tell:
         with playground(lab, chosen, f"evaluate-{chosen.digest[:16]}", logs) as ground:
             found = evaluated(lab, chosen, data, ground, "test", 0)
         tell.data(data)

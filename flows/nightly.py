@@ -12,6 +12,7 @@ from prefect import flow, get_run_logger, runtime
 from agentfly_core.config import Science
 from agentfly_core.run import Lab, record_of, summary_of
 from agentfly_core.sealed import Damaged
+from flows.devices import devices
 from flows.lab import lab_of
 from flows.parameters import ExperimentName, Night, Overrides, SiteName, StoreUri
 from flows.train import train
@@ -39,14 +40,15 @@ def nightly(
         changes = recorded_changes(lab, night) or first_changes(lab, night)
         return train(experiment, night, [*overrides, *changes], False, site, store)
 
-    for night in unfinished(lab, before=tonight):
-        try:
-            trained(night)
-        except Exception:  # whatever it is that a past night cannot go on for, tonight can
-            get_run_logger().exception(
-                "The run %s could not be finished; `agentfly list` shows how to go on with it.", night
-            )
-    return trained(tonight)
+    with devices(lab.site, lab.site.gpus, f"the run {tonight}"):
+        for night in unfinished(lab, before=tonight):
+            try:
+                trained(night)
+            except Exception:  # whatever it is that a past night cannot go on for, tonight can
+                get_run_logger().exception(
+                    "The run %s could not be finished; `agentfly list` shows how to go on with it.", night
+                )
+        return trained(tonight)
 
 
 def name_of_night(lab: Lab, date: datetime.date) -> str:

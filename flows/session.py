@@ -1,4 +1,4 @@
-"""One sitting of a run: its lock, warm services, live display and MLflow run, opened and closed together."""
+"""One sitting of a run: its devices, lock, warm services, live display and MLflow run, opened and closed together."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.telling import RunTeller
 from agentfly_core.warm import Playground, learner_service, playground
+from flows.devices import devices
 from flows.display import Display
 from flows.lab import lab_of
 from flows.places import settle
@@ -46,15 +47,16 @@ class Session:
 
 @contextmanager
 def session(experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str) -> Iterator[Session]:
-    """Open a run for writing, and close everything at the end."""
+    """Open a run for writing, on devices of its own, and close everything at the end."""
     lab = lab_of(experiment, overrides, site, store)
-    name = name_of(lab, run, new)
-    logs = settle(Path.cwd()).state / "logs" / name
-    with keeping_secrets(), opened(lab, name) as mine:
-        _take_over(mine)
-        mine.remember_sandbox()
-        with telling(mine) as tell, Display(name, mine.science.steps) as display, listening(display):
-            yield Session(mine, tell, logs)
+    with devices(lab.site, lab.site.gpus, f"the run {name_of(lab, run, new)}"):
+        name = name_of(lab, run, new)  # the next free one may be another after the wait
+        logs = settle(Path.cwd()).state / "logs" / name
+        with keeping_secrets(), opened(lab, name) as mine:
+            _take_over(mine)
+            mine.remember_sandbox()
+            with telling(mine) as tell, Display(name, mine.science.steps) as display, listening(display):
+                yield Session(mine, tell, logs)
 
 
 def _take_over(run: Run) -> None:

@@ -13,6 +13,7 @@ from agentfly_core.store import Artifact
 from agentfly_core.summary import stages_before
 from agentfly_core.warm import IN_PROCESS, Playground, environments_service, learner_service
 from flows import results
+from flows.devices import devices
 from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.places import settle
@@ -32,7 +33,8 @@ def warm_start_only(
     """Make the policy that reinforcement learning starts from, and nothing else."""
     lab = lab_of(experiment, overrides, site, store)
     parent, logs = lab.parent, settle(Path.cwd()).state / "logs"
-    with telling_stage(lab, "warm-start") as tell:
+    holder = f"the warm start of {lab.experiment}"
+    with devices(lab.site, lab.site.gpus, holder), telling_stage(lab, "warm-start") as tell:
         data, model = prepare(lab), base_model(lab, parent)
         owner = f"warm-start-{lab.experiment}"
         with environments_service(lab, owner) as environments, learner_service(lab, owner, logs) as learner:

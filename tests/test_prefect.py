@@ -12,6 +12,7 @@ import psutil
 import pytest
 from project import ROOT, Project, until
 
+from agentfly_core.devices import held, slot
 from agentfly_core.run import opened
 from flows.lab import lab_of
 from flows.nightly import first_changes, name_of_night, recorded_changes, unfinished
@@ -51,6 +52,17 @@ class Orchestrator:
         found = self.http.post("/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run]}}}).json()
         return "\n".join(line["message"] for line in found)
 
+    def restart_server(self) -> None:
+        """Kill the Prefect server, whose supervisor starts it again, on the same database."""
+        words = ["--port", str(self.http.base_url.port)]
+        supervisor, server = [
+            child for child in psutil.Process().children(recursive=True) if child.cmdline()[-2:] == words
+        ]
+        assert server.parent() == supervisor
+        server.kill()
+        server.wait()
+        until(lambda: answers(str(self.http.base_url).rstrip("/")))
+
     def tasks(self, flow_run: str) -> list[tuple[str, str]]:
         found = self.http.post("/task_runs/filter", json={"flow_runs": {"id": {"any_": [flow_run]}}}).json()
         return [(task["name"], task["state"]["name"]) for task in found]
@@ -59,7 +71,9 @@ class Orchestrator:
 @pytest.fixture(scope="module")
 def orchestrator(tmp_path_factory, prefect_api):
     home = str(tmp_path_factory.mktemp("home"))
-    project = Project.clone(tmp_path_factory.mktemp("project"), PREFECT_API_URL=prefect_api, PREFECT_HOME=home)
+    locks = str(tmp_path_factory.mktemp("locks"))
+    env = {"PREFECT_API_URL": prefect_api, "PREFECT_HOME": home, "AGENTFLY_LOCKS": locks}
+    project = Project.clone(tmp_path_factory.mktemp("project"), **env)
     project.run(sys.executable, "-m", "flows.deploy")
     with (project.root / "worker.log").open("w") as log:
         worker = subprocess.Popen(
@@ -85,9 +99,21 @@ def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestra
     assert "'quickstrat' is not one of ['tiny']" in orchestrator.trigger("train", experiment="quickstrat").text
 
 
-def test_runs_of_the_train_deployment_wait_for_each_other_and_nights_wait_to_be_switched_on(orchestrator):
-    assert orchestrator.deployment("train")["global_concurrency_limit"]["limit"] == 1
-    assert orchestrator.deployment("train")["concurrency_options"]["collision_strategy"] == "ENQUEUE"
+def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again(orchestrator):
+    with held([slot(1, orchestrator.project.env["AGENTFLY_LOCKS"])], "the run mine", print):
+        triggered = orchestrator.started("train", experiment="tiny", run="waiting", overrides=["steps=1"])
+        until(lambda: "Waiting for" in orchestrator.log(triggered) or orchestrator.state(triggered)["type"] in ENDED)
+        assert f"used by the run mine (process {os.getpid()} on " in orchestrator.log(triggered)
+        orchestrator.restart_server()
+    orchestrator.wait(triggered, "Completed")
+
+
+def test_no_deployment_has_a_limit_whose_leases_die_with_the_server(orchestrator):
+    limits = {name: orchestrator.deployment(name)["global_concurrency_limit"] for name in ("train", "nightly")}
+    assert limits == {"train": None, "nightly": None}
+
+
+def test_nights_wait_to_be_switched_on(orchestrator):
     (schedule,) = orchestrator.deployment("nightly")["schedules"]
     assert (schedule["active"], schedule["schedule"]["cron"]) == (False, "0 2 * * *")
 

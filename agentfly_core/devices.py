@@ -1,0 +1,168 @@
+"""GPUs, and slots of a CPU, each used by one run at a time: a lock on a file for each.
+
+The files are shared by all projects and users of the machine. The system frees a lock when the
+process that holds it ends, however it ends; no child process inherits one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from agentfly_core import gpus, machines
+from agentfly_core.owner import Owner
+
+FOLDERS = ("/run/lock", "/tmp")  # not TMPDIR, which differs from user to user
+PAUSE = 0.25
+AGAIN = 600.0
+LONGEST = 300
+WAY_OUT = "Ctrl-C, or Cancel in the Prefect UI, ends the waiting."
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a run holds by locking one of its files, of which a GPU has one and slots have several.
+
+    `Device("GPU 1", (Path("/run/lock/agentfly-GPU-5d0f2b7e-9a7c-4c8e-8d3a-6a9f1e0b7c21.lock"),))`
+    """
+
+    name: str
+    files: tuple[Path, ...]
+
+
+def folder() -> str:
+    """Where this machine keeps the locks: users may make files there, but remove only their own."""
+    shared = stat.S_ISVTX | stat.S_IWOTH
+    there = filter(os.path.isdir, FOLDERS)
+    return next((name for name in there if os.stat(name).st_mode & shared == shared), FOLDERS[-1])
+
+
+def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
+    """The GPUs of these numbers, which count from 0 in what this process sees.
+
+    Raises ValueError for a number that is too high.
+    """
+    names = gpus.seen()
+    if missing := [number for number in numbers if number >= len(names)]:
+        seen = os.environ.get(machines.VISIBLE)
+        why = "" if seen is None else f" ({machines.VISIBLE}={seen})"
+        raise ValueError(
+            f"The site uses the GPUs {', '.join(map(str, numbers))}, and there is no GPU "
+            f"{missing[0]}: this process sees {len(names)}{why}, which count from 0. Choose others "
+            "by sampler_gpus and learner_gpus, or fewer ranks (AGENTFLY_RANKS)."
+        )
+    files = [Path(locks, f"agentfly-{names[number]}.lock") for number in numbers]
+    return [Device(f"GPU {number}", (file,)) for number, file in zip(numbers, files, strict=True)]
+
+
+def slot(count: int, locks: str) -> Device:
+    """One of so many slots of this machine."""
+    which = "the slot" if count == 1 else f"one of the {count} slots"
+    files = tuple(Path(locks, f"agentfly-slot-{number}.lock") for number in range(count))
+    return Device(f"{which} of this machine for runs that a worker starts (site.slots)", files)
+
+
+@contextmanager
+def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
+    """Hold devices for `holder`, "the run nightly-2026-11-21"; a block within this one shares them.
+
+    Waits for those that others hold, and tells for whom: when it begins, when it is another one,
+    and every ten minutes. All take devices in the same order, so that no two wait for each other.
+    """
+    already = _held.get()
+    wanted = [device for device in devices if already.isdisjoint(device.files)]
+    with ExitStack() as stack:
+        in_order = sorted(wanted, key=lambda device: device.files)
+        taken = [stack.enter_context(_one_of(device, holder, tell)) for device in in_order]
+        before = _held.set(already.union(taken))
+        try:
+            yield
+        finally:
+            _held.reset(before)
+
+
+@contextmanager
+def _one_of(device: Device, holder: str, tell: Tell) -> Iterator[Path]:
+    with _awaited(device, tell) as file:
+        _locked.add(file)
+        try:
+            file.truncate(0)
+            since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+            print(f"{holder} ({Owner.current()}) since {since}", end="", file=file, flush=True)
+            yield Path(file.name)
+        finally:
+            _locked.discard(file)
+
+
+def _awaited(device: Device, tell: Tell) -> IO[str]:
+    """The first of a device's files that can be locked, locked."""
+    told, again = "", 0.0
+    while True:
+        for path in device.files:
+            if file := _lock(path):
+                return file
+        holders = "; ".join(map(_holder, device.files))
+        if holders != told or time.monotonic() > again:
+            told, again = holders, time.monotonic() + AGAIN
+            tell(f"Waiting for {device.name}, used by {holders}. {WAY_OUT}")
+        time.sleep(PAUSE)
+
+
+def _lock(path: Path) -> IO[str] | None:
+    """The file, opened and locked; None while somebody else has it locked."""
+    try:
+        file = _opened(path)
+    except OSError as error:
+        raise ValueError(
+            f"Cannot lock {path}, which keeps two runs off one device: {error.strerror}. All users "
+            "of the machine must be able to write this file (chmod 666) and to make files in "
+            f"{path.parent}. AGENTFLY_LOCKS chooses another folder, which must be the same for all."
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
+def _opened(path: Path) -> IO[str]:
+    """The file, made where it is missing; it gets its name when it has its mode already.
+
+    Opening it with O_CREAT would not do: in a folder like /tmp the system may refuse that to all
+    but the one who made the file, though all may write it (fs.protected_regular).
+    """
+    if not path.exists():
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".agentfly-") as part:
+            os.fchmod(part.fileno(), 0o666)
+            with suppress(FileExistsError):
+                os.link(part.name, path)
+    return open(path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
+
+
+def _holder(path: Path) -> str:
+    """Who holds a file, in the words that they wrote into it, without control characters."""
+    with suppress(OSError), path.open(errors="replace") as file:
+        return "".join(filter(str.isprintable, file.read(LONGEST))) or "another process"
+    return "another process"
+
+
+def _let_go() -> None:
+    """A process that was forked from the holder does not hold on when that one has ended."""
+    for file in _locked:
+        file.close()
+
+
+_held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
+_locked: set[IO[str]] = set()
+os.register_at_fork(after_in_child=_let_go)

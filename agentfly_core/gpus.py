@@ -1,0 +1,60 @@
+"""The program that names the GPUs which a process sees, in CUDA's order, by their own identity.
+
+    python -m agentfly_core.gpus
+
+prints a line for each, such as `GPU-5d0f2b7e-9a7c-4c8e-8d3a-6a9f1e0b7c21`. It is a process of its
+own since one that has asked the driver keeps it open, and can no longer change what it sees.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import uuid
+
+NO_DEVICE = 100
+
+
+def seen() -> list[str]:
+    """The identities of the GPUs 0, 1, ... that CUDA_VISIBLE_DEVICES lets this process see.
+
+    Raises ValueError where the driver cannot be asked.
+    """
+    command = [sys.executable, "-m", "agentfly_core.gpus"]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ValueError(
+            f"The site says `device: cuda`, and its GPUs cannot be counted: {done.stderr.strip()} "
+            "Choose another --site, or see whether nvidia-smi finds the driver."
+        )
+    return done.stdout.split()
+
+
+def main() -> None:
+    """Print the identities; exits with the reason where the driver does not tell them."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        sys.exit(f"NVIDIA's driver is not installed ({error}).")
+    if (code := driver.cuInit(0)) == NO_DEVICE:
+        return
+    _succeeded("cuInit", code)
+    count = ctypes.c_int()
+    _succeeded("cuDeviceGetCount", driver.cuDeviceGetCount(ctypes.byref(count)))
+    for number in range(count.value):
+        device, identity = ctypes.c_int(), ctypes.create_string_buffer(16)
+        _succeeded("cuDeviceGet", driver.cuDeviceGet(ctypes.byref(device), number))
+        _succeeded("cuDeviceGetUuid", driver.cuDeviceGetUuid_v2(identity, device))
+        print(f"GPU-{uuid.UUID(bytes=identity.raw)}")
+
+
+def _succeeded(call: str, code: int) -> None:
+    if code:
+        sys.exit(f"The driver's {call} failed with the CUDA error {code}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The devices that a flow works on: GPUs, or a CPU's slot for what a Prefect worker starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from prefect import get_run_logger
+from prefect.runtime import deployment
+
+from agentfly_core.devices import Device, held, numbered, slot
+from agentfly_core.site import Site
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
+    """Hold these GPUs of a site, or a slot of its CPU, for `holder`; flows in the block share them.
+
+    Waits for others, and says for whom: on the terminal, or in the log of the flow run that a
+    worker started. Raises ValueError for GPUs that are not there.
+    """
+    by_worker = bool(deployment.flow_run_id)
+    log = get_run_logger() if by_worker else logger
+    with held(_wanted(site, gpus, by_worker), holder, log.warning):
+        yield
+
+
+def _wanted(site: Site, gpus: Sequence[int], by_worker: bool) -> list[Device]:
+    if site.device == "cuda":
+        return numbered(gpus, site.locks)
+    return [slot(site.slots, site.locks)] if by_worker else []

@@ -1,0 +1,220 @@
+"""A GPU, or a slot of a CPU, is used by one run at a time; who waits says for whom."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from agentfly_core import experiment, gpus
+from agentfly_core.devices import Device, held, numbered, slot
+from agentfly_core.site import Site
+from flows.devices import devices
+
+Driver = Callable[[int], None]
+HOLD = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from agentfly_core.devices import Device, held
+with held([Device(name, (Path(name),)) for name in sys.argv[2:]], sys.argv[1], lambda text: print(text, flush=True)):
+    print("held", flush=True)
+    signal.pause()
+"""
+WITH_CHILDREN = HOLD.replace(
+    'print("held"',
+    'subprocess.Popen(["sleep", "600"], close_fds=False); os.fork() and signal.pause(); print("held"',
+)
+DRIVER = """
+#include <string.h>
+int cuInit(unsigned flags) { return COUNT < 0 ? 999 : COUNT ? 0 : 100; }
+int cuDeviceGetCount(int *count) { *count = COUNT; return 0; }
+int cuDeviceGet(int *device, int number) { *device = number; return 0; }
+int cuDeviceGetUuid_v2(char *identity, int device) { memset(identity, 0, 16); identity[15] = device + 1; return 0; }
+"""
+
+
+@contextmanager
+def holding(holder: str, *files: Path, program: str = HOLD) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds, or waits for, a device for each of these files."""
+    command = [sys.executable, "-c", program, holder, *map(str, files)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0) as it:
+        try:
+            yield it
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(it.pid, signal.SIGKILL)
+
+
+def says(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    return process.stdout.readline().strip()
+
+
+def never(text: str) -> None:
+    raise AssertionError(text)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "agentfly-GPU-1.lock"
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """A driver that knows so many GPUs, in place of NVIDIA's."""
+
+    def install(count: int) -> None:
+        library = ["cc", "-shared", "-fPIC", f"-DCOUNT={count}", "-x", "c", "-", "-o", str(tmp_path / "libcuda.so.1")]
+        subprocess.run(library, input=DRIVER, text=True, check=True)
+
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    return install
+
+
+def test_who_waits_says_for_whom_and_goes_on_when_the_holder_is_killed(file: Path) -> None:
+    told: list[str] = []
+    with holding("the run nightly-2026-11-21", file) as night:
+        assert says(night) == "held"
+
+        def tell(text: str) -> None:
+            told.append(text)
+            night.kill()
+
+        with held([Device("GPU 1", (file,))], "the run mine", tell):
+            assert file.read_text().startswith(f"the run mine (process {os.getpid()} on ")
+    assert len(told) == 1
+    assert told[0].startswith(f"Waiting for GPU 1, used by the run nightly-2026-11-21 (process {night.pid} on ")
+
+
+def test_who_holds_a_device_shares_it_with_what_runs_within(file: Path) -> None:
+    with held([Device("GPU 1", (file,))], "the run nightly-2026-11-21", never):
+        with held([Device("GPU 1", (file,))], "the run nightly-2026-11-20", never):
+            pass
+        with holding("another", file) as other:
+            assert says(other).startswith("Waiting for")
+
+
+def test_processes_that_the_holder_started_or_forked_do_not_hold_on(file: Path) -> None:
+    with holding("the run mine", file, program=WITH_CHILDREN) as parent:
+        assert says(parent) == "held"
+        parent.kill()
+        parent.wait()
+        with held([Device("GPU 1", (file,))], "another", never):
+            pass
+
+
+def test_waiting_ends_with_ctrl_c(file: Path) -> None:
+    with held([Device("GPU 1", (file,))], "the run mine", never), holding("another", file) as other:
+        assert says(other).startswith(f"Waiting for {file}, used by the run mine ")
+        other.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in other.communicate()[0]
+
+
+def test_all_take_devices_in_one_order_so_that_none_waits_for_one_who_waits_for_it(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    with held([Device("GPU 1", (first,))], "the run mine", never), holding("another", second, first) as other:
+        assert says(other).startswith(f"Waiting for {first}")
+        with held([Device("GPU 2", (second,))], "the run mine", never):
+            pass
+
+
+def test_as_many_hold_a_slot_as_there_are(tmp_path: Path) -> None:
+    two = slot(2, str(tmp_path))
+    with holding("first", two.files[0]) as first, holding("second", two.files[1]) as second:
+        assert [says(first), says(second)] == ["held", "held"]
+
+        def tell(text: str) -> None:
+            assert "one of the 2 slots" in text
+            assert text.index("used by first") < text.index("; second")
+            second.kill()
+
+        with held([two], "third", tell):
+            assert two.files[1].read_text().startswith("third")
+
+
+def test_a_lock_is_for_all_users_and_shows_a_terminal_no_control_characters(file: Path) -> None:
+    with held([Device("GPU 1", (file,))], "the run \x1b[2Jmine", never):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o666
+        with holding("another", file) as other:
+            assert "used by the run [2Jmine (process" in says(other)
+    assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("where", ["nowhere/x.lock", "link.lock"])
+def test_a_lock_that_cannot_be_opened_says_what_to_do(where: str, tmp_path: Path) -> None:
+    (tmp_path / "link.lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(ValueError, match=rf"Cannot lock .*{where}.*AGENTFLY_LOCKS"):
+        with held([Device("GPU 1", (tmp_path / where,))], "the run mine", never):
+            pass
+    assert not (tmp_path / "precious").exists()
+
+
+def test_a_gpu_is_known_by_its_identity_whatever_its_number_here(driver: Driver, tmp_path: Path) -> None:
+    driver(4)
+    names = [f"GPU-00000000-0000-0000-0000-00000000000{number}" for number in (1, 2, 3, 4)]
+    assert gpus.seen() == names
+    assert numbered((3,), "/locks") == [Device("GPU 3", (Path(f"/locks/agentfly-{names[3]}.lock"),))]
+
+
+def test_more_gpus_than_there_are_are_refused(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver(2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")
+    site = Site(device="cuda", ranks=4)
+    with pytest.raises(ValueError, match=r"GPUs 0, 1, 2, 3, .* no GPU 2: .* sees 2 \(CUDA_VISIBLE_DEVICES=6,7\)"):
+        numbered(site.gpus, site.locks)
+
+
+@pytest.mark.parametrize(("count", "message"), [(0, "no GPU 0: this process sees 0"), (-1, "cuInit failed with")])
+def test_a_machine_without_gpus_says_so(count: int, message: str, driver: Driver) -> None:
+    driver(count)
+    with pytest.raises(ValueError, match=message):
+        numbered((0,), "/locks")
+
+
+def test_a_terminal_waits_for_a_gpu_and_for_no_slot(driver: Driver, tmp_path: Path) -> None:
+    driver(1)
+    cpu, cuda = Site(locks=str(tmp_path)), Site(device="cuda", locks=str(tmp_path))
+    taken = [numbered((0,), cuda.locks)[0].files[0], slot(1, cpu.locks).files[0]]
+    told: list[str] = []
+    with holding("the run nightly-2026-11-21", *taken) as night:
+        assert says(night) == "held"
+
+        def tell(record: logging.LogRecord) -> bool:
+            told.append(record.getMessage())
+            night.kill()
+            return True
+
+        with telling(tell), devices(cpu, cpu.gpus, "the run mine"):
+            assert told == []
+            with devices(cuda, cuda.gpus, "the run mine"):
+                assert told[0].startswith("Waiting for GPU 0, used by the run nightly-2026-11-21 (process")
+
+
+@contextmanager
+def telling(tell: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
+    """What is logged for a terminal is told."""
+    logging.getLogger("flows.devices").addFilter(tell)
+    try:
+        yield
+    finally:
+        logging.getLogger("flows.devices").removeFilter(tell)
+
+
+def test_a_site_has_the_gpus_of_its_sampler_and_its_learner() -> None:
+    assert Site(device="cuda", sampler_gpus=(3,), ranks=2).gpus == (0, 1, 3)
+    assert Site(ranks=2).gpus == ()
+
+
+def test_all_users_have_the_locks_in_one_folder_unless_another_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/somewhere")
+    assert experiment.site("local").locks in ("/run/lock", "/tmp")
+    monkeypatch.setenv("AGENTFLY_LOCKS", "/shared")
+    assert experiment.site("local").locks == "/shared"
