@@ -147,6 +147,8 @@ def _lock(file: IO[str], folder: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise Locked(_refusal(folder.name, owner_of(folder))) from None
+    if os.fstat(file.fileno()).st_nlink == 0:  # who held it has removed the run meanwhile
+        raise Locked(_refusal(folder.name, None))
 
 
 def _holder(held: dict[str, Any]) -> Owner | None:

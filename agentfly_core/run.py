@@ -51,25 +51,17 @@ class Lab:
 
     @property
     def parent(self) -> Parent | None:
-        """The newest policy of the run that the model reference `run:NAME` names, or None for any other reference."""
-        if not self.science.model.startswith("run:"):
-            return None
-        name = self.science.model.removeprefix("run:")
-        return Parent(name, final_policy(self.store, name))
+        """The policy that the model reference `run:NAME` or `run:NAME@STEP` names, None for others."""
+        where = self.science.model
+        return of_run(self.store, where, "model") if where.startswith("run:") else None
 
     @property
     def reference(self) -> Artifact | None:
         """The policy of another run, run:NAME@STEP, that the algorithm's penalty for straying names, if it does."""
         where = self.science.algorithm.make().reference
-        if where is None or not (named := step_named(where)):
+        if where is None or not step_named(where):
             return None
-        found = policy_of(self.store, *named)
-        if (self.store.manifest(found.uri) or {}).get("stripped"):
-            raise ValueError(
-                f"algorithm.kl.reference: {where} was kept without its weights. Name a step that was evaluated, or the "
-                "run's last, or keep all with update.keep_policies=0."
-            )
-        return found
+        return of_run(self.store, where, "algorithm.kl.reference").policy
 
 
 @dataclass(frozen=True)
@@ -216,14 +208,15 @@ def opened(lab: Lab, name: str) -> Iterator[Run]:
     """Start a run or continue it, as its only writer.
 
     Raises Locked while somebody else writes it, ValueError when it was started with other settings or by a stage
-    of another version.
+    of another version. A run that is refused before anything of it is published leaves nothing.
     """
     store, uri = lab.store, f"runs/{name}"
+    new = _record(lab, name) if record_of(store, name) is None else None
     lock = remote_lock(store.remote, uri) if store.remote else local_lock(store.root / uri)
     with lock:
         record = record_of(store, name)
         if record is None:
-            record = _record(lab, name)
+            record = new or _record(lab, name)
         else:
             _compare_settings(record, lab.science, name)
             _compare_stages(record, name)
@@ -232,7 +225,20 @@ def opened(lab: Lab, name: str) -> Iterator[Run]:
             store.sweep(left)
         current = {"science": lab.science.identity(), "site": lab.site.model_dump(mode="json")}
         store.write_json(f"{uri}/run.json", record | current | {"science_digest": lab.science.digest})
-        yield Run(lab, name, record["uid"], record["created_ms"], _parent(record))
+        try:
+            yield Run(lab, name, record["uid"], record["created_ms"], _parent(record))
+        except ValueError:
+            if new is record:
+                _forget_if_empty(store, uri)
+            raise
+
+
+def _forget_if_empty(store: Store, uri: str) -> None:
+    """Remove a run of which there is its record only; the lock goes last, since it guards the rest."""
+    if {*store.names(uri)} <= {"run.json", "links.json", "lock.json"}:
+        for name in ("run.json", "links.json", "lock.json"):
+            store.remove(f"{uri}/{name}")
+        store.remove(uri)
 
 
 def refuse_other_settings(store: Store, name: str, science: Science) -> None:
@@ -250,6 +256,25 @@ def refuse_if_open(store: Store, name: str) -> None:
         refuse_if_leased(store.remote, f"runs/{name}")
     else:
         refuse_if_held(store.root / "runs" / name)
+
+
+def of_run(store: Store, where: str, key: str) -> Parent:
+    """The policy that `run:NAME`, its last one, or `run:NAME@STEP` names; `key` says who names it.
+
+    Step 0 is the policy that step 1 starts from. Raises ValueError for one that is not there.
+    """
+    name, step = step_named(where) or (where.removeprefix("run:"), None)
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"{key}: got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is the start."
+        )
+    found = final_policy(store, name) if step is None else policy_of(store, name, step)
+    if (store.manifest(found.uri) or {}).get("stripped"):
+        raise ValueError(
+            f"{key}: {where} was kept without its weights. Name a step that was evaluated, or the "
+            "run's last, or keep all with update.keep_policies=0."
+        )
+    return Parent(name, found)
 
 
 def final_policy(store: Store, name: str) -> Artifact:

@@ -9,9 +9,8 @@ from typing import Any
 from prefect import flow
 
 from agentfly_core import pointer
-from agentfly_core.config import step_named
 from agentfly_core.dataset import shards_of_split
-from agentfly_core.run import Lab, final_policy, name_of, policy_of
+from agentfly_core.run import Lab, name_of, of_run
 from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, evaluation
 from agentfly_core.warm import Playground, playground
@@ -71,8 +70,4 @@ def policy_named(lab: Lab, reference: str) -> Artifact:
         raise ValueError(f"Got the policy {reference!r}, which is a run's name: say run:{reference}.")
     if reference and not reference.startswith("run:"):
         return base_model(replace(lab, science=lab.science.model_copy(update={"model": reference})), None)
-    if named := step_named(reference):
-        return policy_of(lab.store, *named)
-    if "@" in reference:
-        raise ValueError(f"Got the policy {reference!r}, expected run:NAME@STEP with a step's number, 0 is the start.")
-    return final_policy(lab.store, reference.removeprefix("run:") or name_of(lab, "", False))
+    return of_run(lab.store, reference or f"run:{name_of(lab, '', False)}", "policy").policy

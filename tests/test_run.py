@@ -9,9 +9,9 @@ import pytest
 
 from agentfly_core import slots
 from agentfly_core.config import Science
-from agentfly_core.lock import Locked, LockLost, _Lease
+from agentfly_core.lock import Locked, LockLost, _Lease, _lock, local_lock
 from agentfly_core.owner import Owner
-from agentfly_core.run import Lab, final_policy, name_of, opened, require_same_tokens
+from agentfly_core.run import Lab, Parent, final_policy, name_of, opened, require_same_tokens
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sealed import Damaged
@@ -28,7 +28,8 @@ with local_lock(Path(sys.argv[1])):
 
 def lab(tmp_path, **settings):
     data = {"use": "test_dataset:clean", "train": 8, "test": 4}
-    science = Science(model="nano:calculator", data=data, **{"rewards": REWARDS, "steps": 2, **settings})
+    usual = {"model": "nano:calculator", "rewards": REWARDS, "steps": 2}
+    science = Science(data=data, **{**usual, **settings})
     return Lab("tiny", science, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
 
 
@@ -267,6 +268,84 @@ def test_a_renewal_that_the_network_refuses_is_tried_again(monkeypatch, caplog):
     assert lease.remote.beats == 2
     assert "was not renewed: SlowDown" in caplog.text
     lease.check()
+
+
+@pytest.fixture()
+def base(tmp_path):
+    """A store with the run `base` of two steps, the first of which was kept without its weights, and its start."""
+    store = lab(tmp_path).store
+    for uri in ("artifacts/model/1f2e", *(f"runs/base/steps/{step:06d}/policy" for step in (1, 2, 3))):
+        with store.publish(Slot(uri, "update", uri, {})) as folder:
+            (folder / "model.safetensors").write_text(uri)
+    start = store.artifact("artifacts/model/1f2e")
+    store.write_json("runs/base/start.json", {"uri": start.uri, "digest": start.digest})
+    store.strip("runs/base/steps/000001/policy", "*.safetensors")
+    return store
+
+
+@pytest.mark.parametrize(
+    ("model", "uri"),
+    [
+        ("run:base", "runs/base/steps/000003/policy"),
+        ("run:base@2", "runs/base/steps/000002/policy"),
+        ("run:base@0", "artifacts/model/1f2e"),
+    ],
+)
+def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, base, model, uri):
+    with opened(lab(tmp_path, model=model), "demo") as run:
+        assert run.parent == Parent("base", base.artifact(uri))
+        assert run.record["parent"]["digest"] == base.artifact(uri).digest
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("run:base@9", "The run 'base' has no policy of step 9 in .*; its last one is runs/base/steps/000003/policy"),
+        ("run:base@1", "model: run:base@1 was kept without its weights. Name a step that was evaluated"),
+        ("run:base@last", "model: got 'run:base@last', expected run:NAME or run:NAME@STEP"),
+        ("run:", "model: got 'run:', expected run:NAME"),
+        ("run:bse@2", "The run 'bse' has published no policy in .* Runs there: base"),
+        ("run:bse", "The run 'bse' has published no policy in .* Runs there: base"),
+    ],
+)
+def test_a_run_whose_start_is_not_there_is_refused_and_leaves_nothing(tmp_path, base, model, message):
+    with pytest.raises(ValueError, match=message), opened(lab(tmp_path, model=model), "demo"):
+        pass
+    assert [path.name for path in (base.root / "runs").iterdir()] == ["base"]
+
+
+def test_a_run_that_is_refused_before_it_has_anything_leaves_nothing(tmp_path):
+    here = lab(tmp_path)
+    with pytest.raises(ValueError, match="no such model"), opened(here, "demo") as run:
+        run.link("prefect_flow_run_ids", "5f0e")
+        raise ValueError("no such model")
+    assert list((here.store.root / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, ValueError])
+def test_a_run_that_something_ended_or_that_was_there_before_stays(tmp_path, error):
+    here = lab(tmp_path)
+    if error is ValueError:
+        with opened(here, "demo"):
+            pass
+    with pytest.raises(error), opened(here, "demo"):
+        raise error
+    assert here.store.names("runs/demo") == ["lock.json", "run.json"]
+
+
+def test_a_run_that_has_begun_its_steps_stays_whatever_ends_it(tmp_path):
+    here = lab(tmp_path)
+    with pytest.raises(ValueError, match="later"), opened(here, "demo") as run:
+        run.remember_start(Artifact("artifacts/model/1f2e", "77b0"))
+        raise ValueError("later")
+    assert here.store.names("runs/demo") == ["lock.json", "run.json", "start.json"]
+
+
+def test_a_lock_whose_run_was_removed_meanwhile_is_not_taken(tmp_path):
+    with local_lock(tmp_path / "demo"), (tmp_path / "demo/lock.json").open("a+") as waiting:
+        (tmp_path / "demo/lock.json").unlink()
+        with pytest.raises(Locked, match="held by another process"):
+            _lock(waiting, tmp_path / "demo")
 
 
 def near(tmp_path, reference):

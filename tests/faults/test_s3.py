@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -18,11 +19,15 @@ from conftest import Whole
 from lives import KILLED, RUN, TRAIN, Lives, digests
 from project import until
 
+from agentfly_core.config import Science
 from agentfly_core.lock import Locked, LockLost, refuse_if_leased, remote_lock
 from agentfly_core.remote import Remote
+from agentfly_core.run import Lab, opened
+from agentfly_core.site import Site
 from agentfly_core.store import MANIFEST, Slot, Store
 
 BUCKET = "s3://agents"
+ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"
 SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {})
 HOLD = """
 import sys; from agentfly_core.lock import remote_lock; from agentfly_core.remote import Remote
@@ -161,6 +166,19 @@ def test_who_lost_a_run_to_another_writes_nothing_more(tmp_path: Path, reached: 
                 store.remove("runs/demo")
     assert store.read_json("runs/demo/run.json") == {"seed": 0}
     assert store.manifest(SLOT.uri) is None
+
+
+def test_a_run_that_is_refused_leaves_nothing_on_object_storage(tmp_path: Path, reached: None) -> None:
+    store, data = Store.at(f"{BUCKET}/refused", tmp_path), {"use": ARITHMETIC, "train": 8, "test": 4}
+    science = Science(model="run:base@2", data=data, rewards={"a:b": 1.0}, steps=2)
+    lab = Lab("tiny", science, {}, Site(), store)
+    with pytest.raises(ValueError, match="The run 'base' has published no policy"), opened(lab, "demo"):
+        pass
+    lab = replace(lab, science=science.model_copy(update={"model": "nano:calculator"}))
+    with pytest.raises(ValueError, match="no such model"), opened(lab, "demo"):
+        raise ValueError("no such model")
+    assert store.remote and store.remote.fs.find(store.remote.path("")) == []
+    assert store.names("runs") == list((tmp_path / "runs").glob("*")) == []
 
 
 def test_of_two_who_write_at_once_only_one_succeeds(reached: None) -> None:
