@@ -11,10 +11,13 @@ from typing import Any, overload
 
 from agentfly_core import calling, signature
 from agentfly_core.environment import Environment, ServiceFailure
-from agentfly_core.plaintext import clip, fault
+from agentfly_core.plaintext import fault, shown
 from agentfly_core.record import Ending, Problem, Score, Scored, Trajectory, Unscored
 
 AT_ONCE = 32
+LARGEST = 1e15
+"""What a reward may be at most, either way: gradients grow with it, and their squares must be numbers in float32."""
+USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +55,7 @@ class Reward:
         score = result if isinstance(result, Score) else Score(result)
         for found in (score.value, *score.parts.values(), *score.per_turn):
             if not _is_number(found):
-                got = clip(str(found), 80)
-                return Unscored(f"{self.name}: got {got} ({type(found).__name__}), expected a finite number")
+                return Unscored(f"{self.name}: got {shown(found)} ({type(found).__name__}), expected {USABLE}")
         if len(score.per_turn) not in (0, len(trajectory.turns)):
             return Unscored(f"{self.name}: {len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns")
         parts = {name: float(part) for name, part in score.parts.items()}
@@ -132,7 +134,10 @@ async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
 
 
 def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscored]]) -> Scored:
-    """The weighted sum of what rewards found, by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`."""
+    """The weighted sum of what rewards found, by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
+
+    Unscored where one is missing, and where the sum is of no usable size.
+    """
     scores = {name: (weight, score) for name, (weight, score) in found.items() if isinstance(score, Score)}
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
@@ -140,9 +145,28 @@ def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscor
     if missing := [score.reason for _, score in found.values() if isinstance(score, Unscored)]:
         return Scored(trajectory_id, rewards, (), Unscored("; ".join(missing)))
     turns = [[weight * value for value in score.per_turn] for weight, score in scores.values() if score.per_turn]
-    total = math.fsum(weight * score.value for weight, score in scores.values())
-    return Scored(trajectory_id, rewards, tuple(math.fsum(column) for column in zip(*turns, strict=True)), total)
+    by_turn = tuple(_sum(column) for column in zip(*turns, strict=True))
+    total = _sum([weight * score.value for weight, score in scores.values()])
+    if not all(map(_is_number, (total, *by_turn))):
+        terms = " + ".join(f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in scores.items())
+        reason = f"the weighted sum of the rewards or of those of a turn, {terms}, is not {USABLE}"
+        return Scored(trajectory_id, rewards, (), Unscored(reason))
+    return Scored(trajectory_id, rewards, by_turn, total)
+
+
+def _sum(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # an infinity, or two that differ
+        return math.nan
 
 
 def _is_number(value: Any) -> bool:
-    return hasattr(value, "__float__") and math.isfinite(value)
+    return hasattr(value, "__float__") and abs(_float(value)) <= LARGEST
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an int of 400 digits
+        return math.inf

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -59,7 +61,15 @@ async def test_a_reward_is_lent_the_trajectory_and_the_problem() -> None:
 
 @pytest.mark.parametrize(
     ("result", "value"),
-    [(1, 1.0), (True, 1.0), (0.25, 0.25), (np.float32(0.5), 0.5), (np.int64(2), 2.0), (Score(-1), -1.0)],
+    [
+        (1, 1.0),
+        (True, 1.0),
+        (0.25, 0.25),
+        (np.float32(0.5), 0.5),
+        (np.int64(2), 2.0),
+        (Score(-1), -1.0),
+        (Fraction(1, 4), 0.25),
+    ],
 )
 async def test_a_reward_may_return_any_finite_number_or_a_score(result: Any, value: float) -> None:
     assert await giving(result).score(played(), {}) == Score(value)
@@ -68,18 +78,36 @@ async def test_a_reward_may_return_any_finite_number_or_a_score(result: Any, val
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        (None, "gives: got None (NoneType), expected a finite number"),
-        (float("nan"), "gives: got nan (float), expected a finite number"),
-        (float("-inf"), "gives: got -inf (float), expected a finite number"),
-        ("1.0", "gives: got 1.0 (str), expected a finite number"),
-        ({"reward": 1.0}, "gives: got {'reward': 1.0} (dict), expected a finite number"),
-        (1j, "gives: got 1j (complex), expected a finite number"),
-        (Score(1.0, parts={"format": float("nan")}), "gives: got nan (float), expected a finite number"),
-        (Score(1.0, per_turn=(1.0, 0.0, 0.0)), "gives: 3 turn rewards for 2 turns"),
+        (None, "got None (NoneType)"),
+        (float("nan"), "got nan (float)"),
+        (float("-inf"), "got -inf (float)"),
+        ("1.0", "got '1.0' (str)"),
+        ({"reward": 1.0}, "got {'reward': 1.0} (dict)"),
+        (1j, "got 1j (complex)"),
+        (1.1e15, "got 1100000000000000.0 (float)"),
+        (-(10**16), "got -10000000000000000 (int)"),
+        (Decimal("1e400"), "got Decimal('1E+400') (Decimal)"),
+        (Decimal("nan"), "got Decimal('NaN') (Decimal)"),
+        (np.float32("inf"), "got np.float32(inf) (float32)"),
+        (Score(1.0, parts={"format": float("nan")}), "got nan (float)"),
+        (Score(1.0, per_turn=(0.0, 1e300)), "got 1e+300 (float)"),
     ],
 )
 async def test_what_is_no_finite_number_is_unscored_and_never_zero(result: Any, reason: str) -> None:
-    assert await giving(result).score(played(), {}) == Unscored(reason)
+    expected = f"gives: {reason}, expected a finite number, from -1e+15 to 1e+15"
+    assert await giving(result).score(played(), {}) == Unscored(expected)
+
+
+async def test_an_integer_too_long_for_a_float_is_unscored() -> None:
+    for huge in (10**400, Fraction(10**400), 10**5000):
+        unscored = await giving(huge).score(played(), {})
+        assert isinstance(unscored, Unscored)
+        assert unscored.reason.endswith("expected a finite number, from -1e+15 to 1e+15")
+
+
+async def test_turn_rewards_are_as_many_as_turns() -> None:
+    three = giving(Score(1.0, per_turn=(1.0, 0.0, 0.0)))
+    assert await three.score(played(), {}) == Unscored("gives: 3 turn rewards for 2 turns")
 
 
 def raising(error: BaseException) -> Reward:
@@ -154,6 +182,23 @@ def test_turn_rewards_are_weighted_and_added_turn_by_turn() -> None:
         "c": (3.0, Score(1.0)),
     }
     assert combined("t1", found) == Scored("t1", {"a": 1.0, "b": 2.0, "c": 1.0}, (1.0, 1.0), 5.0)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"a": (10.0, Score(1e308))},
+        {"a": (1.0, Score(9e14)), "b": (1.0, Score(9e14))},
+        {"a": (1e308, Score(1e10)), "b": (-1e308, Score(1e10))},
+        {"a": (1.0, Score(1.0, per_turn=(1e15, 1.0))), "b": (-1.0, Score(1.0, per_turn=(-1e15, 1.0)))},
+    ],
+)
+def test_a_sum_of_no_usable_size_is_unscored_and_names_weights_and_rewards(found: dict[str, Any]) -> None:
+    scored = combined("t1", found)
+    assert isinstance(scored.reward, Unscored)
+    terms = " + ".join(f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in found.items())
+    assert f"the weighted sum of the rewards or of those of a turn, {terms}, is not" in scored.reward.reason
+    assert scored.rewards == {name: score.value for name, (_, score) in found.items()}
 
 
 async def test_one_failing_reward_leaves_all_other_trajectories_scored() -> None:
