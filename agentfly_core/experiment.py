@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from agentfly_core import dataset, jsontext, playbook, yamltext
 from agentfly_core.config import Part, Science, resumable, step_named
+from agentfly_core.credentials import refuse_secrets
 from agentfly_core.dealing import most
 from agentfly_core.health import SIGNS
 from agentfly_core.parts import completed, did_you_mean, fitting, full_name, load
@@ -71,9 +73,11 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
     """
     path = _path(experiment)
     written = yamltext.settings(path)
+    refuse_secrets(written, str(path))
     changes = [_override(text) for text in overrides]
     settings = _merge(PARTS, written)
     for key, value in changes:
+        refuse_secrets(_replaced({}, _keys(key), value), "an override")
         settings = _replaced(settings, _keys(key), value)
     science = _completed(_validate(Science, settings, str(path)))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
@@ -276,8 +280,9 @@ def _override(text: str) -> tuple[str, Any]:
     """What `rollout.problems=8` changes: `("rollout.problems", 8)`."""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise ValueError(f"Got the override {text!r}, expected key=value, for example update.learning_rate=3e-4.")
-    return key, _value(value, f"The override {text!r}")
+        begin = re.split(r"[\s:]", key)[0]  # and no more: what follows may be a secret
+        raise ValueError(f"Got the override {begin!r}, expected key=value, for example update.learning_rate=3e-4.")
+    return key, _value(value, f"The value of the override {key!r}")
 
 
 def _keys(key: str) -> list[str]:

@@ -21,10 +21,16 @@ def redact(text: str) -> str:
     A secret is the value, of 8 characters or more, of an environment variable whose name ends with KEY, SECRET, TOKEN,
     PASSWORD, PASSWD, CREDENTIALS or AUTH_STRING; also the password in a URL.
     """
-    for name, value in os.environ.items():
-        if len(value) >= SHORTEST and value in text and SECRET.search(name):
-            text = text.replace(value, f"[{name}]")
+    for name in holders(text):
+        text = text.replace(os.environ[name], f"[{name}]")
     return PASSWORD_IN_URL.sub(r"\1[password]", text) if "://" in text else text
+
+
+def holders(text: str) -> Iterator[str]:
+    """The environment variables whose secrets are in a text."""
+    for name, value in [*os.environ.items()]:
+        if len(value) >= SHORTEST and value in text and SECRET.search(name):
+            yield name
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from agentfly_core.summary import Evaluation, evaluation
 from agentfly_core.warm import Playground, playground
 from flows import results
 from flows.devices import devices
-from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.places import settle
 from flows.tell import telling_stage
+from flows.triggered import lab_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
 from tasks.rollout import held_out
@@ -35,7 +35,7 @@ def evaluate(
     store: StoreUri = "",
 ) -> dict[str, Any]:
     """Play a policy on the held-out test problems of an experiment: success, interval, number of problems."""
-    lab = lab_of(experiment, overrides, site, store)
+    lab = lab_of_flow(experiment, overrides, site, store)
     chosen = policy_named(lab, policy)
     data, logs = prepare(lab), settle(Path.cwd()).state / "logs"
     holder = f"the evaluation of {policy or lab.experiment}"

@@ -13,9 +13,9 @@ from agentfly_core.config import Science
 from agentfly_core.run import Lab, record_of, summary_of
 from agentfly_core.sealed import Damaged
 from flows.devices import devices
-from flows.lab import lab_of
 from flows.parameters import ExperimentName, Night, Overrides, SiteName, StoreUri
 from flows.train import train
+from flows.triggered import lab_of_flow
 
 PREFIX = "nightly-"
 
@@ -33,7 +33,7 @@ def nightly(
     store: StoreUri = "",
 ) -> dict[str, Any]:
     """Train the run nightly-<date>, after finishing nights that were interrupted; one that cannot be is told of."""
-    lab = lab_of(experiment, overrides, site, store)
+    lab = lab_of_flow(experiment, overrides, site, store)
     tonight = name_of_night(lab, date or _scheduled())
 
     def trained(night: str) -> dict[str, Any]:

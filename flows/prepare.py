@@ -6,9 +6,9 @@ from prefect import flow
 
 from agentfly_core.store import Artifact
 from flows import results
-from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.tell import telling_stage
+from flows.triggered import lab_of_flow
 from tasks import prepare as tasks
 
 
@@ -20,7 +20,7 @@ def prepare(
     store: StoreUri = "",
 ) -> Artifact:
     """Build, check and version the dataset of an experiment, and nothing else."""
-    lab = lab_of(experiment, overrides, site, store)
+    lab = lab_of_flow(experiment, overrides, site, store)
     version, data = tasks.version(lab), tasks.prepare(lab)
     if results.wanted():  # by a run or a pipeline that tells MLflow itself
         results.write_dataset(lab, data)

@@ -18,10 +18,10 @@ from agentfly_core.telling import RunTeller
 from agentfly_core.warm import Playground, learner_service, playground
 from flows.devices import devices
 from flows.display import Display
-from flows.lab import lab_of
 from flows.places import settle
 from flows.server import crash_abandoned
 from flows.tell import telling
+from flows.triggered import lab_of_flow
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Session:
 @contextmanager
 def session(experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str) -> Iterator[Session]:
     """Open a run for writing, on devices of its own, and close everything at the end."""
-    lab = lab_of(experiment, overrides, site, store)
+    lab = lab_of_flow(experiment, overrides, site, store)
     with devices(lab.site, lab.site.gpus, f"the run {name_of(lab, run, new)}"):
         name = name_of(lab, run, new)  # the next free one may be another after the wait
         logs = settle(Path.cwd()).state / "logs" / name

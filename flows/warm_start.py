@@ -14,10 +14,10 @@ from agentfly_core.summary import stages_before
 from agentfly_core.warm import IN_PROCESS, Playground, environments_service, learner_service
 from flows import results
 from flows.devices import devices
-from flows.lab import lab_of
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.places import settle
 from flows.tell import telling_stage
+from flows.triggered import lab_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
 from tasks.warm_start import choose, demonstrate, warm_start
@@ -31,7 +31,7 @@ def warm_start_only(
     store: StoreUri = "",
 ) -> Artifact:
     """Make the policy that reinforcement learning starts from, and nothing else."""
-    lab = lab_of(experiment, overrides, site, store)
+    lab = lab_of_flow(experiment, overrides, site, store)
     parent, logs = lab.parent, settle(Path.cwd()).state / "logs"
     holder = f"the warm start of {lab.experiment}"
     with devices(lab.site, lab.site.gpus, holder), telling_stage(lab, "warm-start") as tell:

@@ -91,7 +91,7 @@ def test_a_file_that_holds_no_settings_is_refused_with_the_place_of_the_fault(te
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["data.tens=[1"], r"The override 'data.tens=\[1', line 1, column 3 is no valid YAML"),
+        (["data.tens=[1"], r"The value of the override 'data.tens', line 1, column 3 is no valid YAML"),
         (["seed=1", "seed.x=2"], r"seed: Input should be a valid integer \(got \{'x': 2\}\)"),
         (["=1"], "expected key=value"),
     ],

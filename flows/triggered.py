@@ -1,0 +1,22 @@
+"""What a flow run was started with, which Prefect has stored before the flow sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prefect.runtime import flow_run
+
+from agentfly_core.credentials import SecretGiven
+from agentfly_core.run import Lab
+from flows.lab import lab_of
+
+
+def lab_of_flow(experiment: str, overrides: Sequence[str], site: str, store: str) -> Lab:
+    """`lab_of` for a flow: one that was given a secret is told how to get it out of Prefect."""
+    try:
+        return lab_of(experiment, overrides, site, store)
+    except SecretGiven as error:
+        raise SecretGiven(
+            f"{error}\nPrefect has stored what this flow run was given. This deletes it: "
+            f"agentfly prefect flow-run delete {flow_run.id}"
+        ) from None
