@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from agentfly_core import identity
 from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.moment import moment
 from agentfly_core.parts import did_you_mean
 from agentfly_core.plaintext import clip, fault
 from agentfly_core.playbook import Assignment, Playbook
@@ -93,11 +93,11 @@ class Episode:
     @contextmanager
     def timed(self, doing: Doing) -> Iterator[None]:
         """Note how long the block takes, and what for."""
-        start = time.time()
+        start = moment()
         try:
             yield
         finally:
-            self.spans.append(Span(doing, start, time.time()))
+            self.spans.append(Span(doing, start, moment()))
 
     def _given(self, read: tuple[Message | Observation, ...]) -> tuple[int, ...]:
         template = self._playbook.template

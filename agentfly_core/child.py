@@ -21,7 +21,7 @@ import psutil
 from agentfly_core import jsontext
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.files import write_json
-from agentfly_core.owner import Owner
+from agentfly_core.owner import Owner, gone
 from agentfly_core.plaintext import clip
 from agentfly_core.service import OWNER, RUN, private_folder, processes
 
@@ -146,7 +146,7 @@ def _folder() -> Path:
 @functools.cache
 def sweep() -> None:
     """End what children of dead processes left running; once in a process."""
-    if ended := _end(lambda marks: OWNER in marks and RUN not in marks and _is_dead(marks[OWNER])):
+    if ended := _end(lambda marks: OWNER in marks and RUN not in marks and gone(marks[OWNER])):
         _log.warning("Ended processes %s of environments that a dead run left behind.", ended)
 
 
@@ -160,10 +160,3 @@ def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
         ended += [process.pid for process in found]
         time.sleep(0.005)  # psutil would wait by reaping, and asyncio never hear of the end of its own children
     return ended
-
-
-def _is_dead(owner: str) -> bool:
-    try:
-        return not Owner.of(json.loads(owner)).alive
-    except (ValueError, KeyError, TypeError):  # any process may write anything into its environment
-        return False

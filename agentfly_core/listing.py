@@ -14,8 +14,8 @@ from rich.text import Text
 
 from agentfly_core import experiment
 from agentfly_core.config import Science
-from agentfly_core.lock import leaseholder, owner_of
-from agentfly_core.owner import Owner
+from agentfly_core.lease import leaseholder
+from agentfly_core.lock import holder_of
 from agentfly_core.run import record_of, summary_of
 from agentfly_core.sealed import Damaged
 from agentfly_core.store import Store
@@ -119,7 +119,7 @@ def _listed(store: Store, name: str, record: Mapping[str, Any]) -> Listed:
     return Listed(
         name=name,
         state=state,
-        owner=str(owner) if owner else "",
+        owner=owner,
         step=_last_step(store, name),
         steps=steps,
         success=success,
@@ -127,12 +127,9 @@ def _listed(store: Store, name: str, record: Mapping[str, Any]) -> Listed:
     )
 
 
-def _owner(store: Store, name: str) -> Owner | None:
-    """Who works on the run now."""
-    if store.remote:
-        return leaseholder(store.remote, f"runs/{name}")
-    owner = owner_of(store.root / "runs" / name)
-    return owner if owner and owner.alive else None
+def _owner(store: Store, name: str) -> str:
+    """Who works on the run now, in words; empty when nobody does."""
+    return leaseholder(store.remote, f"runs/{name}") if store.remote else holder_of(store.root / "runs" / name)
 
 
 def _last_step(store: Store, name: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,25 +12,47 @@ from typing import Any
 
 import psutil
 
+from agentfly_core import jsontext
+
+LARGEST_PID = 2**31 - 1
+MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-(\d+)-([0-9a-f]{8})$")
+OLDER_MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-\d+$")
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process for all time: `Owner("node7", 4711, 1763740000.25, "0c5d...e1")`; pids alone are used again."""
+    """A process for all time: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`; pids alone are used again.
+
+    `ticks` is its start in clock ticks since the boot, which stay when the system's clock is set;
+    None where an earlier release wrote the owner down. `started`, in seconds since 1970, is for people.
+    """
 
     host: str
     pid: int
     started: float
     boot: str
+    ticks: int | None
 
     @classmethod
     def current(cls) -> Owner:
         """This process."""
-        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), _boot())
+        _, ticks = _state(os.getpid())
+        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), _boot(), ticks)
 
     @classmethod
-    def of(cls, value: dict[str, Any]) -> Owner:
-        """The owner written by `to_json`."""
-        return cls(**{name: value[name] for name in ("host", "pid", "started", "boot")})
+    def of(cls, value: Any) -> Owner:
+        """The owner written by `to_json`; raises ValueError for anything else."""
+        match value:
+            case {"host": str(host), "pid": int(pid), "started": int() | float() as started, "boot": str(boot)}:
+                ticks = value.get("ticks")
+                if 0 < pid <= LARGEST_PID and isinstance(ticks, int | None):
+                    return cls(host, pid, started, boot, ticks)
+        raise ValueError(f"it is {str(value)[:80]!r} and not the host, pid, start and boot of a process")
+
+    @classmethod
+    def read(cls, written: bytes) -> Owner:
+        """The owner in a file's bytes; raises ValueError for anything else, and what is damaged."""
+        return cls.of(jsontext.parse(written.decode()))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `of` reads."""
@@ -37,42 +60,87 @@ class Owner:
 
     @property
     def here(self) -> bool:
-        """Whether it belongs to this machine, so that `alive` can tell."""
-        return self.host == socket.gethostname()
+        """Whether it belongs to this machine as it was booted last, so that `alive` is sure."""
+        return self.host == socket.gethostname() and _boot() in ("", self.boot)
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs; an owner on another machine counts as alive, since nobody here can tell."""
-        if not self.here:
-            return True
-        if self.boot != _boot() or not psutil.pid_exists(self.pid):
-            return False
-        try:
-            process = psutil.Process(self.pid)
-            return bool(abs(process.create_time() - self.started) < 2.0 and process.status() != psutil.STATUS_ZOMBIE)
-        except psutil.NoSuchProcess:
-            return False
+        """Whether the process still runs; where nobody here can tell, it counts as alive.
+
+        So does an owner on another machine, and one without ticks as long as some process has its pid.
+        """
+        return self.host != socket.gethostname() or (self.here and _runs(self.pid, self.ticks))
 
     @property
     def mark(self) -> str:
-        """A suffix for the names of unfinished files: `a41f09c2-4711-1763740000`."""
-        return f"{_short(self.host)}-{self.pid}-{int(self.started)}"
+        """A suffix for the names of its unfinished files: `a41f09c2-4711-73512-5b0d77e1`."""
+        assert self.ticks is not None, "only a process itself makes its mark"
+        return f"{_short(self.host)}-{self.pid}-{self.ticks}-{_short(self.boot)}"
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
 
 
+def marked(name: str) -> bool:
+    """Whether an unfinished file's name ends in the mark of a process of ours, of this release or an earlier one."""
+    return bool(MARK.search(name) or OLDER_MARK.search(name))
+
+
 def mark_alive(name: str) -> bool:
-    """Whether the process whose mark ends an unfinished file's name still runs; of other machines nobody here knows."""
-    _, host, pid, started = name.rsplit("-", 3)
-    here = socket.gethostname()
-    return host != _short(here) or Owner(here, int(pid), float(started), _boot()).alive
+    """Whether the process whose mark ends an unfinished file's name still runs; where nobody here can tell, it does.
+
+    So it is for a name without a mark, a mark of another machine, and an earlier release's while its pid is in use.
+    """
+    here = _short(socket.gethostname())
+    if found := MARK.search(name):
+        host, pid, ticks, boot = found.groups()
+        return host != here or (boot == _short(_boot()) and _runs(int(pid), int(ticks)))
+    if found := OLDER_MARK.search(name):
+        host, pid = found.groups()
+        return host != here or _runs(int(pid), None)
+    return True
 
 
-def _short(host: str) -> str:
-    return hashlib.sha256(host.encode()).hexdigest()[:8]
+def gone(written: str) -> bool:
+    """Whether the owner that a process's environment names is dead; nonsense, which anybody may write, names none."""
+    try:
+        return not Owner.read(os.fsencode(written)).alive
+    except ValueError:
+        return False
+
+
+def _runs(pid: int, ticks: int | None) -> bool:
+    """Whether a process has this pid and, where that is known, started at these ticks, and is no zombie."""
+    try:
+        state, started = _state(pid)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return _is_another_users(pid)
+    return state not in "ZX" and ticks in (None, started)
+
+
+def _is_another_users(pid: int) -> bool:
+    """Whether a process into which we cannot look exists: some systems show users their own processes only."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except ProcessLookupError:
+        pass
+    return False
+
+
+def _state(pid: int) -> tuple[str, int]:
+    """A process's state, one letter, and its start in clock ticks since the boot: proc(5), /proc/pid/stat."""
+    stat = Path(f"/proc/{pid}/stat").read_bytes()
+    fields = stat.rpartition(b")")[2].split()  # the program's name comes before, and may be any bytes
+    return fields[0].decode(), int(fields[19])
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _boot() -> str:
+    """What is new at each boot; empty where the system does not say: then ticks alone tell processes apart."""
     path = Path("/proc/sys/kernel/random/boot_id")
-    return path.read_text().strip() if path.exists() else str(psutil.boot_time())
+    return path.read_text().strip() if path.exists() else ""

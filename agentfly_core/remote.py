@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -66,12 +67,22 @@ class Remote:
         self.fs.pipe_file(self.path(uri), text.encode())
 
     def tagged(self, uri: str) -> tuple[str, str] | None:
-        """An object's text and the tag of that very version, or None where there is none."""
+        """An object's text and the tag of that very version, or None where there is none.
+
+        Bytes that are no UTF-8 become U+FFFD.
+        """
         try:
             tag = str(self.fs.info(self.path(uri))["ETag"])
-            return bytes(self.fs.cat_file(self.path(uri))).decode(), tag
+            return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
         except FileNotFoundError:
             return None
+
+    def age(self, uri: str) -> float:
+        """For how many seconds an object has been what it is, by the store's own clock."""
+        bucket, _, key = self.path(uri).partition("/")
+        told = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
+        now = parsedate_to_datetime(told["ResponseMetadata"]["HTTPHeaders"]["date"])
+        return float((now - told["LastModified"]).total_seconds())
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
         """Replace an object, whatever the guard says, only if it still is the version with this tag; else False."""

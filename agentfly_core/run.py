@@ -16,7 +16,8 @@ from typing import Any
 from agentfly_core import slots
 from agentfly_core.config import Science, step_named
 from agentfly_core.experiment import differences
-from agentfly_core.lock import local_lock, refuse_if_held, refuse_if_leased, remote_lock
+from agentfly_core.lease import refuse_if_leased, remote_lock
+from agentfly_core.lock import local_lock, refuse_if_held
 from agentfly_core.playbook import named
 from agentfly_core.revision import revision
 from agentfly_core.reward import Reward

@@ -6,6 +6,7 @@ and whoever uses it gives it its state again from disk.
 
 from __future__ import annotations
 
+import functools
 import glob
 import json
 import logging
@@ -24,7 +25,7 @@ from pathlib import Path
 import psutil
 
 from agentfly_core.files import write_json
-from agentfly_core.owner import Owner
+from agentfly_core.owner import Owner, gone
 from agentfly_core.supervisor import FIRST_START, State, clean
 
 RUN = "AGENTFLY_RUN"
@@ -90,10 +91,25 @@ def private_folder() -> Path:
     """A new folder for its owner alone, `/tmp/agentfly-x1_8cd2q`; those whose mark `*.owner` names a dead one go."""
     marks = glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")  # pathlib's fails when a folder goes meanwhile
     for mark in map(Path, marks):
-        with suppress(FileNotFoundError):
-            if mark.lstat().st_uid == os.getuid() and not Owner.of(json.loads(mark.read_text())).alive:
-                shutil.rmtree(mark.parent, ignore_errors=True)
+        if _owner_is_dead(mark):
+            shutil.rmtree(mark.parent, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix="agentfly-"))
+
+
+def _owner_is_dead(mark: Path) -> bool:
+    """Whether a mark of ours names a dead process; a damaged one names none, and is logged."""
+    try:
+        return mark.lstat().st_uid == os.getuid() and not Owner.read(mark.read_bytes()).alive
+    except OSError:  # gone meanwhile, or in a folder of somebody else's
+        return False
+    except ValueError as fault:
+        _say_damaged(mark, str(fault))
+        return False
+
+
+@functools.cache
+def _say_damaged(mark: Path, fault: str) -> None:
+    logger.warning("%s is damaged (%s): its folder stays. Remove it once no run of yours is at work.", mark, fault)
 
 
 @contextmanager
@@ -130,7 +146,7 @@ def supervised(
 
 def end_orphans(run: str) -> list[int]:
     """End every service process of this run whose owner is dead; returns their process ids."""
-    return _end(lambda marks: marks.get(RUN) == run and OWNER in marks and not _owner(marks).alive)
+    return _end(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
 
 
 def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
@@ -152,10 +168,6 @@ def processes() -> Iterator[tuple[psutil.Process, Mapping[str, str]]]:
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             yield process, process.environ()
-
-
-def _owner(marks: Mapping[str, str]) -> Owner:
-    return Owner.of(json.loads(marks[OWNER]))
 
 
 def _runs(pid: int) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 
 from agentfly_core import files, sealed
 from agentfly_core.identity import digest
-from agentfly_core.owner import Owner, mark_alive
+from agentfly_core.owner import Owner, mark_alive, marked
 from agentfly_core.remote import Remote
 from agentfly_core.revision import revision
 from agentfly_core.sealed import Damaged
@@ -218,8 +218,14 @@ class Store:
         _remove(self.root / uri)
 
     def sweep(self, uri: str) -> int:
-        """Remove the unfinished work of dead processes below `uri`; returns how many folders went."""
-        left = list((self.root / uri).rglob(".tmp-*"))
+        """Remove the unfinished work of dead processes below `uri`; returns how many folders went.
+
+        What has a temporary name and was not made by us stays, and is named in the log.
+        """
+        left = list(_unfinished_below(self.root / uri))
+        for path in left:
+            if not marked(path.name):
+                logger.warning("%s is not ours and stays: its name says of no process that it made it.", path)
         dead = [path for path in left if not mark_alive(path.name)]
         for path in dead:
             _remove(path)
@@ -266,6 +272,13 @@ def _unfinished(target: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unfinished_below(folder: Path) -> Iterator[Path]:
+    """What has a temporary name; folders that go meanwhile, or that we may not read, are passed over."""
+    for place, folders, names in os.walk(folder):
+        yield from (Path(place, name) for name in (*folders, *names) if name.startswith(".tmp-"))
+        folders[:] = [name for name in folders if not name.startswith(".tmp-")]
 
 
 def _seal(folder: Path, slot: Slot) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from clocks import set_clock
 
 from agentfly_core import child
 from agentfly_core.child import Child
@@ -129,12 +130,18 @@ async def test_a_program_that_is_not_there_leaves_nothing(tmp_path: Path, monkey
     assert os.listdir(tmp_path) == []
 
 
-def test_what_a_killed_run_left_is_ended_when_the_next_one_starts() -> None:
+def test_what_a_killed_run_left_is_ended_when_the_next_one_starts_and_no_sooner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER, PROGRAM], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     _, lost, folder = owner.stdout.readline().split()
-    child.sweep.__wrapped__()
+    with monkeypatch.context() as hour:
+        set_clock(hour, 3600)
+        child.sweep.__wrapped__()
+        assert private_folder().parent == Path(folder).parent
     assert _runs(int(lost)), "its owner is alive"
+    assert Path(folder).exists()
     os.kill(owner.pid, signal.SIGKILL)
     owner.wait()
     child.sweep.__wrapped__()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from typing import Any, ClassVar
 
@@ -327,6 +328,13 @@ async def test_times_say_what_an_episode_waited_for() -> None:
     assert starts == sorted(starts)
     assert timing.started == starts[0]
     assert min(timing.generating, timing.tools, timing.waiting, timing.rewards) >= 0
+
+
+async def test_no_time_is_negative_when_the_clock_is_set_back_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = itertools.count()
+    monkeypatch.setattr("time.time", lambda: 1763740000.0 - 3600 * next(hours))
+    _, (timing,), _ = await collected(assigned(ADD), playbook(), scripted(lambda *_: "ok"))
+    assert all(span.start <= span.end for span in timing.spans)
 
 
 def test_an_environment_without_a_limit_is_refused() -> None:

@@ -3,14 +3,16 @@ from __future__ import annotations
 import io
 import json
 import shlex
-import time
 from pathlib import Path
 
 import pytest
+from buckets import Bucket
 from rich.console import Console
 
 from agentfly_core import experiment
 from agentfly_core.listing import Listed, Unreadable, listed, view
+from agentfly_core.lock import local_lock
+from agentfly_core.owner import Owner
 from agentfly_core.run import Lab, opened
 from agentfly_core.site import Site
 from agentfly_core.store import Slot, Store
@@ -41,27 +43,6 @@ def start(store: Store, name: str, *overrides: str, file: str = "tiny", publishe
                 pass
 
 
-def release(store: Store, name: str) -> None:
-    """Make the run's owner a process that is gone."""
-    lock = store.root / "runs" / name / "lock.json"
-    lock.write_text(lock.read_text().replace('"started": ', '"started": 1'))
-
-
-class Bucket(dict[str, str]):
-    """The part of object storage that reads."""
-
-    uri = "s3://bucket/runs"
-
-    def content(self, uri: str) -> bytes | None:
-        return self[uri].encode() if uri in self else None
-
-    def read(self, uri: str) -> str | None:
-        return self.get(uri)
-
-    def names(self, uri: str) -> list[str]:
-        return sorted({key.removeprefix(f"{uri}/").partition("/")[0] for key in self if key.startswith(f"{uri}/")})
-
-
 def only(store: Store) -> Listed:
     (run,) = listed(store)
     assert isinstance(run, Listed)
@@ -70,7 +51,6 @@ def only(store: Store) -> Listed:
 
 def test_an_interrupted_run_is_listed_with_the_command_that_continues_it(project: Store) -> None:
     start(project, "tiny-1", "steps=9", "update.learning_rate=1e-5", published=3)
-    release(project, "tiny-1")
     run = only(project)
     assert (run.state, run.owner, run.step, run.steps) == ("stopped", "", 3, 9)
     assert run.command == "agentfly train tiny steps=9 update.learning_rate=1.0e-05 --run tiny-1"
@@ -85,7 +65,6 @@ def test_the_command_stands_for_the_very_science_of_the_run(project: Store) -> N
     ]
     overrides += ["evaluate.goal='my.rewards:cites'"]
     start(project, "tiny-1", *overrides)
-    release(project, "tiny-1")
     words = shlex.split(only(project).command)
     again = experiment.read("tiny", [word for word in words[3:] if "=" in word])
     assert again.science == experiment.read("tiny", overrides).science
@@ -101,7 +80,6 @@ def test_the_command_leaves_out_what_the_run_left_out_of_the_file(project: Store
 
 def test_a_file_edited_since_does_not_change_what_is_continued(project: Store) -> None:
     start(project, "tiny-1", "seed=4")
-    release(project, "tiny-1")
     Path("conf/tiny.yaml").write_text(TINY.replace("steps: 2", "steps: 5"))
     assert only(project).command == "agentfly train tiny seed=4 steps=2 --run tiny-1"
     for unreadable in ("steps: [", "- a list", "model: nano:calculator"):
@@ -115,35 +93,40 @@ def test_an_experiment_of_ones_own_is_continued_by_its_path_and_another_store_is
     Path("mine.yaml").write_text(TINY)
     elsewhere = Store.at("elsewhere", project.root / ".agentfly")
     start(elsewhere, "mine-1", file="mine.yaml")
-    release(elsewhere, "mine-1")
     assert only(elsewhere).command == f"agentfly train mine.yaml --run mine-1 --store {project.root}/elsewhere"
 
 
 def test_a_run_that_is_worked_on_names_its_owner(project: Store) -> None:
     start(project, "tiny-1")
-    run = only(project)
-    assert run.state == "running"
-    assert run.owner.startswith("process ")
+    with local_lock(project.root / "runs" / "tiny-1"):
+        run = only(project)
+    assert (run.state, run.owner) == ("running", str(Owner.current()))
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\0" * 90, b"\xff", b"[]", b'{"host": "no'])
+def test_a_damaged_lock_file_hides_no_run(project: Store, damaged: bytes) -> None:
+    for name in ("tiny-1", "tiny-2"):
+        start(project, name)
+    (project.root / "runs/tiny-1/lock.json").write_bytes(damaged)
+    assert [(run.name, run.state) for run in listed(project)] == [("tiny-1", "stopped"), ("tiny-2", "stopped")]
 
 
 def test_a_run_on_object_storage_is_running_while_its_owner_renews_its_lock(project: Store) -> None:
     start(project, "tiny-1")
     bucket = Bucket({"runs/tiny-1/run.json": (project.root / "runs/tiny-1/run.json").read_text()})
     elsewhere = {"host": "node7", "pid": 4711, "started": 1763740000.25, "boot": "0c5d"}
-    for seconds, state in ((30, "running"), (300, "stopped")):
-        lock = {"owner": elsewhere, "fence": 1, "renewed": time.time() - seconds, "released": False}
-        bucket["runs/tiny-1/lock.json"] = json.dumps(lock)
+    bucket["runs/tiny-1/lock.json"] = json.dumps({"owner": elsewhere, "fence": 1, "released": False})
+    for seconds, state in ((30.0, "running"), (300.0, "stopped")):
+        bucket.ages["runs/tiny-1/lock.json"] = seconds
         assert only(Store(project.root, bucket)).state == state  # type: ignore[arg-type]
 
 
 def test_a_finished_run_shows_its_success_until_it_is_given_more_steps(project: Store) -> None:
     start(project, "tiny-1", published=2)
-    release(project, "tiny-1")
     project.write_json("runs/tiny-1/summary.json", {"steps": 2, "success_after": 0.912})
     run = only(project)
     assert (run.state, run.success, run.command) == ("finished", 0.912, "agentfly show tiny-1")
     start(project, "tiny-1", "steps=4")
-    release(project, "tiny-1")
     assert only(project).state == "stopped"
 
 
@@ -159,7 +142,6 @@ def test_a_finished_run_of_another_store_is_read_there(project: Store) -> None:
 
 def test_the_list_is_whole_in_a_narrow_terminal(project: Store) -> None:
     start(project, "tiny-1", "agent.system=" + "x" * 90, published=1)
-    release(project, "tiny-1")
     console = Console(file=io.StringIO(), width=60)
     console.print(view(listed(project), project), soft_wrap=True)
     assert isinstance(console.file, io.StringIO)

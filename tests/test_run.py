@@ -1,6 +1,5 @@
 """A run: its name, its one writer, what it may be continued with."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,8 +8,7 @@ import pytest
 
 from agentfly_core import slots
 from agentfly_core.config import Science
-from agentfly_core.lock import Locked, LockLost, _Lease, _lock, local_lock
-from agentfly_core.owner import Owner
+from agentfly_core.lock import Locked, _lock, local_lock
 from agentfly_core.run import Lab, Parent, final_policy, name_of, opened, require_same_tokens
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.preflight import chosen
@@ -163,13 +161,6 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
         pass
 
 
-def test_an_owner_is_more_than_its_pid():
-    mine = Owner.current()
-    assert mine.alive
-    assert not Owner(mine.host, mine.pid, mine.started - 100, mine.boot).alive
-    assert not Owner(mine.host, mine.pid, mine.started, "an earlier boot").alive
-
-
 def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_path):
     here = lab(tmp_path)
     for step in (1, 2):
@@ -206,68 +197,6 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path):
         run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
         with pytest.raises(ValueError, match=r"started with the dataset abababababab, .* make another, cdcdcdcdcdcd"):
             run.remember_data(Artifact("artifacts/prepare/13f9", "cd" * 32), "none")
-
-
-class Bucket:
-    """A dictionary that behaves like one bucket with conditional writes."""
-
-    uri = "s3://bucket"
-
-    def __init__(self):
-        self.objects = {}
-
-    def read(self, uri):
-        return self.objects.get(uri)
-
-    def tagged(self, uri):
-        return (self.objects[uri], str(hash(self.objects[uri]))) if uri in self.objects else None
-
-    def create(self, uri, text):
-        return self.objects.setdefault(uri, text) is text
-
-    def replace(self, uri, text, tag):
-        mine = self.tagged(uri)[1] == tag
-        self.objects |= {uri: text} if mine else {}
-        return mine
-
-
-def test_a_lock_on_object_storage_is_taken_over_from_the_dead_only():
-    bucket = Bucket()
-    first = _Lease(bucket, "runs/demo/lock.json")
-    assert first.take() is None
-    with pytest.raises(Locked, match=f"process {os.getpid()}"):
-        _Lease(bucket, "runs/demo/lock.json").take()
-    held = json.loads(bucket.objects["runs/demo/lock.json"])
-    held["owner"]["boot"] = "an earlier boot"
-    bucket.objects["runs/demo/lock.json"] = json.dumps(held)
-    second = _Lease(bucket, "runs/demo/lock.json")
-    assert second.take().pid == os.getpid()
-    assert second.fence == 2
-    second.check()
-    first.release()
-    assert not json.loads(bucket.objects["runs/demo/lock.json"])["released"]
-    with pytest.raises(LockLost, match="taken over"):
-        first.check()
-
-
-def test_a_renewal_that_the_network_refuses_is_tried_again(monkeypatch, caplog):
-    class Throttled(Bucket):
-        beats = 0
-
-        def replace(self, uri, text, tag):
-            self.beats += 1
-            if self.beats == 1:
-                raise OSError("SlowDown")
-            lease.stop.set()
-            return super().replace(uri, text, tag)
-
-    monkeypatch.setattr("agentfly_core.lock.HEARTBEAT", 0)
-    lease = _Lease(Throttled(), "runs/demo/lock.json")
-    lease.take()
-    lease.keep()
-    assert lease.remote.beats == 2
-    assert "was not renewed: SlowDown" in caplog.text
-    lease.check()
 
 
 @pytest.fixture()

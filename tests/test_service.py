@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from clocks import set_clock
 
 from agentfly_core.service import Service, ServiceLost, end_orphans, new_address, supervised
 from agentfly_core.supervisor import State
@@ -228,6 +229,47 @@ def test_the_folder_of_a_whole_tree_that_was_killed_goes_when_the_next_service_c
     assert {path.name for path in folder.glob("agentfly-*")} >= {"agentfly-notes", address.parent.name}
     assert not left_behind.exists()
     assert address.parent.stat().st_mode & 0o077 == 0
+
+
+def test_what_a_living_run_has_is_left_alone_when_the_clock_is_set(
+    folder: Path, flow: tuple[psutil.Popen, Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, service = flow
+    processes = [*members(service), supervisor(service)]
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    (folder / "a").rename(folder / "agentfly-x1_8cd2q")
+    set_clock(monkeypatch, 3600)
+    new_address("vllm")
+    assert (folder / "agentfly-x1_8cd2q" / "family.sock.owner").exists()
+    assert end_orphans("run-a") == []
+    assert all(process.is_running() for process in processes)
+    (folder / "agentfly-x1_8cd2q").rename(folder / "a")
+
+
+def test_no_odd_folder_or_file_keeps_a_service_from_starting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    damaged = {"cut": b'{"host": "no', "empty": b"", "zeroed": b"\0" * 90, "bytes": b"\xff\xfe", "list": b"[]"}
+    for name, written in damaged.items():
+        (folder / f"agentfly-{name}").mkdir()
+        (folder / f"agentfly-{name}" / "vllm.sock.owner").write_bytes(written)
+    (folder / "agentfly-folder" / "vllm.sock.owner").mkdir(parents=True)
+    (folder / "agentfly-closed").mkdir(mode=0)
+    (folder / "agentfly-file").touch()
+    for _ in range(2):
+        assert new_address("vllm").parent.parent == folder
+    assert len([name for name in damaged if (folder / f"agentfly-{name}" / "vllm.sock.owner").exists()]) == 5
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 5, "each is told of once"
+    assert all("vllm.sock.owner is damaged (" in line and "its folder stays" in line for line in told)
+
+
+def test_a_process_that_names_nonsense_as_its_owner_is_left_alone(folder: Path) -> None:
+    marks = {"AGENTFLY_RUN": "run-c", "AGENTFLY_OWNER": "\udcff{", "TMPDIR": str(folder)}
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, **marks}) as stranger:
+        assert end_orphans("run-c") == []
+        assert stranger.poll() is None
 
 
 def test_a_killed_supervisor_is_an_error_and_its_processes_end_with_the_block(folder: Path) -> None:

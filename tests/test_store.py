@@ -4,6 +4,7 @@ import json
 import socket
 
 import pytest
+from clocks import set_clock
 
 from agentfly_core import store as store_module
 from agentfly_core.owner import Owner
@@ -76,7 +77,7 @@ def test_whoever_publishes_second_keeps_what_is_there(store):
 
 
 def test_the_unfinished_work_of_dead_processes_of_this_machine_is_swept(store):
-    here, there = (Owner(host, 999999, 1.0, "").mark for host in (socket.gethostname(), "another machine"))
+    here, there = (Owner(host, 999999, 1.0, "", 1).mark for host in (socket.gethostname(), "another machine"))
     dead, unknown = (store.root / f"runs/demo/steps/000002/.tmp-scored-{mark}" for mark in (here, there))
     dead.mkdir(parents=True)
     unknown.mkdir()
@@ -86,6 +87,25 @@ def test_the_unfinished_work_of_dead_processes_of_this_machine_is_swept(store):
         assert folder.is_dir()
     assert not dead.exists()
     assert unknown.exists()
+
+
+def test_the_work_of_a_living_process_is_not_swept_when_the_clock_is_set(store, monkeypatch):
+    with store.publish(SLOT) as folder:
+        set_clock(monkeypatch, 3600)
+        assert store.sweep("runs/demo") == 0
+        (folder / "scores.txt").write_text("one")
+    assert store.find(SLOT) == store.artifact(SLOT.uri)
+
+
+@pytest.mark.parametrize("name", [".tmp-foo", ".tmp-", ".tmp-a-b-c-d", ".tmp-\udcff"])
+def test_what_a_stranger_left_under_a_temporary_name_stays_and_is_named(store, caplog, name):
+    strange = store.root / "runs/demo" / name
+    (strange / ".tmp-inner").mkdir(parents=True)
+    assert store.sweep("runs/demo") == 0
+    assert strange.is_dir()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{strange} is not ours and stays: its name says of no process that it made it."
+    ]
 
 
 def test_a_truncated_manifest_publishes_nothing_and_the_stage_is_made_again(store):

@@ -15,12 +15,14 @@ from pathlib import Path
 import boto3
 import httpx
 import pytest
+from clocks import set_clock
 from conftest import Whole
 from lives import KILLED, RUN, TRAIN, Lives, digests
 from project import until
 
 from agentfly_core.config import Science
-from agentfly_core.lock import Locked, LockLost, refuse_if_leased, remote_lock
+from agentfly_core.lease import leaseholder, refuse_if_leased, remote_lock
+from agentfly_core.lock import Locked, LockLost
 from agentfly_core.remote import Remote
 from agentfly_core.run import Lab, opened
 from agentfly_core.site import Site
@@ -30,7 +32,7 @@ BUCKET = "s3://agents"
 ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"
 SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {})
 HOLD = """
-import sys; from agentfly_core.lock import remote_lock; from agentfly_core.remote import Remote
+import sys; from agentfly_core.lease import remote_lock; from agentfly_core.remote import Remote
 with remote_lock(Remote(sys.argv[1]), "runs/demo"):
     print("held", flush=True); sys.stdin.read()
 """
@@ -138,6 +140,7 @@ def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -
         assert first.stdout and first.stdout.readline() == b"held\n"
         with pytest.raises(Locked, match=f"held by process {first.pid}"):
             refuse_if_leased(remote, "runs/demo")
+        assert leaseholder(remote, "runs/demo").startswith(f"process {first.pid} on ")
         with pytest.raises(Locked, match=f"held by process {first.pid}"), remote_lock(remote, "runs/demo"):
             pass
         first.kill()
@@ -146,14 +149,17 @@ def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -
         assert previous.pid == first.pid
 
 
-def test_who_lost_a_run_to_another_writes_nothing_more(tmp_path: Path, reached: None) -> None:
+def test_who_lost_a_run_to_another_writes_nothing_more(
+    tmp_path: Path, reached: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentfly_core.lease.EXPIRY", 0)
     store = Store.at(f"{BUCKET}/taken", tmp_path)
     assert store.remote
     with remote_lock(store.remote, "runs/demo"):
         store.write_json("runs/demo/run.json", {"seed": 0})
         text, tag = store.remote.tagged("runs/demo/lock.json") or ("", "")
         held = json.loads(text)
-        elsewhere = held | {"renewed": 0.0, "owner": held["owner"] | {"host": "another"}}
+        elsewhere = held | {"owner": held["owner"] | {"host": "another"}}
         assert store.remote.replace("runs/demo/lock.json", json.dumps(elsewhere), tag)
         with remote_lock(Remote(store.uri), "runs/demo") as previous:
             assert previous is not None
@@ -179,6 +185,15 @@ def test_a_run_that_is_refused_leaves_nothing_on_object_storage(tmp_path: Path, 
         raise ValueError("no such model")
     assert store.remote and store.remote.fs.find(store.remote.path("")) == []
     assert store.names("runs") == list((tmp_path / "runs").glob("*")) == []
+
+
+def test_the_store_tells_by_its_own_clock_how_old_an_object_is(
+    reached: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = Remote(f"{BUCKET}/aged")
+    assert remote.create("lock.json", "mine")
+    set_clock(monkeypatch, 300)
+    assert 0 <= remote.age("lock.json") < 60
 
 
 def test_of_two_who_write_at_once_only_one_succeeds(reached: None) -> None:

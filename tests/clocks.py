@@ -1,0 +1,34 @@
+"""What a process sees when the system's clock is set, without setting it; and a clock that a test moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from agentfly_core.lease import Clock
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """From now on the time is later by these seconds, and so is the boot, as the system tells it."""
+    now, boot = time.time, psutil.boot_time()
+    monkeypatch.setattr(time, "time", lambda: now() + seconds)
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot + seconds)
+
+
+class Moved:
+    """Seconds that go by where they are slept; `during` is what else happens meanwhile."""
+
+    def __init__(self, during: Callable[[], object] = lambda: None) -> None:
+        self.seconds, self.during = 0.0, during
+
+    @property
+    def clock(self) -> Clock:
+        """As a lease reads it."""
+        return Clock(lambda: self.seconds, self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.during()
