@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import subprocess
 import time
 from collections import deque
@@ -77,7 +78,7 @@ class Cgroups:
     @classmethod
     def found(cls) -> Cgroups:
         """The best that this process may use; what runs that ended left behind is removed."""
-        for version, parents in _candidates():
+        for version, parents in _candidates(Path("/proc/self")):
             here = cls(version, tuple(parents))
             if parents and here._works():
                 here._sweep()
@@ -134,18 +135,36 @@ class Cgroups:
                 Cgroup((folder,)).removed()
 
 
-def _candidates() -> Iterator[tuple[str, Sequence[Path]]]:
+def _candidates(proc: Path) -> Iterator[tuple[str, Sequence[Path]]]:
     """Where groups may be possible: below this process's own group and, in v2, beside it."""
-    groups = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
+    groups = _own_groups(proc / "cgroup")
     v1: list[Path] = []
-    for mount in (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()):
-        kind, options, top = mount[mount.index("-") + 1], set(mount[-1].split(",")), Path(mount[4])
+    for mount in _lines(proc / "mountinfo", " "):
+        kind, options = mount[mount.index("-") + 1], set(mount[-1].split(","))
+        root, top = _plain(mount[3]), Path(_plain(mount[4]))
         if kind == "cgroup2" and "" in groups:
-            own = _below(top, mount[3], groups[""])
+            own = _below(top, root, groups[""])
             yield from (("v2", [place]) for place in (own, own.parent) if place.is_relative_to(top))
         if kind == "cgroup" and {"memory", "pids"} & options:
-            v1 += [_below(top, mount[3], path) for names, path in groups.items() if set(names.split(",")) & options]
+            v1 += [_below(top, root, path) for names, path in groups.items() if set(names.split(",")) & options]
     yield "v1", v1
+
+
+def _own_groups(file: Path) -> dict[str, str]:
+    """The groups in which this process is, by their controllers, "" in v2; those that have no path are left out."""
+    found = (line[1:] for line in _lines(file, ":", 2) if len(line) == 3)
+    return {names: path for names, path in found if path.startswith("/")}
+
+
+def _lines(file: Path, between: str, splits: int = -1) -> list[list[str]]:
+    """The fields of each line; names may hold any bytes but those with which the kernel ends a field or line."""
+    text = os.fsdecode(file.read_bytes())
+    return [line.split(between, splits) for line in text.split("\n") if line]
+
+
+def _plain(path: str) -> str:
+    """A path of mountinfo, where space, tab, line end and backslash are octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 
 def _below(top: Path, root: str, group: str) -> Path:
