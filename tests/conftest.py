@@ -1,8 +1,6 @@
 """What several test modules need: models made once a session."""
 
 import signal
-import socket
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,6 +10,7 @@ import hypothesis
 import pytest
 from learning import stored
 from played import crowd
+from servers import prefect_server
 
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
@@ -20,7 +19,6 @@ from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.service import Service, supervised
 from agentfly_core.site import Site
-from flows.server import answers
 
 hypothesis.settings.register_profile("busy machines too", deadline=None)
 hypothesis.settings.load_profile("busy machines too")
@@ -90,19 +88,5 @@ def job(tmp_path: Path, nano: Path) -> UpdateJob:
 @pytest.fixture(scope="session")
 def prefect_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real Prefect server with a database of its own."""
-    home = tmp_path_factory.mktemp("prefect")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/api"
-    env = {
-        "PREFECT_HOME": str(home),
-        "PREFECT_SERVER_MEMO_STORE_PATH": str(home / "memo_store.toml"),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "1",
-    }
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
-        with supervised("prefect", command, env, Path(folder) / "s" / "prefect.sock", home / "log", "tests") as service:
-            service.wait(lambda: answers(url), 120)
-            yield url
+    with prefect_server(tmp_path_factory.mktemp("prefect")) as url:
+        yield url

@@ -11,6 +11,7 @@ import httpx
 import psutil
 import pytest
 from project import ROOT, Project, until
+from servers import prefect_server
 
 from agentfly_core.devices import held, slot
 from agentfly_core.run import opened
@@ -69,10 +70,17 @@ class Orchestrator:
 
 
 @pytest.fixture(scope="module")
-def orchestrator(tmp_path_factory, prefect_api):
+def server(tmp_path_factory):
+    """The address of a Prefect server that may be killed."""
+    with prefect_server(tmp_path_factory.mktemp("server")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def orchestrator(tmp_path_factory, server):
     home = str(tmp_path_factory.mktemp("home"))
     locks = str(tmp_path_factory.mktemp("locks"))
-    env = {"PREFECT_API_URL": prefect_api, "PREFECT_HOME": home, "AGENTFLY_LOCKS": locks}
+    env = {"PREFECT_API_URL": server, "PREFECT_HOME": home, "AGENTFLY_LOCKS": locks}
     project = Project.clone(tmp_path_factory.mktemp("project"), **env)
     project.run(sys.executable, "-m", "flows.deploy")
     with (project.root / "worker.log").open("w") as log:
@@ -80,7 +88,7 @@ def orchestrator(tmp_path_factory, prefect_api):
             ["prefect", "worker", "start", "--pool", "agentfly", "--type", "process"],
             cwd=project.root, env={**project.env, "PREFECT_WORKER_QUERY_SECONDS": "1"}, stdout=log, stderr=log,
         )  # fmt: skip
-        yield Orchestrator(project, prefect_api)
+        yield Orchestrator(project, server)
         worker.terminate()
         worker.wait(60)
 
@@ -97,15 +105,6 @@ def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestra
     assert "overrides[1]" in refused.text
     assert "'stpes=3' does not match" in refused.text
     assert "'quickstrat' is not one of ['tiny']" in orchestrator.trigger("train", experiment="quickstrat").text
-
-
-def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again(orchestrator):
-    with held([slot(1, orchestrator.project.env["AGENTFLY_LOCKS"])], "the run mine", print):
-        triggered = orchestrator.started("train", experiment="tiny", run="waiting", overrides=["steps=1"])
-        until(lambda: "Waiting for" in orchestrator.log(triggered) or orchestrator.state(triggered)["type"] in ENDED)
-        assert f"used by the run mine (process {os.getpid()} on " in orchestrator.log(triggered)
-        orchestrator.restart_server()
-    orchestrator.wait(triggered, "Completed")
 
 
 def test_no_deployment_has_a_limit_whose_leases_die_with_the_server(orchestrator):
@@ -159,6 +158,15 @@ def test_a_night_finishes_those_before_that_can_be_and_goes_on_from_their_policy
     assert first_changes(lab, "nightly-2026-11-22") == ["model=run:nightly-2026-11-21", "warm_start=null"]
     assert unfinished(lab, "nightly-2026-11-22") == ["nightly-2026-11-19"]
     assert "nightly-2026-11-19 could not be finished" in orchestrator.log(triggered)
+
+
+def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again(orchestrator):
+    with held([slot(1, orchestrator.project.env["AGENTFLY_LOCKS"])], "the run mine", print):
+        triggered = orchestrator.started("train", experiment="tiny", run="waiting", overrides=["steps=1"])
+        until(lambda: "Waiting for" in orchestrator.log(triggered) or orchestrator.state(triggered)["type"] in ENDED)
+        assert f"used by the run mine (process {os.getpid()} on " in orchestrator.log(triggered)
+        orchestrator.restart_server()
+    orchestrator.wait(triggered, "Completed")
 
 
 def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
