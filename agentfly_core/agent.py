@@ -14,7 +14,7 @@ from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.moment import moment
 from agentfly_core.parts import did_you_mean
 from agentfly_core.plaintext import clip, fault
-from agentfly_core.playbook import Assignment, Playbook
+from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.record import BadCall, Ending, Given, Message, Observation, Problem, Sampled, ToolCall, Turn
 from agentfly_core.sampler import Request, SamplingParams, Voice
 
@@ -47,8 +47,7 @@ class Episode:
 
     def __init__(self, assignment: Assignment, playbook: Playbook, voice: Voice) -> None:
         self.problem = assignment.problem
-        system = (Message("system", playbook.system),) if playbook.system else ()
-        self.opening: tuple[Message | Observation, ...] = (*system, Message("user", self.problem.prompt))
+        self.opening: tuple[Message | Observation, ...] = playbook.opening(self.problem)
         self.turns: list[Turn] = []
         self.closing: list[Observation] = []
         self.spans: list[Span] = []
@@ -60,7 +59,8 @@ class Episode:
     async def reply(self, *read: Message | Observation) -> Message:
         """What the model says after reading these; its calls are not answered yet.
 
-        Raises EpisodeOver when there were `max_turns` replies or `max_model_len` tokens, and SamplerLost.
+        Raises EpisodeOver when there were `max_turns` replies or `max_model_len` tokens, PromptTooLong where these are
+        too few for the first reply, and SamplerLost.
         """
         if len(self.turns) == self._playbook.max_turns:
             raise EpisodeOver(Ending.MAX_TURNS)
@@ -114,6 +114,8 @@ class Episode:
 
     async def _sample(self, given: tuple[int, ...]) -> Sampled:
         room = self._room() - len(given)
+        if room < 1 and not self.turns:
+            raise PromptTooLong({self.problem.id: len(given)}, self._playbook.max_model_len)
         if room < 1:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
         assignment, turn = self._assignment, len(self.turns)

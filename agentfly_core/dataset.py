@@ -62,6 +62,11 @@ def split(folder: Path, name: str) -> list[Problem]:
     return read_problems(folder / f"{name}.parquet")
 
 
+def splits_played(science: Science) -> tuple[str, ...]:
+    """The splits that a run plays: validation only where it is evaluated on that meanwhile."""
+    return SPLITS if science.evaluate.every else ("train", "test")
+
+
 def shards_of_split(science: Science, data: Path, name: str) -> int:
     """How many shards the held-out evaluation on a split of a prepared dataset has."""
     return -(-len(split(data, name)) * science.evaluate.episodes // science.rollout.shard)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core import identity, ledger
+from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config import Science
 from agentfly_core.gates import stop_if_failing, stop_if_unobserved, stop_if_unscored
 from agentfly_core.home import Home
@@ -24,6 +25,16 @@ from agentfly_core.sampler import Sampler
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.successes import Successes
 from agentfly_core.timings import read_timings, write_timings
+
+
+def require_room(science: Science, tokenizer: Any, problems: Iterable[Problem]) -> None:
+    """Raise PromptTooLong where the prompt of a problem leaves no room for a reply, before anything is played.
+
+    Only for `tool_loop`: what another agent has the model read first is known when it is played.
+    """
+    playbook = Playbook.from_science(science, tokenizer)
+    if playbook.agent is tool_loop:
+        playbook.require_room(problems)
 
 
 def of_step(science: Science, problems: Sequence[Problem], step: int) -> list[Assignment]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agentfly_core.config import Science
 from agentfly_core.environment import Environment
 from agentfly_core.parts import construct, load
-from agentfly_core.record import Ending, Problem, Role
+from agentfly_core.record import Ending, Message, Problem, Role
 from agentfly_core.resources import Limit, in_order
 from agentfly_core.reward import Reward
 from agentfly_core.template import ChatTemplate, ToolSchema
@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 
 Agent = Callable[["Episode"], Awaitable[Ending]]
 P = TypeVar("P")
+
+
+class PromptTooLong(ValueError):
+    """What problems open with leaves no room for a reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens."""
+
+    def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
+        worst = sorted(tokens, key=lambda problem: -tokens[problem])
+        listed = ", ".join(f"{problem!r} has {tokens[problem]}" for problem in worst[:3])
+        super().__init__(
+            f"What the model reads first leaves no room for a reply in {len(tokens)} of the problems: "
+            f"agent.max_model_len is {limit} tokens, {listed}. Raise it to more than {tokens[worst[0]]}, shorten "
+            "agent.system or what the tools say of themselves, or leave these problems out of the data."
+        )
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,17 @@ class Playbook:
     def schemas(self) -> tuple[ToolSchema, ...]:
         """What the model is told about its tools."""
         return tuple(tool.schema for tool in self.tools)
+
+    def opening(self, problem: Problem) -> tuple[Message, ...]:
+        """What a model that is asked a problem reads first."""
+        system = (Message("system", self.system),) if self.system else ()
+        return (*system, Message("user", problem.prompt))
+
+    def require_room(self, problems: Iterable[Problem]) -> None:
+        """Raise PromptTooLong where the opening of a problem leaves no token for a reply."""
+        tokens = {p.id: len(self.template.open(self.opening(p), self.schemas)) for p in problems}
+        if long := {problem: count for problem, count in tokens.items() if count >= self.max_model_len}:
+            raise PromptTooLong(long, self.max_model_len)
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:

@@ -11,7 +11,7 @@ from agentfly_core import blame, identity, signature
 from agentfly_core.agent import Doing, Episode, EpisodeOver, Span
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.plaintext import fault
-from agentfly_core.playbook import Assignment, Playbook
+from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.record import Ending, Score, Trajectory, Unscored
 from agentfly_core.resources import ResourceManager
 from agentfly_core.sampler import Sampler, SamplerLost, Voice
@@ -106,8 +106,8 @@ async def collect(
     Both lists are sorted by (problem, chain, agent); the last is what `resources` measured. There are as many seats as
     there are episodes, or environments if those are fewer: an episode takes a seat when the one before it ends, so that
     whoever sits is never kept from replying. As many environments are there, or starting, when it ends. Raises
-    SamplerLost when the shard must be played again, EpisodeBroken for whatever else the agent or the template raised,
-    and what `watch` raised.
+    SamplerLost when the shard must be played again, PromptTooLong for a problem that cannot be played, EpisodeBroken
+    for whatever else the agent or the template raised, and what `watch` raised.
     """
     played: list[tuple[Trajectory, Timing]] = []
 
@@ -141,7 +141,7 @@ async def _play_all(
         for assignment in waiting:
             try:
                 played = await play(assignment, playbook, voice, resources)
-            except SamplerLost:
+            except (SamplerLost, PromptTooLong):
                 raise
             except (Exception, SystemExit) as error:  # whatever an author's code raised ends the stage, with its place
                 raise EpisodeBroken.by(error, assignment, playbook) from error

@@ -22,7 +22,7 @@ from flows.tell import telling_stage
 from flows.triggered import lab_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
-from tasks.rollout import held_out
+from tasks.rollout import held_out, require_room
 from tasks.score import score
 
 
@@ -40,6 +40,7 @@ def evaluate(
     data, logs = prepare(lab), settle(Path.cwd()).state / "logs"
     holder = f"the evaluation of {policy or lab.experiment}"
     with devices(lab.site, lab.site.sampler_gpus, holder), telling_stage(lab, "evaluate", chosen.digest) as tell:
+        require_room(lab, chosen, data, "test")
         with playground(lab, chosen, f"evaluate-{chosen.digest[:16]}", logs) as ground:
             found = evaluated(lab, chosen, data, ground, "test", 0)
         tell.data(data)

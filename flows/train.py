@@ -7,6 +7,7 @@ from typing import Any
 
 from prefect import flow, runtime
 
+from agentfly_core.dataset import splits_played
 from agentfly_core.dealing import first_deal, refill
 from agentfly_core.ledger import used
 from agentfly_core.run import Run
@@ -24,7 +25,7 @@ from tasks.health import look_at_health
 from tasks.log import log_step
 from tasks.model import base_model
 from tasks.prepare import prepare, version
-from tasks.rollout import rollout
+from tasks.rollout import require_room, rollout
 from tasks.score import score
 from tasks.update import update
 
@@ -50,6 +51,7 @@ def train(
             versioned, data = version(here.lab), prepare(here.lab)
             here.run.remember_data(data, versioned)
             here.tell.data(data)
+            require_room(here.lab, model, data, *splits_played(here.run.science))
             start = warm_started(here.lab, model, data, playground, learner)
             here.tell.made(stages_before(here.lab, here.run.parent))
             before = evaluated(here.lab, start, data, playground, "test", 0)

@@ -20,6 +20,7 @@ from flows.tell import telling_stage
 from flows.triggered import lab_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
+from tasks.rollout import require_room
 from tasks.warm_start import choose, demonstrate, warm_start
 
 
@@ -36,6 +37,7 @@ def warm_start_only(
     holder = f"the warm start of {lab.experiment}"
     with devices(lab.site, lab.site.gpus, holder), telling_stage(lab, "warm-start") as tell:
         data, model = prepare(lab), base_model(lab, parent)
+        require_room(lab, model, data, "train")
         owner = f"warm-start-{lab.experiment}"
         with environments_service(lab, owner) as environments, learner_service(lab, owner, logs) as learner:
             policy = warm_started(lab, model, data, Playground(IN_PROCESS, environments), learner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly_core import slots
+from agentfly_core import play, slots
 from agentfly_core.dataset import split
 from agentfly_core.dealing import Deal, dealt
 from agentfly_core.measured import measuring, timing
@@ -15,6 +15,13 @@ from agentfly_core.run import Lab, Run
 from agentfly_core.store import Artifact
 from agentfly_core.warm import Playground, environments_at, sampler_at, tokenizer_of
 from tasks.stage import Made, reused, stage
+
+
+@stage("look whether prompts fit")
+def require_room(lab: Lab, model: Artifact, data: Artifact, *names: str) -> None:
+    """Raise ValueError for problems of these splits whose prompts leave no room for a reply."""
+    folder, tokenizer = lab.store.open(data), tokenizer_of(lab.store.open(model))
+    play.require_room(lab.science, tokenizer, [problem for name in names for problem in split(folder, name)])
 
 
 @stage("rollout step {deal.step} shard {shard}", retries=3)

@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 from letters import Letters
 
+from agentfly_core.agent import Episode
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config import Science
 from agentfly_core.environments.shop import Shop
-from agentfly_core.playbook import Playbook, check
+from agentfly_core.play import require_room
+from agentfly_core.playbook import Playbook, PromptTooLong, check
+from agentfly_core.record import Ending, Message, Problem
 from agentfly_core.resources import Limit
 from agentfly_core.rewards.shop import bought
 from agentfly_core.tool import tool
@@ -68,3 +71,22 @@ async def mute() -> str:
 def test_a_tool_that_says_nothing_of_itself_is_refused_before_any_work() -> None:
     with pytest.raises(ValueError, match="'mute' says nothing of itself to the model: give its function a docstring"):
         check(science(tools=["test_playbook:mute"]))
+
+
+def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() -> None:
+    problems = [Problem("short", "1?"), Problem("long", "1" * 40), Problem("longer", "1" * 50)]
+    agent = {"system": "Shop.", "max_model_len": 55}
+    with pytest.raises(PromptTooLong, match=r"in 2 of .* is 53 tokens, 'longer' has 63, 'long' has 53\."):
+        require_room(science(agent=agent | {"max_model_len": 53}), None, problems)
+    with pytest.raises(PromptTooLong, match=r"in 1 of .* is 55 tokens, 'longer' has 63\. Raise it to more than 63"):
+        require_room(science(agent=agent), None, problems)
+    require_room(science(agent=agent), None, problems[:2])
+
+
+async def curt(episode: Episode) -> Ending:
+    await episode.reply(Message("user", "?"))
+    return Ending.NO_TOOL_CALLS
+
+
+def test_what_another_agent_asks_first_is_not_guessed() -> None:
+    require_room(science(agent={"use": "test_playbook:curt", "max_model_len": 20}), None, [Problem("long", "1" * 40)])

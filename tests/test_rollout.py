@@ -10,7 +10,8 @@ from letters import ADD, STOP, assigned, collected, decode, encode, mask, play, 
 from agentfly_core.agent import Episode
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.parquet import read_trajectories, write_trajectories
-from agentfly_core.record import BadCall, Ending, Message, Observation, Sampled, ToolCall, rows
+from agentfly_core.playbook import PromptTooLong
+from agentfly_core.record import BadCall, Ending, Message, Observation, Sampled, ToolCall
 from agentfly_core.sampler import Request
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.tool import ToolError, tool
@@ -135,9 +136,24 @@ async def test_an_answer_that_does_not_fit_is_not_read_but_kept() -> None:
     assert trajectory.closing == (Observation("calculator", "1"),)
 
 
-async def test_a_prompt_that_does_not_fit_is_an_episode_without_turns() -> None:
-    trajectory = await play(["99"], max_model_len=11)
-    assert (trajectory.ending, trajectory.turns, list(rows(trajectory.turns))) == (Ending.MAX_MODEL_LEN, (), [])
+async def test_a_prompt_that_leaves_no_room_for_a_reply_stops_the_stage_and_is_named() -> None:
+    assert len((await play(["99"], max_model_len=12)).turns[0].sampled[0].tokens) == 1
+    with pytest.raises(PromptTooLong) as caught:
+        await play(["99"], max_model_len=11)
+    assert str(caught.value) == (
+        "What the model reads first leaves no room for a reply in 1 of the problems: agent.max_model_len is 11 tokens, "
+        "'add-41-58' has 11. Raise it to more than 11, shorten agent.system or what the tools say of themselves, or "
+        "leave these problems out of the data."
+    )
+
+
+async def test_what_an_agent_of_ones_own_asks_first_may_be_short_where_the_problem_is_long() -> None:
+    async def brief(episode: Episode) -> Ending:
+        await episode.reply(Message("user", episode.problem.prompt[:2]))
+        return Ending.NO_TOOL_CALLS
+
+    trajectory = await play(["9"], agent=brief, max_model_len=10)
+    assert tokens(trajectory) == "^u41$^a9$"
 
 
 async def test_what_the_model_got_wrong_is_answered_and_the_episode_goes_on() -> None:
@@ -176,14 +192,6 @@ async def test_calls_of_one_reply_are_answered_in_order_and_parallel_ones_at_the
     trajectory = await play(replies, meet, alone)
     assert [o.content for o in trajectory.observations] == ["a", "b", "c", "d"]
     assert (done[0], sorted(done[1:3]), done[3]) == ("a", ["b", "c"], "d")
-
-
-async def test_an_agent_must_say_how_the_episode_ended() -> None:
-    async def forgetful(episode: Episode) -> Any:
-        await episode.reply(*episode.opening)
-
-    with pytest.raises(TypeError, match="agent forgetful returned None, expected an Ending"):
-        await play(["99"], agent=forgetful)
 
 
 async def test_an_agent_of_ones_own_decides_what_is_read() -> None:

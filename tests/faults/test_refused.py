@@ -39,6 +39,17 @@ def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(tmp_path: Pat
     assert not list(tmp_path.glob("artifacts/prepare/*"))
 
 
+def test_a_run_whose_prompts_leave_no_room_for_a_reply_is_refused_before_anything_is_played(
+    tmp_path: Path, lives: Lives
+) -> None:
+    end = lives.run(tmp_path, *TRAIN, "agent.max_model_len=12")
+    assert end.code == 2
+    message, _ = end.printed.splitlines()[-2:]
+    assert "What the model reads first leaves no room for a reply in 24 of the problems: " in message
+    assert "agent.max_model_len is 12 tokens" in message
+    assert sorted(path.name for path in (tmp_path / "artifacts").iterdir()) == ["model", "prepare"]
+
+
 def test_what_fails_in_any_command_ends_with_the_cause_and_the_command_that_goes_on(
     tmp_path: Path, lives: Lives
 ) -> None:
