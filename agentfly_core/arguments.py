@@ -10,7 +10,6 @@ from typing import Annotated, Any, NotRequired, Required
 
 from griffe import Docstring, DocstringSectionKind
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
@@ -42,12 +41,12 @@ class Arguments:
 
     def __init__(self, function: Callable[..., Any], asked: Mapping[str, inspect.Parameter]) -> None:
         described = documentation(function).parameters
-        shape = _shape({p.name: _field(p, described.get(p.name)) for p in asked.values()})
         try:
+            shape = _shape({p.name: _field(p, described.get(p.name)) for p in asked.values()})
             self._check = TypeAdapter[dict[str, Any]](shape)
             schema = self._check.json_schema(schema_generator=_Untitled)
             self.schema = {key: value for key, value in schema.items() if key != "title"}
-        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        except Exception as error:  # an annotation may be anything, and what is no type fails in a way of its own
             raise ValueError(f"A parameter of {name(function)} has a type without a JSON schema: {error}") from None
 
     def read(self, sent: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,8 +77,18 @@ def documentation(function: Callable[..., Any]) -> Documentation:
 def _field(parameter: inspect.Parameter, description: str | None) -> Any:
     if parameter.default is inspect.Parameter.empty:
         return Required[Annotated[parameter.annotation, Field(description=description)]]
-    shown = {"default": to_jsonable_python(parameter.default, fallback=str)}
+    shown = {"default": _shown(parameter.default)}
     return NotRequired[Annotated[parameter.annotation, Field(description=description, json_schema_extra=shown)]]
+
+
+def _shown(default: Any) -> Any:
+    """A default as JSON; one that JSON cannot hold as text."""
+    try:
+        shown = to_jsonable_python(default, fallback=str)
+        json.dumps(shown, allow_nan=False)
+    except ValueError:  # NaN, or bytes that are no text
+        return str(default)
+    return shown
 
 
 def _shape(fields: Mapping[str, Any]) -> Any:

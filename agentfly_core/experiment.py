@@ -17,7 +17,7 @@ from agentfly_core.config import Part, Science, resumable, step_named
 from agentfly_core.credentials import refuse_secrets
 from agentfly_core.dealing import most
 from agentfly_core.health import SIGNS
-from agentfly_core.parts import completed, did_you_mean, fitting, full_name, load
+from agentfly_core.parts import at, completed, did_you_mean, fitting, full_name, load
 from agentfly_core.sandbox import KEY as SANDBOX
 from agentfly_core.section import Section
 from agentfly_core.service import OWNER, RUN
@@ -109,9 +109,11 @@ def check(science: Science) -> None:
     fitting(load(template.use), template.settings, GIVEN["template"])
     fitting(load(data.use), data.settings, GIVEN["data"])
     if warm_start and step_named(warm_start.demonstrations):
-        fitting(Successes, warm_start.settings)
+        with at("warm_start.settings"):
+            fitting(Successes, warm_start.settings)
     elif warm_start:
-        fitting(load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"])
+        with at("warm_start"):
+            fitting(load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"])
     if (needed := most(science)) > data.train:
         rounds = f" in 1 + {science.rollout.refills} rounds (rollout.refills)" if science.rollout.refills else ""
         raise ValueError(f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives {data.train}.")
@@ -220,8 +222,10 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _completed(science: Science) -> Science:
     """The science with the defaults of the parts that it names, so that nothing it depends on is left unsaid."""
-    _require_algorithm(science.algorithm.use)
-    full = science.model_copy(update={name: _full(getattr(science, name), given) for name, given in GIVEN.items()})
+    with at("algorithm.use"):
+        _require_algorithm(science.algorithm.use)
+    parts = {name: _full(name, getattr(science, name), given) for name, given in GIVEN.items()}
+    full = science.model_copy(update=parts)
     refills = {"refills": full.algorithm.make().refills} | science.rollout.model_dump(exclude_unset=True)
     return full.model_copy(update={"rollout": science.rollout.model_copy(update=refills)})
 
@@ -237,18 +241,19 @@ def _require_algorithm(use: str) -> None:
         )
 
 
-def _full(part: Part, given: Sequence[str]) -> Part:
-    settings = completed(load(part.use), part.settings, given)
+def _full(name: str, part: Part, given: Sequence[str]) -> Part:
+    with at(name):
+        settings = completed(load(part.use), part.settings, given)
     return type(part)(**{**part.model_dump(), **settings})
 
 
 def _layers(name: str, store: str) -> dict[str, dict[str, Any]]:
     """What settles a site, by source; what comes later counts. Raises ValueError for a mistyped variable."""
     path = CONF / "site" / f"{name}.yaml"
-    if not path.is_file() and name != "local":
+    if not os.path.isfile(path) and name != "local":
         known = [p.stem for p in path.parent.glob("*.yaml")]
         raise ValueError(f"There is no site {name!r} ({path}).{did_you_mean(name, known)}")
-    written = yamltext.settings(path) if path.is_file() else {}
+    written = yamltext.settings(path) if os.path.isfile(path) else {}
     variables = {variable: {key: os.environ[variable]} for variable, key in _variables().items()}
     return {str(path): written, **variables, "--site": {"name": name}, "--store": {"store": store} if store else {}}
 
@@ -266,11 +271,11 @@ def _variables() -> dict[str, str]:
 
 def _path(experiment: str) -> Path:
     if experiment.endswith((".yaml", ".yml")):
-        if not Path(experiment).is_file():
+        if not os.path.isfile(experiment):
             raise ValueError(f"There is no experiment file {experiment!r} (looked in {Path.cwd()}).")
         return Path(experiment)
     path = CONF / f"{experiment}.yaml"
-    if not path.is_file():
+    if not os.path.isfile(path):
         hint = did_you_mean(experiment, names())
         raise ValueError(f"There is no experiment {experiment!r} in {CONF.resolve()}.{hint}")
     return path
@@ -279,7 +284,7 @@ def _path(experiment: str) -> Path:
 def _override(text: str) -> tuple[str, Any]:
     """What `rollout.problems=8` changes: `("rollout.problems", 8)`."""
     key, equals, value = text.partition("=")
-    if not equals or not key:
+    if not equals or not all(_keys(key)):
         begin = re.split(r"[\s:]", key)[0]  # and no more: what follows may be a secret
         raise ValueError(f"Got the override {begin!r}, expected key=value, for example update.learning_rate=3e-4.")
     return key, _value(value, f"The value of the override {key!r}")
@@ -344,10 +349,13 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
 def _known(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
     for key in path:
         if key in kind.model_fields:  # an import path is none
-            kind = _section(kind.model_fields[key].annotation)
+            kind = next(_sections(kind.model_fields[key].annotation), kind)
     return list(kind.model_fields)
 
 
-def _section(annotation: Any) -> type[BaseModel]:
-    options = [annotation, *getattr(annotation, "__args__", ())]
-    return next(option for option in options if isinstance(option, type) and issubclass(option, BaseModel))
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The sections in an annotation such as `dict[str, Sign | None]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for option in getattr(annotation, "__args__", ()):
+        yield from _sections(option)

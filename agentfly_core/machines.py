@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-LINE = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
+LINE = re.compile(r"(\S+)\s+slots=([1-9]\d{0,5})")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000"}
 """How threads of OpenMP wait: some 250 microseconds awake, if it is GNU's, then asleep. A virtual machine needs long to
@@ -29,9 +29,9 @@ def slots(hostfile: str) -> dict[str, int]:
     The file has DeepSpeed's format, a line such as `worker-1 slots=4` for each node; `#` begins a comment. Raises
     ValueError for a file that is not there, is of another format, or names a node twice.
     """
-    if not Path(hostfile).is_file():
+    if not os.path.isfile(hostfile):
         raise ValueError(f"There is no hostfile {hostfile!r} (looked in {Path.cwd()}).")
-    written = (line.partition("#")[0].strip() for line in Path(hostfile).read_text().splitlines())
+    written = (line.partition("#")[0].strip() for line in Path(hostfile).read_text(errors="replace").splitlines())
     found: dict[str, int] = {}
     for line in filter(None, written):
         match = LINE.fullmatch(line)

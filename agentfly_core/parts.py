@@ -8,6 +8,7 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,15 @@ from agentfly_core.section import Added, Keys, added_within
 
 Parameters = Mapping[str, inspect.Parameter]
 OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@contextmanager
+def at(key: str) -> Iterator[None]:
+    """What is wrong with a configuration within the block is told with the key where it stands."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error.__cause__
 
 
 def load(path: str) -> Any:

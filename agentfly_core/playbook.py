@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentfly_core.config import Science
 from agentfly_core.environment import Environment
-from agentfly_core.parts import construct, load
+from agentfly_core.parts import at, construct, load
 from agentfly_core.record import Ending, Message, Problem, Role
 from agentfly_core.resources import Limit, in_order
 from agentfly_core.reward import Reward
@@ -120,9 +120,12 @@ class Assignment:
 
 def check(science: Science) -> None:
     """Raise ValueError for an agent, tools, rewards and environments of which no playbook could be made."""
-    _agent(science.agent.use)
-    tools = [named(path, Tool) for path in science.tools]
-    rewards = [named(path, Reward) for path in science.rewards]
+    with at("agent.use"):
+        _agent(science.agent.use)
+    with at("tools"):
+        tools = [named(path, Tool) for path in science.tools]
+    with at("rewards"):
+        rewards = [named(path, Reward) for path in science.rewards]
     _refuse_misfits(tools, rewards, limits_of(science))
     if silent := [tool.name for tool in tools if not tool.schema.description]:
         raise ValueError(
@@ -145,7 +148,8 @@ def named(path: str, kind: type[P]) -> P:
 
 def limits_of(science: Science) -> dict[type[Environment], Limit]:
     """How many environments of each kind an experiment allows; raises ValueError for what is no environment."""
-    found = {path: load(path) for path in science.environments}
+    with at("environments"):
+        found = {path: load(path) for path in science.environments}
     for path, kind in found.items():
         if not (isinstance(kind, type) and issubclass(kind, Environment)):
             raise ValueError(f"{path} is no environment, expected a subclass of agentfly_core.environment:Environment.")

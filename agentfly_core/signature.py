@@ -51,10 +51,10 @@ def name(function: Callable[..., Any]) -> str:
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function, eval_str=True).parameters
-    except NameError as error:
+    except Exception as error:  # an annotation in quotes is an author's code, which may raise anything
         raise ValueError(
-            f"An annotation of {name(function)} cannot be evaluated: {error}. Define or import that type at the top "
-            "of the module, outside `if TYPE_CHECKING`."
+            f"An annotation of {name(function)} cannot be evaluated: {type(error).__name__}: {error}. Define or import "
+            "that type at the top of the module, outside `if TYPE_CHECKING`."
         ) from None
 
 

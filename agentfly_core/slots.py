@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -31,13 +32,15 @@ PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")
 
 def prepare(science: Science) -> Slot:
     """The dataset: three splits; the files that its settings name count by their content."""
-    named = {name: Path(value) for name, value in science.data.settings.items() if isinstance(value, str)}
-    return _shared("prepare", science, ("data", "seed"), {n: sha256(p) for n, p in named.items() if p.is_file()})
+    named = {name: value for name, value in science.data.settings.items() if isinstance(value, str)}
+    read = {name: sha256(Path(value)) for name, value in named.items() if os.path.isfile(value)}
+    return _shared("prepare", science, ("data", "seed"), read)
 
 
 def model(science: Science) -> Slot:
     """The materialised base model; a local one counts by the content of its files."""
-    files = sorted(path for path in Path(science.model).rglob("*") if path.is_file())
+    inside = Path(science.model).rglob("*") if os.path.isdir(science.model) else ()
+    files = sorted(path for path in inside if path.is_file())
     return _shared("model", science, ("model", "dtype"), {str(path): sha256(path) for path in files})
 
 

@@ -10,7 +10,22 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that a mapping has already."""
+    """Refuses a key that a mapping has already, and a value that contains itself."""
+
+    def __init__(self, text: str | bytes) -> None:
+        super().__init__(text)
+        self._around: list[str | None] = []
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        anchor, mark = event.anchor, event.start_mark
+        if isinstance(event, yaml.AliasEvent) and anchor in self._around:
+            raise yaml.MarkedYAMLError(None, None, f"*{anchor} stands within what it names", mark)
+        self._around.append(anchor)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._around.pop()
 
     def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)

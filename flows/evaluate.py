@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def policy_named(lab: Lab, reference: str) -> Artifact:
     Step 0 is the policy that step 1 starts from. Raises ValueError for a policy that is not there.
     """
     if reference.endswith(".json"):
-        if not Path(reference).is_file():
+        if not os.path.isfile(reference):
             raise ValueError(f"There is no file {reference!r}; expected one like results/EXPERIMENT/policy.json.")
         return pointer.read(Path(reference))
     if reference in lab.store.names("runs"):

@@ -107,6 +107,13 @@ def test_an_override_that_cannot_be_read_is_refused(overrides, message, tiny):
 def test_a_number_may_be_written_with_an_exponent(text, value):
     assert yamltext.parse(text, "here") == value
 
+@pytest.mark.parametrize("text", ["a: &x [1, *x]", "a: &x {b: {c: *x}}"])
+def test_a_value_that_contains_itself_is_refused_where_it_does(text):
+    with pytest.raises(ValueError, match=r"here, line 1, column \d+ is no valid YAML: \*x stands within what it names"):
+        yamltext.parse(text, "here")
+    assert yamltext.parse("a: &x [1]\nb: *x", "here") == {"a": [1], "b": [1]}
+
+
 
 def test_an_override_may_be_json_of_any_text(tiny):
     system = "Be brief \U0001f600: yes"

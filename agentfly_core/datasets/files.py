@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agentfly_core import identity, jsontext
@@ -61,13 +63,13 @@ def read(path: Path, needs: Sequence[str] = ()) -> Iterator[Problem | BadRow]:
 
 def _rows(path: Path) -> Iterator[tuple[int, Any]]:
     """The numbers and values of a file's rows; instead of one that is no JSON the ValueError that says why."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ValueError(f"There is no data file {path} (looked in {Path.cwd()}).")
     if path.suffix == ".jsonl":
         lines = enumerate(_text(path).split("\n"), 1)
         return ((number, _value(line)) for number, line in lines if line.strip())
     if path.suffix == ".parquet":
-        return enumerate(pq.read_table(path).to_pylist(), 1)
+        return enumerate(_table(path), 1)
     if path.suffix != ".json":
         raise ValueError(f"Got the data file {path}, expected one that ends in .json, .jsonl or .parquet.")
     values = _value(_text(path))
@@ -76,6 +78,14 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
             f"{path} is no JSON array: {values if isinstance(values, ValueError) else type(values).__name__}"
         )
     return enumerate(values, 1)
+
+
+def _table(path: Path) -> list[Any]:
+    try:
+        rows: list[Any] = pq.read_table(path).to_pylist()
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # all that a damaged file makes it raise
+        raise ValueError(f"{path} is no parquet file with rows that can be read: {error}") from None
+    return rows
 
 
 def _text(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def make(reference: str, folder: Path, dtype: str) -> None:
             f"{reference} holds an adapter, expected a whole model: name the run that made it, run:NAME, or merge it "
             "into its model with peft's merge_and_unload and name the folder with the result."
         )
-    name, _, revision = (reference, "", "") if Path(reference).is_dir() else reference.partition("@")
+    name, _, revision = (reference, "", "") if os.path.isdir(reference) else reference.partition("@")
     source: dict[str, Any] = {"pretrained_model_name_or_path": name, "revision": revision or "main"}
     try:
         tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)

@@ -1,0 +1,217 @@
+"""2,000 spoilt configurations: each is valid, or refused by a sentence that names a key."""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agentfly_core import experiment, slots
+from agentfly_core.config import Science
+from agentfly_core.site import Site
+
+SEED = 15
+ROOT = Path(__file__).resolve().parents[2]
+FILES = [*sorted((ROOT / "conf").glob("*.yaml")), ROOT / "tests/conf/tiny.yaml"]
+SITES = sorted((ROOT / "conf/site").glob("*.yaml"))
+Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+MARKUP = (b": ", b"\t", b"- ", b"&a [*a]", b"&a {b: *a}", b"!!python/name:os", b"<<: ", b"? ", b"---\n", b"%YAML")
+NUMBERS = (0, -1, 1, 7, 2**31, 2**63, 10**30, -(10**400), 0.5, -0.0, 1e-300, 1e308, float("nan"), float("inf"))
+WORDS = ("", " ", "yes", "null", "1e5", "1e999", "\0", "é", "💥", "\u202e", "x" * 5000, "/", "../..", "a\nb")
+PATHS = ("math:sqrt", "math:pi", "json:dumps", "builtins:dict", "builtins:len", "collections:OrderedDict", "no_such:x")
+PATHS += ("agentfly_core.tools.calculator:calculator", "agentfly_core.rewards.exact:exact", ":", "a:", ":b", "a:b:c")
+PATHS += ("agentfly_core.datasets.files:files", "agentfly_core.algorithms.ppo:PPO", "typing:Any", "grpo", "dapo", "ppo")
+PATHS += ("run:demo", "run:demo@3", "run:demo@", "run:@1", "nano:calculator", "nano:none", "package:", "text:", "ftp:x")
+
+
+@dataclass(frozen=True)
+class Spoilt:
+    """A configuration with what was done to it: the keys that were touched."""
+
+    settings: Any
+    keys: tuple[str, ...]
+
+
+def value(draw: random.Random, depth: int = 0) -> Any:
+    """Anything that YAML can hold."""
+    kind = draw.randrange(6 if depth < 3 else 4)
+    if kind == 0:
+        return draw.choice((None, True, False))
+    if kind == 1:
+        return draw.choice(NUMBERS)
+    if kind == 2:
+        return draw.choice(WORDS)
+    if kind == 3:
+        return draw.choice(PATHS)
+    if kind == 4:
+        return [value(draw, depth + 1) for _ in range(draw.randrange(4))]
+    return {key(draw): value(draw, depth + 1) for _ in range(draw.randrange(4))}
+
+
+def key(draw: random.Random) -> Any:
+    """The key of a mapping, mostly text."""
+    known = (*Science.model_fields, *Site.model_fields, "use", "limit", "kl", "name")
+    return draw.choice((draw.choice(known), draw.choice(known), draw.choice(PATHS), draw.choice(WORDS), 1, None, True))
+
+
+def near(draw: random.Random, old: Any) -> Any:
+    """Another value of the same kind, as a person may try it."""
+    if isinstance(old, bool) or old is None:
+        return draw.choice((True, False, None))
+    if isinstance(old, int | float) and abs(old) < 1e9:
+        return draw.choice((old + 1, old * 2, old // 2, old * 1.0, str(old), old / 3))
+    return draw.choice((old, str(old), [old], value(draw)))
+
+
+def deep(draw: random.Random) -> Any:
+    """Something nested fifty levels deep."""
+    found = value(draw, 3)
+    for _ in range(50):
+        found = [found] if draw.random() < 0.5 else {"use": found}
+    return found
+
+
+def scrambled(draw: random.Random, text: bytes) -> bytes:
+    """A file with some bytes changed, left out, repeated or put in, or cut."""
+    found = bytearray(text)
+    for _ in range(draw.choice((1, 1, 2, 5))):
+        start = draw.randrange(len(found))
+        end = min(len(found), start + draw.choice((1, 1, 4, 30)))
+        other = (b"", bytes(found[start:end]) * 2, bytes([draw.randrange(256)]), *MARKUP)
+        found[start:end] = draw.choice(other)
+    return bytes(found[: draw.randrange(len(found))]) if draw.random() < 0.1 else bytes(found)
+
+
+def places(tree: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of all values of a tree."""
+    children = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for name, child in children:
+        yield (*before, name)
+        yield from places(child, (*before, name))
+
+
+def spoil(draw: random.Random, settings: Any) -> Spoilt:
+    """One to three values replaced, removed, given another key, or joined by a key that is unknown."""
+    touched: list[str] = []
+    for _ in range(draw.choice((1, 1, 1, 2, 3))):
+        if not (known := list(places(settings))):
+            break
+        *path, last = draw.choice(known)
+        parent = settings
+        for step in path:
+            parent = parent[step]
+        touched += [str(step) for step in (*path, last)]
+        how = draw.random()
+        if how < 0.4:
+            parent[last] = near(draw, parent[last])
+        elif how < 0.7 or isinstance(parent, list):
+            parent[last] = deep(draw) if how < 0.42 else value(draw)
+        elif how < 0.8:
+            del parent[last]
+        elif how < 0.9:
+            parent[new := key(draw)] = parent.pop(last)
+            touched.append(new if isinstance(new, str) else f"got {new!r}")
+        else:
+            parent[new := key(draw)] = value(draw)
+            touched.append(new if isinstance(new, str) else f"got {new!r}")
+    return Spoilt(settings, tuple(touched))
+
+
+def override(draw: random.Random) -> str:
+    """A word of the command line that may be an override."""
+    name = ".".join(str(key(draw)) for _ in range(draw.choice((1, 1, 2, 2, 3))))
+    written = yaml.safe_dump(value(draw), default_flow_style=True).strip()
+    told = draw.choice((written, written, draw.choice(WORDS), "[", "{a: ", "'", "&a [*a]", "&a {b: *a}"))
+    return draw.choice((f"{name}={told}", f"{name}={told}", f"{name}={told}", name, f"={told}", f"{name}=={told}"))
+
+
+def names(keys: Iterable[str]) -> list[str]:
+    """The keys that are long enough to be found in a sentence."""
+    return [key for key in keys if len(key) > 2]
+
+
+def read(path: Path, overrides: list[str]) -> None:
+    """What happens to a configuration before any work."""
+    found = experiment.read(str(path), overrides)
+    experiment.check(found.science)
+    again = Science.model_validate(found.science.model_dump(mode="json"))
+    assert again.digest == found.science.digest
+    assert set(found.origin) == set(experiment.flat(found.science.model_dump(mode="json")))
+    slots.prepare(found.science)
+    experiment.check_place(found.science, Site())
+
+
+def refusal(work: Callable[[], object], of: object) -> str:
+    """The sentence with which something is refused, empty where it is valid; any other error fails the test."""
+    try:
+        work()
+    except ValueError as error:
+        assert type(error) is ValueError, f"{type(error).__name__} of {of}: {error}"
+        assert str(error).strip()
+        return str(error)
+    return ""
+
+
+@pytest.fixture
+def draw(monkeypatch: pytest.MonkeyPatch) -> random.Random:
+    """The same numbers each time; the working directory is the project."""
+    monkeypatch.chdir(ROOT)
+    return random.Random(SEED)
+
+
+def test_1000_experiments_with_other_values_are_valid_or_refused_by_key(draw: random.Random, tmp_path: Path) -> None:
+    path, refused = tmp_path / "spoilt.yaml", 0
+    written = [yaml.safe_load(file.read_text()) for file in FILES]
+    for _ in range(1000):
+        spoilt = spoil(draw, copy.deepcopy(draw.choice(written)))
+        path.write_text(yaml.dump(spoilt.settings, Dumper=Dumper))
+        told = refusal(lambda: read(path, []), spoilt)
+        refused += bool(told)
+        assert not told or any(name in told for name in names(spoilt.keys)), f"{spoilt.keys}: {told}"
+    assert 300 < refused < 950
+
+
+def test_400_experiment_files_with_other_bytes_are_valid_or_refused_by_name(
+    draw: random.Random, tmp_path: Path
+) -> None:
+    path = tmp_path / "spoilt.yaml"
+    written = [file.read_bytes() for file in FILES]
+    for _ in range(400):
+        path.write_bytes(scrambled(draw, draw.choice(written)))
+        told = refusal(lambda: read(path, []), path.read_bytes())
+        assert not told or any(name in told for name in (str(path), *Science.model_fields)), told
+
+
+def test_400_overrides_are_applied_or_refused_by_name(draw: random.Random) -> None:
+    for _ in range(400):
+        words = [override(draw) for _ in range(draw.choice((1, 1, 2)))]
+        told = refusal(partial(read, ROOT / "conf/quickstart.yaml", words), words)
+        keys = [word.partition("=")[0] for word in words]
+        said = [part for key in keys for part in (key, *key.split("."), re.split(r"[\s:]", key)[0])]
+        assert not told or any((name and name in told) or repr(name) in told for name in said), f"{words}: {told}"
+
+
+def test_200_sites_are_valid_or_refused_by_key(
+    draw: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = [yaml.safe_load(file.read_text()) for file in SITES]
+    science = experiment.read(str(ROOT / "conf/quickstart.yaml")).science
+    (tmp_path / "conf/site").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for number in range(200):
+        spoilt = spoil(draw, copy.deepcopy(draw.choice(written)))
+        Path("conf/site/spoilt.yaml").write_text(yaml.dump(spoilt.settings, Dumper=Dumper))
+        variable = draw.choice([*Site.model_fields])
+        monkeypatch.setenv(f"AGENTFLY_{variable.upper()}", draw.choice(WORDS).replace("\0", "0"))
+        told = refusal(lambda: experiment.check_place(science, experiment.site("spoilt")), (number, spoilt, variable))
+        monkeypatch.delenv(f"AGENTFLY_{variable.upper()}")
+        known = names((*spoilt.keys, variable, variable.upper()))
+        assert not told or any(name in told for name in known), f"{known}: {told}"
