@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from agentfly_core import identity
+from agentfly_core import calling, identity
 from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.hop import Hop
 from agentfly_core.moment import moment
 from agentfly_core.parts import did_you_mean
 from agentfly_core.plaintext import clip, fault
@@ -19,6 +20,7 @@ from agentfly_core.record import BadCall, Ending, Given, Message, Observation, P
 from agentfly_core.sampler import Request, SamplingParams, Voice
 
 Doing = Literal["waiting", "generating", "tools", "rewards"]
+STATE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Episode:
     """The playing of one problem by one agent.
 
     An agent is an `async def agent(episode: Episode) -> Ending`: it calls `reply` and `call` and says how it ended.
+    It runs on the agents' loop, and what it asks for is done on the loop where the episode is played, until `leave`.
     `opening` is what the model reads first, `turns` the record so far, `closing` what was answered and not yet read.
     """
 
@@ -55,6 +58,7 @@ class Episode:
         self._assignment, self._playbook, self._voice = assignment, playbook, voice
         self._tools = {tool.name: tool for tool in playbook.tools}
         self._context: list[int] = []
+        self._here = Hop()
 
     async def reply(self, *read: Message | Observation) -> Message:
         """What the model says after reading these; its calls are not answered yet.
@@ -62,17 +66,7 @@ class Episode:
         Raises EpisodeOver when there were `max_turns` replies or `max_model_len` tokens, PromptTooLong where these are
         too few for the first reply, and SamplerLost.
         """
-        if len(self.turns) == self._playbook.max_turns:
-            raise EpisodeOver(Ending.MAX_TURNS)
-        given, state = self._given(read), self._state()
-        sampled = await self._sample(given)
-        self._context += (*given, *sampled.tokens)
-        message = self._playbook.template.parse(sampled.tokens)
-        self.turns.append(Turn(read, Given(given), message, (sampled,), state=state))
-        self.closing.clear()
-        if sampled.finish == "length" and self._room() < 1:
-            raise EpisodeOver(Ending.MAX_MODEL_LEN)
-        return message
+        return await self._here.do(self._reply(*read), EpisodeOver(Ending.FAILED))
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
         """What the tools answer, in the order of the calls; those of parallel tools run at the same time.
@@ -80,15 +74,11 @@ class Episode:
         A call that cannot be read or carried out is answered with an error. Raises EpisodeOver after a tool that ends
         the episode, and ServiceFailure.
         """
-        before = len(self.closing)
-        with self.timed("tools"):
-            for parallel, run in groupby(calls, self._is_parallel):
-                if parallel:
-                    self.closing += await self._answers(*run)
-                else:
-                    for call in run:
-                        await self._answer_in_turn(call)
-        return tuple(self.closing[before:])
+        return await self._here.do(self._call(*calls), EpisodeOver(Ending.FAILED))
+
+    async def leave(self) -> None:
+        """End what the agent still asks for, and let it ask for no more: it has ended, or nobody waits for it."""
+        await self._here.close()
 
     @contextmanager
     def timed(self, doing: Doing) -> Iterator[None]:
@@ -99,15 +89,39 @@ class Episode:
         finally:
             self.spans.append(Span(doing, start, moment()))
 
+    async def _reply(self, *read: Message | Observation) -> Message:
+        if len(self.turns) == self._playbook.max_turns:
+            raise EpisodeOver(Ending.MAX_TURNS)
+        given, state = self._given(read), await self._state()
+        sampled = await self._sample(given)
+        self._context += (*given, *sampled.tokens)
+        message = self._playbook.template.parse(sampled.tokens)
+        self.turns.append(Turn(read, Given(given), message, (sampled,), state=state))
+        self.closing.clear()
+        if sampled.finish == "length" and self._room() < 1:
+            raise EpisodeOver(Ending.MAX_MODEL_LEN)
+        return message
+
+    async def _call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
+        before = len(self.closing)
+        with self.timed("tools"):
+            for parallel, run in groupby(calls, self._is_parallel):
+                if parallel:
+                    self.closing += await self._answers(*run)
+                else:
+                    for call in run:
+                        await self._answer_in_turn(call)
+        return tuple(self.closing[before:])
+
     def _given(self, read: tuple[Message | Observation, ...]) -> tuple[int, ...]:
         template = self._playbook.template
         if not self.turns:
             return template.open(read, self._playbook.schemas)
         return template.extend(self.turns[-1].sampled[-1].tokens, read)
 
-    def _state(self) -> str:
+    async def _state(self) -> str:
         lent = [thing for thing in self.lent.values() if isinstance(thing, Environment)]
-        return " ".join(filter(None, map(_state_key, lent)))
+        return " ".join(filter(None, [await _state_key(environment) for environment in lent]))
 
     def _room(self) -> int:
         return self._playbook.max_model_len - len(self._context)
@@ -156,8 +170,15 @@ class Episode:
         return Observation("unknown", f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}", error=True)
 
 
-def _state_key(environment: Environment) -> str:
+async def _state_key(environment: Environment) -> str:
+    async def key(of: Environment) -> str:
+        return of.state_key()
+
+    kind = type(environment).__name__
     try:
-        return environment.state_key()
-    except (Exception, SystemExit) as error:  # an author's own, like start and reset
-        raise ServiceFailure(f"{type(environment).__name__} could not name its state: {fault(error)}") from error
+        state: str = await calling.call(key, {"of": environment}, STATE_SECONDS, f"{kind}.state_key()")
+    except ServiceFailure:
+        raise
+    except Exception as error:  # an author's own, like start and reset
+        raise ServiceFailure(f"{kind} could not name its state: {fault(error)}") from error
+    return state

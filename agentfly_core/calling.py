@@ -1,97 +1,151 @@
-"""Calling what an author wrote: whatever it does, it neither blocks other episodes nor takes the loop down with it."""
+"""Calling what an author wrote: whatever it does, it keeps neither episodes nor the event loop from going on."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from agentfly_core.environment import Environment
-from agentfly_core.plaintext import fault, shown
+from agentfly_core import authors
+from agentfly_core.authors import Which, harmless
+from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.work import LoopLost, Outcome, Overdue, Work
+
+__all__ = ["LoopLost", "Overdue", "call", "made", "nothing_needed", "on_loop"]
+
+E = TypeVar("E", bound=Environment)
 
 
-class Overdue(Exception):
-    """A function gave no result in time: `Overdue("no result within 30 s")`."""
+async def call(function: Callable[..., Any], arguments: Mapping[str, Any], seconds: float, what: str) -> Any:
+    """The result of `function(**arguments)`, called `what` ("The tool 'search'") in errors.
 
-
-async def call(function: Callable[..., Any], arguments: Mapping[str, Any], seconds: float) -> Any:
-    """The result of `function(**arguments)`; a synchronous one runs in a thread of its own.
-
-    Raises Overdue after `seconds`, and then marks the environments among the arguments as spoilt: a thread cannot be
-    ended, and a cancelled coroutine may leave half a message behind. Whatever else the function raises arrives as an
-    Exception, also what would end the program (`sys.exit` in model-written code).
+    An asynchronous function runs on the authors' loop, a synchronous one in a thread of its own. Raises Overdue after
+    `seconds` of its own time, whether it listens or not, and then marks the environments among the arguments as
+    spoilt: a thread cannot be ended, and a cancelled coroutine may leave half a message behind. Raises LoopLost when
+    other code held the loop, and ServiceFailure for an environment whose loop was given up. Whatever else the function
+    raises arrives as an Exception, also what would end the program (`sys.exit` in model-written code).
     """
+    lent = [value for value in arguments.values() if isinstance(value, Environment)]
     try:
-        async with asyncio.timeout(seconds) as limit:
-            return await _result(function, arguments)
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        for value in arguments.values():
-            if isinstance(value, Environment):
-                value.spoilt = True
-        raise Overdue(f"no result within {seconds:g} s") from None
-    except asyncio.CancelledError as error:
-        if _cancelled_by_us():
-            raise
-        raise RuntimeError("it was cancelled from within") from error
-    except (Exception, KeyboardInterrupt, GeneratorExit):
+        return await _result(functools.partial(function, **arguments), lent, seconds, what)
+    except Overdue:
+        for environment in lent:
+            environment.spoilt = True
         raise
-    except BaseException as error:  # sys.exit in what an author wrote
-        raise _harmless(error) from error
+
+
+async def made(kind: type[E], seconds: float) -> E:
+    """A new instance of an environment, at home on the authors' loop; raises what `call` does."""
+    home = authors.loop("parts")
+
+    async def make() -> E:
+        environment = kind()
+        home.adopt(environment)
+        return environment
+
+    environment: E = await _on_loop(home, make, Work(f"{kind.__name__}()", seconds))
+    return environment
+
+
+async def on_loop(
+    which: Which,
+    function: Callable[[], Awaitable[Any]],
+    seconds: float,
+    what: str,
+    lent: Sequence[Environment] = (),
+) -> Any:
+    """The result of `await function()`, which uses what it is lent, on one of the authors' loops; raises as `call`.
+
+    Where the loop is given up before the first line ran, it is called once more, on the next loop.
+    """
+    _refuse_lost(lent)
+    work = Work(what, seconds)
+    try:
+        return await _on_loop(authors.loop(which), function, work)
+    except LoopLost:
+        if work.begun:
+            raise
+    _refuse_lost(lent)
+    return await _on_loop(authors.loop(which), function, Work(what, seconds))
 
 
 def nothing_needed() -> None:
     """The `ready` of what works on every machine."""
 
 
-async def _result(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
-        return await function(**arguments)
-    result = await _in_thread(functools.partial(function, **arguments))
-    return await result if inspect.isawaitable(result) else result
+async def _result(function: functools.partial[Any], lent: Sequence[Environment], seconds: float, what: str) -> Any:
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function.func, "__call__", None)):  # noqa: B004
+        return await on_loop("parts", function, seconds, what, lent)
+    _refuse_lost(lent)
+    result = await _in_thread(function, seconds, what)
+    if not inspect.isawaitable(result):
+        return result
+
+    async def later() -> Any:
+        return await result
+
+    return await on_loop("parts", later, seconds, what, lent)
 
 
-async def _in_thread(function: Callable[[], Any]) -> Any:
+def _refuse_lost(lent: Sequence[Environment]) -> None:
+    for environment in lent:
+        if environment.lost:
+            kind = type(environment).__name__
+            raise ServiceFailure(f"{kind} was lost: its event loop was given up, since code held it")
+
+
+async def _on_loop(loop: authors.Loop, function: Callable[[], Awaitable[Any]], work: Work) -> Any:
+    loop.begin(work, function)
+    try:
+        if await _in_time(loop, work):
+            return work.result()
+        loop.cancel(work)
+        while not await work.ends_within(work.seconds + authors.GRACE) and loop.is_held_by(work):
+            await asyncio.wait([work.ended], timeout=authors.GRACE)
+        raise _overdue(work)
+    except asyncio.CancelledError:
+        loop.cancel(work)
+        await asyncio.wait([work.ended], timeout=authors.GRACE)
+        raise
+
+
+async def _in_time(loop: authors.Loop, work: Work) -> bool:
+    """Whether a call ended in its own time."""
+    while not await work.ends_within(work.seconds):
+        if loop.is_held_by_another(work):
+            await asyncio.wait([work.ended], timeout=2 * authors.TICK)
+        if work.spent >= work.seconds:
+            return work.ended.done()
+    return True
+
+
+async def _in_thread(function: Callable[[], Any], seconds: float, what: str) -> Any:
     # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits for hung ones.
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[Any, Exception | None]] = loop.create_future()
-
-    def settle(outcome: tuple[Any, Exception | None]) -> None:
-        if not done.done():
-            done.set_result(outcome)
+    work = Work(what, seconds)
 
     def run() -> None:
-        outcome = _outcome(function)
-        with contextlib.suppress(RuntimeError):  # the loop was closed while this thread hung
-            loop.call_soon_threadsafe(settle, outcome)
+        work.settle(_outcome(function))
 
+    work.begin()
     threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
-    result, error = await done
-    if error is not None:
-        raise error
-    return result
+    if await work.ends_within(seconds):
+        return work.result()
+    raise _overdue(work)
 
 
-def _outcome(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
+def _outcome(function: Callable[[], Any]) -> Outcome:
     try:
         return function(), None
-    except Exception as error:  # raised again by who waits for it
-        return None, error
     except BaseException as error:  # no Ctrl-C comes to this thread: whatever it is, the function raised it
-        return None, _harmless(error)
+        return None, harmless(error)
 
 
-def _harmless(error: BaseException) -> RuntimeError:
-    """What would end the program, as an Exception."""
-    return RuntimeError(f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error))
-
-
-def _cancelled_by_us() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _overdue(work: Work) -> Overdue:
+    """What to say of a call that has had its time: whatever came of it later is not looked at."""
+    if work.ended.done() and isinstance(error := work.ended.result()[1], Overdue):
+        return error  # it held the loop
+    return Overdue(f"no result within {work.seconds:g} s")

@@ -60,11 +60,13 @@ class Child:
         self.folder = Path()
         self._command, self._env = command, env or {}
         self._process: Process | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
         """Start it in a session of its own; raises OSError when there is no such program."""
         assert self._process is None, "a child is started once"
+        self._home = asyncio.get_running_loop()
         self.folder = await asyncio.to_thread(_folder)
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         marks = {OWNER: json.dumps(Owner.current().to_json()), "TMPDIR": str(self.folder)}
@@ -104,12 +106,15 @@ class Child:
                 raise
 
     async def end(self) -> None:
-        """Kill it and all that it started, and remove its folder; nothing to do when it never started."""
+        """Kill it and all that it started, and remove its folder; nothing to do when it never started.
+
+        Also on another event loop than it was started on.
+        """
         self._kill()
         if self.folder == Path():
             return
         await asyncio.to_thread(_end, lambda marks: marks.get("TMPDIR") == str(self.folder))
-        if self._process:
+        if self._process and self._home is asyncio.get_running_loop():  # else that one was given up
             await self._process.wait()
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 

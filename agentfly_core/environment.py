@@ -28,13 +28,15 @@ class Environment:
     One that needs a process of its own starts a `Child` (child.py, docs/environments.md).
 
     Who sets `spoilt` says that somebody may still be at work in this instance (a tool that ran out of time): it is
-    closed after the episode, whatever `healthy` says. A kind's `max_uses` bounds how many episodes an instance serves,
+    closed after the episode, whatever `healthy` says. A `lost` one is used no more: the event loop on which it lives
+    was given up, since code held it (docs/tools.md). A kind's `max_uses` bounds how many episodes an instance serves,
     also where the experiment allows more: 1 for what cannot be made clean again.
     """
 
     max_uses: ClassVar[int | None] = None
 
     spoilt: bool = False
+    lost: bool = False
 
     async def start(self) -> None:
         """Get ready to be lent; called once."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from agentfly_core import loops
 from agentfly_core.environment import Environment
 from agentfly_core.resources import Limit, ResourceManager
 
@@ -69,21 +69,9 @@ async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 @contextmanager
 def _loop() -> Iterator[asyncio.AbstractEventLoop]:
-    begun: Future[asyncio.AbstractEventLoop] = Future()
-    thread = threading.Thread(target=_go_on, args=[begun], name="environments", daemon=True)
-    thread.start()
-    loop = begun.result()
+    loop, thread = loops.started("environments")
     try:
         yield loop
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-
-
-def _go_on(begun: Future[asyncio.AbstractEventLoop]) -> None:
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        begun.set_result(loop)
-        while True:
-            with suppress(KeyboardInterrupt, SystemExit):  # of a task, whoever waits for it; it must not end the others
-                return loop.run_forever()

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentfly_core import calling
+from agentfly_core import calling, signature
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.plaintext import fault
 from agentfly_core.record import Problem
@@ -193,24 +193,24 @@ class Pool:
         return self._lend_out(instance, problem)
 
     async def _started(self, seconds: float) -> Instance:
-        instance = Instance(self._made(), time.monotonic())
+        instance = Instance(await self._made(seconds), time.monotonic())
         self._alive.append(instance)
         self._count["started"] += 1
-        if (wrong := await _tried(instance.environment.start, seconds)) is not None:
+        if (wrong := await self._tried(instance.environment.start, seconds)) is not None:
             self._count["starts_failed"] += 1
             await self._end(instance)
             raise ServiceFailure(f"{self._kind.__name__} could not be started: {wrong}")
         instance.state = "idle"
         return instance
 
-    def _made(self) -> Environment:
+    async def _made(self, seconds: float) -> Environment:
         try:
-            return self._kind()
-        except (Exception, SystemExit) as error:  # an author's own __init__
+            return await calling.made(self._kind, seconds)
+        except Exception as error:  # an author's own __init__
             raise ServiceFailure(f"{self._kind.__name__} could not be made: {fault(error)}") from error
 
     async def _wrong_reset(self, instance: Instance, problem: Problem, seconds: float) -> str | None:
-        wrong = await _tried(functools.partial(instance.environment.reset, problem), seconds)
+        wrong = await self._tried(instance.environment.reset, seconds, problem)
         if wrong is not None:
             _log.warning("%s could not be reset and is closed: %s", self._kind.__name__, wrong)
             self._count["resets_failed"] += 1
@@ -248,6 +248,8 @@ class Pool:
         return False
 
     def _is_worn(self, instance: Instance) -> bool:
+        if instance.environment.lost:
+            return True
         bounds = [bound for bound in (self._limit.max_uses, self._kind.max_uses) if bound is not None]
         age, lifetime = time.monotonic() - instance.born, self._limit.lifetime
         return any(instance.uses >= bound for bound in bounds) or (lifetime is not None and age > lifetime)
@@ -256,8 +258,8 @@ class Pool:
         if environment.spoilt:
             return False
         try:
-            return bool(await calling.call(environment.healthy, {}, CLOSE_SECONDS))
-        except (Exception, SystemExit) as error:  # whatever an environment raises, it is closed and never lent again
+            return bool(await calling.call(environment.healthy, {}, CLOSE_SECONDS, self._called(environment.healthy)))
+        except Exception as error:  # whatever an environment raises, it is closed and never lent again
             _log.warning("%s could not say whether it is healthy: %s", self._kind.__name__, fault(error))
             return False
 
@@ -265,11 +267,22 @@ class Pool:
         await asyncio.shield(self._go_on(self._close(instance)))
 
     async def _close(self, instance: Instance) -> None:
-        if (wrong := await _tried(instance.environment.close, CLOSE_SECONDS)) is not None:
+        if (wrong := await self._tried(instance.environment.close, CLOSE_SECONDS)) is not None:
             _log.warning("%s was not closed well: %s", self._kind.__name__, wrong)
         instance.state = "dead"
         self._alive.remove(instance)
         self._count["closed" if wrong is None else "closes_failed"] += 1
+
+    async def _tried(self, method: Callable[..., Any], seconds: float, *arguments: Any) -> str | None:
+        """What went wrong, or None."""
+        try:
+            await calling.call(functools.partial(method, *arguments), {}, seconds, self._called(method))
+        except Exception as error:  # as above
+            return fault(error)
+        return None
+
+    def _called(self, method: Callable[..., Any]) -> str:
+        return f"{self._kind.__name__}.{signature.name(method)}()"
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do it whatever becomes of the caller."""
@@ -287,12 +300,3 @@ def _settled(place: Place) -> Place:
 async def _in(place: Place) -> Instance | None:
     """The instance of a place, once it has started; None when there is none."""
     return await place if isinstance(place, asyncio.Task) else place
-
-
-async def _tried(work: Callable[[], Any], seconds: float) -> str | None:
-    """What went wrong, or None."""
-    try:
-        await calling.call(work, {}, seconds)
-    except Exception as error:  # as above
-        return fault(error)
-    return None

@@ -45,7 +45,8 @@ class Reward:
         known = {**lent, Trajectory: trajectory, Problem: trajectory.problem}
         arguments = {name: known[kind] for name, kind in self._signature.lent.items()}
         try:
-            return self._checked(await calling.call(self.function, arguments, self.timeout), trajectory)
+            result = await calling.call(self.function, arguments, self.timeout, f"The reward {self.name!r}")
+            return self._checked(result, trajectory)
         except ServiceFailure:
             raise
         except (Exception, SystemExit) as error:  # one reward's mistake must not take other episodes with it
@@ -128,9 +129,16 @@ async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
     if reward.needs:
         return Unscored(f"{reward.name}: it needs an environment and was not observed during the episode")
     try:
-        return await reward.score(trajectory, {})
+        return await _scored_again(reward, trajectory)
     except ServiceFailure as failure:
         return Unscored(f"{reward.name}: {fault(failure)}")
+
+
+async def _scored_again(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
+    try:
+        return await reward.score(trajectory, {})
+    except calling.LoopLost:  # another's code held the loop; a reward of the record can be asked as often as wanted
+        return await reward.score(trajectory, {})
 
 
 def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscored]]) -> Scored:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from asyncio import TaskGroup
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from agentfly_core import blame, identity, signature
+from agentfly_core import blame, calling, identity, signature
 from agentfly_core.agent import Doing, Episode, EpisodeOver, Span
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.plaintext import fault
@@ -79,7 +82,7 @@ async def play(
 ) -> tuple[Trajectory, Timing]:
     """Play one episode. A lost service or a deadline that is over ends it as FAILED, its environments closed.
 
-    What the sampler, the template or the agent raises passes.
+    So does an agent that held its event loop. What the sampler, the template or the agent raises passes.
     """
     episode = Episode(assignment, playbook, voice)
     try:
@@ -165,15 +168,26 @@ async def _lend(episode: Episode, playbook: Playbook, resources: ResourceManager
 
 async def _ending(playbook: Playbook, episode: Episode) -> Ending:
     try:
-        ending = await playbook.agent(episode)
+        ending = await _of_agent(playbook, episode)
     except EpisodeOver as over:
         return over.ending
+    finally:
+        await episode.leave()
     if not isinstance(ending, Ending):
         raise TypeError(f"The agent {signature.name(playbook.agent)} returned {ending!r}, expected an Ending.")
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns}
     if not answered.get(ending, True):
         raise ValueError(f"The agent {signature.name(playbook.agent)} returned {ending!r} before there was any answer.")
     return ending
+
+
+async def _of_agent(playbook: Playbook, episode: Episode) -> Any:
+    """What the agent returned; its time is the episode's deadline, at which this is cancelled."""
+    what = f"The agent {signature.name(playbook.agent)}"
+    try:
+        return await calling.on_loop("agents", partial(playbook.agent, episode), math.inf, what)
+    except calling.Overdue as overdue:
+        raise ServiceFailure(str(overdue)) from None
 
 
 async def _observe(episode: Episode, playbook: Playbook, seen: Trajectory) -> dict[str, Score | Unscored]:

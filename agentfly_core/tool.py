@@ -75,10 +75,13 @@ class Tool:
     async def _result(self, arguments: Mapping[str, Any]) -> Any:
         for _ in range(self.retries):
             try:
-                return await calling.call(self.function, arguments, self.timeout)
+                return await self._call(arguments)
             except ServiceFailure:
                 continue
-        return await calling.call(self.function, arguments, self.timeout)
+        return await self._call(arguments)
+
+    async def _call(self, arguments: Mapping[str, Any]) -> Any:
+        return await calling.call(self.function, arguments, self.timeout, f"The tool {self.name!r}")
 
     def _error(self, text: str) -> Observation:
         return Observation(self.name, clip(text, self.max_chars), error=True)

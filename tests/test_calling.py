@@ -5,11 +5,19 @@ import contextvars
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
+from signals import Signal
 
-from agentfly_core.calling import Overdue, call
+from agentfly_core import calling
+from agentfly_core.calling import Overdue
 from agentfly_core.environment import Environment
+
+
+async def call(function: Callable[..., Any], arguments: Mapping[str, Any], seconds: float) -> Any:
+    return await calling.call(function, arguments, seconds, "The tool 'search'")
 
 
 async def test_a_synchronous_function_waits_in_its_thread_while_the_loop_goes_on() -> None:
@@ -60,7 +68,7 @@ def test_a_function_that_hangs_for_ever_does_not_keep_the_program_from_ending() 
 import asyncio, threading
 from agentfly_core.calling import Overdue, call
 try:
-    asyncio.run(call(threading.Event().wait, {}, 0.01))
+    asyncio.run(call(threading.Event().wait, {}, 0.01, "wait"))
 except Overdue:
     print("overdue")
 """
@@ -112,7 +120,7 @@ async def test_a_function_cancelled_from_within_is_an_error_and_not_the_end_of_i
 
 
 async def test_a_caller_who_is_cancelled_stays_cancelled() -> None:
-    started = asyncio.Event()
+    started = Signal()
 
     async def waits() -> None:
         started.set()

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from clocks import set_clock
 
-from agentfly_core import child
+from agentfly_core import child, loops
 from agentfly_core.child import Child
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.service import private_folder
@@ -79,6 +79,17 @@ async def test_its_end_is_that_of_all_it_started_and_of_its_folder() -> None:
         assert found.alive and psutil.pid_exists(lost) and found.folder.is_dir()
     assert not found.alive
     assert not _runs(lost)
+    assert not found.folder.exists()
+
+
+async def test_it_can_be_ended_where_it_was_not_started() -> None:
+    found = Child(sys.executable, "-c", PROGRAM)
+    loop, thread = loops.started("another")
+    asyncio.run_coroutine_threadsafe(found.start(), loop).result()
+    await found.end()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    assert not _runs(found.pid)
     assert not found.folder.exists()
 
 

@@ -245,7 +245,7 @@ class Mute(Exception):
     ("error", "told"),
     [
         (Mute(), "Mute: its text cannot be had (ValueError)"),
-        (SystemExit(3), "SystemExit: 3"),
+        (SystemExit(3), "RuntimeError: it called exit(3)"),
         (ValueError(), "ValueError, without a message"),
     ],
 )

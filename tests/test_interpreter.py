@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from boxes import IDLE, children, processes, until
+from signals import asked
 
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.environments.interpreter import Interpreter
@@ -21,9 +22,9 @@ PROBLEM = Problem("fibonacci", "What is the tenth Fibonacci number?")
 @pytest.fixture
 async def interpreter() -> AsyncIterator[Interpreter]:
     made = Interpreter()
-    await made.reset(PROBLEM)
+    await asked(made.reset, PROBLEM)
     yield made
-    await made.close()
+    await asked(made.close)
 
 
 async def ask(code: str, interpreter: Interpreter) -> Observation:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from rooms import ONE, TWO, Once, Room, broken, events
+from signals import Signal
 
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.record import Problem
@@ -18,7 +19,7 @@ def _nothing_made() -> None:
 
 
 async def test_a_cancelled_start_frees_its_slot_and_closes_what_it_started() -> None:
-    starting, go_on = asyncio.Event(), asyncio.Event()
+    starting, go_on = Signal(), Signal()
 
     async def start(self: Room) -> None:
         starting.set()
@@ -38,7 +39,7 @@ async def test_a_cancelled_start_frees_its_slot_and_closes_what_it_started() -> 
 
 
 async def test_closing_waits_for_a_start_that_nobody_waits_for_any_more() -> None:
-    starting, go_on = asyncio.Event(), asyncio.Event()
+    starting, go_on = Signal(), Signal()
 
     async def start(self: Room) -> None:
         starting.set()
@@ -146,7 +147,7 @@ async def test_an_episode_that_raises_leaves_its_instance_closed_and_its_slot_fr
 
 
 async def test_an_episode_cancelled_while_it_closes_its_instance_still_frees_the_slot() -> None:
-    closing, go_on = asyncio.Event(), asyncio.Event()
+    closing, go_on = Signal(), Signal()
 
     async def close(self: Room) -> None:
         closing.set()
@@ -208,8 +209,18 @@ async def test_who_leases_while_others_start_takes_one_of_them() -> None:
 
 
 async def test_no_more_are_warmed_than_are_asked_for() -> None:
-    async with ResourceManager({Room: 8}) as resources:
-        resources.warm([Room], 2, 30)
+    together = asyncio.Barrier(2)  # opens only when two stand at it
+    both = Signal()
+
+    async def start(self: Room) -> None:
+        self.events.append("start")
+        await together.wait()
+        both.set()
+
+    kind = broken(start=start)
+    async with ResourceManager({kind: 8}) as resources:
+        resources.warm([kind], 2, 30)
+        await both.wait()
     assert events() == [["start", "close"]] * 2
 
 
@@ -233,17 +244,19 @@ async def test_what_is_there_already_is_not_warmed_once_more_and_what_is_unwell_
 
 
 async def test_an_idle_instance_that_has_grown_too_old_is_replaced_before_it_is_asked_for() -> None:
-    started = asyncio.Semaphore(0)
+    started = Signal()
 
     async def start(self: Room) -> None:
         self.events.append("start")
-        started.release()
+        if len(self.made) == 2:
+            started.set()
 
     kind = broken(start=start)
     async with ResourceManager({kind: Limit(1, lifetime=1e-9)}) as resources:
-        for _ in range(2):
+        while len(Room.made) < 2:  # the first has to be idle to be looked at
             resources.warm([kind], 1, 30)
-            await started.acquire()
+            await asyncio.sleep(0)
+        await started.wait()
         assert events() == [["start", "close"], ["start"]]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from signals import asked
 
 from agentfly_core.environments import database as databases
 from agentfly_core.environments import interpreter as interpreters
@@ -26,9 +27,9 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 @pytest.fixture
 async def database() -> AsyncIterator[Database]:
     made = Database()
-    await made.reset(PROBLEM)
+    await asked(made.reset, PROBLEM)
     yield made
-    await made.close()
+    await asked(made.close)
 
 
 async def ask(statement: str, database: Database) -> Observation:
@@ -43,7 +44,7 @@ async def test_rows_are_read_under_their_columns(database: Database) -> None:
 async def test_a_change_is_seen_by_the_next_statement_and_by_no_other_episode(database: Database) -> None:
     assert (await ask("DELETE FROM products WHERE name = 'ink'", database)).content == "Done."
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n2"
-    await database.reset(PROBLEM)
+    await asked(database.reset, PROBLEM)
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n3"
 
 
@@ -70,7 +71,7 @@ async def test_one_that_does_not_stop_by_itself_is_stopped_by_force_and_holds_no
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interpreters, "LIMITS", Limits(wall=0.5))
-    await database.reset(PROBLEM)
+    await asked(database.reset, PROBLEM)
     await ask("DELETE FROM products", database)
     zeros = "hex(zeroblob(400000))"
     slow = f"{ENDLESS.replace('count(*)', f'sum(instr({zeros}, substr({zeros}, 1, 400000 - i) || 1))')}"
@@ -126,7 +127,7 @@ async def test_nothing_outside_can_be_reached(database: Database, statement: str
 @pytest.mark.parametrize("restored", [False, True])
 async def test_a_database_that_grows_without_end_is_full(database: Database, restored: bool) -> None:
     if restored:
-        await database.restore(await database.snapshot())
+        await asked(database.restore, await asked(database.snapshot))
     await ask("CREATE TABLE big (x BLOB)", database)
     fill = "INSERT INTO big SELECT randomblob(900000) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
     fill += "FROM n WHERE i < 100) SELECT i FROM n)"
@@ -135,8 +136,8 @@ async def test_a_database_that_grows_without_end_is_full(database: Database, res
 
 
 async def test_a_snapshot_can_be_gone_back_to(database: Database) -> None:
-    before = await database.snapshot()
+    before = await asked(database.snapshot)
     await ask("DROP TABLE products", database)
-    await database.restore(before)
+    await asked(database.restore, before)
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n3"
     assert (await ask("PRAGMA user_version = 3", database)).error

@@ -1,0 +1,188 @@
+"""Where authors' asynchronous code runs: on event loops of its own, so that what blocks there blocks nothing of ours.
+
+Tools, rewards and environments share one loop ("parts") as long as the program runs, so that a client that a module
+makes once serves all of them; agents have another ("agents"), so that an episode outlives a tool that blocks. A loop
+that does not answer is given up, and a new one takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import logging
+import math
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from agentfly_core import loops
+from agentfly_core.environment import Environment
+from agentfly_core.plaintext import fault, shown
+from agentfly_core.work import LoopLost, Overdue, Work
+
+Which = Literal["parts", "agents"]
+TICK = 0.1
+LONGEST_TICK = 1.0  # what is more is not the loop's fault: the whole process stood still
+GRACE = 1.0
+STEP_SECONDS = 60.0
+ADVICE: dict[Which, str] = {
+    "parts": "use `await` with an async client, or a plain `def`, which runs in a thread, or process=True",
+    "agents": "an agent has to `await` whatever takes time",
+}
+_log = logging.getLogger(__name__)
+_owner: contextvars.ContextVar[Work | None] = contextvars.ContextVar("owner", default=None)
+_loops: dict[Which, Loop] = {}
+_turn = threading.Lock()
+
+
+def loop(which: Which) -> Loop:
+    """The loop of these authors' code; a new one when the last was given up."""
+    with _turn:
+        if not _loops:
+            threading.Thread(target=_watch, name="watch", daemon=True).start()
+        if which not in _loops or _loops[which].given_up:
+            _loops[which] = Loop(which)
+        return _loops[which]
+
+
+class Loop:
+    """An event loop for authors' code, and what is known of it from outside: whether it answers, and who holds it.
+
+    It is given up when a call holds it that ought to have ended, and when code without a limit of its own holds it for
+    STEP_SECONDS at a stretch: an agent, or a callback that no call stands for. All calls that are begun there end then,
+    the holder's as Overdue, the others' as LoopLost, and the environments that live there are lost.
+    """
+
+    def __init__(self, which: Which) -> None:
+        self.given_up = False
+        self._advice = ADVICE[which]
+        self._loop, self._thread = loops.started(f"authors' {which}")
+        self._loop.set_task_factory(self._made)
+        self._works: dict[Work, asyncio.Task[None] | None] = {}
+        self._owners: WeakKeyDictionary[asyncio.Future[Any], Work | None] = WeakKeyDictionary()
+        self._residents: WeakValueDictionary[int, Environment] = WeakValueDictionary()
+        self._answered, self._held = True, 0.0
+        self._holding: asyncio.Task[Any] | None = None
+
+    def begin(self, work: Work, function: Callable[[], Awaitable[Any]]) -> None:
+        """Have `await function()` done here, in the context of the caller; `work` hears what comes of it."""
+        context = contextvars.copy_context()
+        context.run(_owner.set, work)
+        with _turn:
+            self._works[work] = None
+            if self.given_up:
+                work.settle((None, LoopLost("other code held the event loop until it was given up")))
+        self._loop.call_soon_threadsafe(self._start, work, function, context=context)
+
+    def cancel(self, work: Work) -> None:
+        """Cancel what was begun, which may not listen."""
+        work.cancel()
+        self._loop.call_soon_threadsafe(self._cancel, work)
+
+    def adopt(self, environment: Environment) -> None:
+        """Have an environment lost with this loop."""
+        self._residents[id(environment)] = environment
+
+    def is_held_by(self, work: Work) -> bool:
+        """Whether the loop does not answer for what this call does at the moment."""
+        return not self._answered and self._holder(asyncio.current_task(self._loop)) is work
+
+    def is_held_by_another(self, work: Work) -> bool:
+        """Whether something else than this call is being done at the moment; for how long is known two TICKs later."""
+        task = asyncio.current_task(self._loop)
+        return task is not None and self._holder(task) is not work
+
+    def look(self, passed: float) -> None:
+        """See whether it answers, `passed` seconds after the last look, and give it up where it has not for long."""
+        if self._answered:
+            self._answered, self._holding = False, None
+            self._loop.call_soon_threadsafe(self._answer)
+            return
+        task = asyncio.current_task(self._loop)
+        self._held = self._held + passed if task is self._holding else passed
+        self._holding, holder = task, self._holder(task)
+        for work in set(self._works) - {holder}:
+            work.lost += passed
+        if self._held >= (GRACE if holder and holder.overdue >= GRACE else _longest(holder)):
+            self._give_up(holder)
+
+    def _give_up(self, holder: Work | None) -> None:
+        what = holder.what if holder else "Code that no call stands for"
+        told = f"{what} held the event loop for {self._held:.3g} s: {self._advice}"
+        with _turn:
+            self.given_up = True
+            for environment in list(self._residents.values()):
+                environment.lost = True
+            for work in list(self._works):
+                work.settle((None, Overdue(told) if work is holder else LoopLost(told)))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        stack = traceback.format_stack(sys._current_frames()[self._thread.ident or 0])
+        _log.warning("%s. It stands here:\n%s", told, "".join(stack))
+
+    def _start(self, work: Work, function: Callable[[], Awaitable[Any]]) -> None:
+        self._works[work] = task = self._loop.create_task(_done(work, function))
+        task.add_done_callback(functools.partial(self._end, work))
+
+    def _cancel(self, work: Work) -> None:
+        if task := self._works.get(work):
+            task.cancel()
+
+    def _end(self, work: Work, task: asyncio.Task[None]) -> None:
+        del self._works[work]
+        if task.cancelled():
+            work.settle((None, RuntimeError("it was cancelled from within")))
+
+    def _answer(self) -> None:
+        self._answered = True
+
+    def _holder(self, task: asyncio.Task[Any] | None) -> Work | None:
+        return self._owners.get(task) if task else None
+
+    def _made(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        """A task that is known to belong to the call in which it was made."""
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
+        self._owners[task] = _owner.get()
+        return task
+
+
+def asking() -> Work | None:
+    """The call from within which this is asked."""
+    return _owner.get()
+
+
+async def _done(work: Work, function: Callable[[], Awaitable[Any]]) -> None:
+    work.begin()
+    try:
+        work.settle((await function(), None))
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # raised again by who waits for it
+        work.settle((None, harmless(error)))
+
+
+def harmless(error: BaseException) -> Exception:
+    """What was raised, as an Exception: what an author wrote cannot end the program (`sys.exit`)."""
+    if isinstance(error, Exception):
+        return error
+    return RuntimeError(f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error))
+
+
+def _longest(holder: Work | None) -> float:
+    """For how long a call that has time may hold the loop."""
+    return STEP_SECONDS if holder is None or holder.seconds == math.inf else math.inf
+
+
+def _watch() -> None:
+    last = time.monotonic()
+    while True:
+        time.sleep(TICK)
+        now = time.monotonic()
+        for one in list(_loops.values()):
+            if not one.given_up:
+                one.look(min(now - last, LONGEST_TICK))
+        last = now

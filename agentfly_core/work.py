@@ -1,0 +1,81 @@
+"""One call into what an author wrote, as seen from both sides: who waits for it, and where it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from contextlib import suppress
+from typing import Any
+
+from agentfly_core.environment import ServiceFailure
+
+Outcome = tuple[Any, Exception | None]
+
+
+class Overdue(Exception):
+    """A function gave no result in time: `Overdue("no result within 30 s")`."""
+
+
+class LoopLost(ServiceFailure):
+    """A call that waited behind other code, which held the event loop of both until that was given up."""
+
+
+class Work:
+    """A call that its asker waits for on the running event loop: `Work("The tool 'search'", 30.0)`.
+
+    `ended` has what came of it, once; what comes later is dropped. `lost` are the seconds in which it could not go on
+    since other code held its loop: they do not count.
+    """
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.what, self.seconds = what, seconds
+        self.lost = 0.0
+        self._asker = asyncio.get_running_loop()
+        self._begun = self._cancelled = math.inf
+        self.ended: asyncio.Future[Outcome] = self._asker.create_future()
+
+    def begin(self) -> None:
+        """Say, in whichever thread, that its first line is about to run: its time begins."""
+        self._begun = time.monotonic()
+
+    def cancel(self) -> None:
+        """Say that nobody waits for it much longer, whatever its time."""
+        self._cancelled = time.monotonic()
+
+    def settle(self, outcome: Outcome) -> None:
+        """Say, in whichever thread, what came of it: a result or an error."""
+        with suppress(RuntimeError):  # the asker's loop was closed meanwhile
+            self._asker.call_soon_threadsafe(self._settle, outcome)
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of it was done."""
+        return self._begun < math.inf
+
+    @property
+    def spent(self) -> float:
+        """The seconds of its own time so far."""
+        return max(0.0, time.monotonic() - self._begun - self.lost)
+
+    @property
+    def overdue(self) -> float:
+        """For how many seconds it ought to have ended; below zero while it may go on."""
+        return max(self.spent - self.seconds, time.monotonic() - self._cancelled)
+
+    async def ends_within(self, seconds: float) -> bool:
+        """Whether it ends before it has had so many seconds of its own time."""
+        while not self.ended.done() and (left := seconds - self.spent) > 0:
+            await asyncio.wait([self.ended], timeout=left)
+        return self.ended.done()
+
+    def result(self) -> Any:
+        """What it returned or raised."""
+        value, error = self.ended.result()
+        if error is not None:
+            raise error
+        return value
+
+    def _settle(self, outcome: Outcome) -> None:
+        if not self.ended.done():
+            self.ended.set_result(outcome)

@@ -1,0 +1,30 @@
+"""What tests and authors' code, which runs on an event loop of its own, tell each other."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from agentfly_core import calling
+
+
+class Signal:
+    """Set once, and waited for on whichever event loop: `signal.set()`, `await signal.wait()`."""
+
+    def __init__(self) -> None:
+        self._given: Future[None] = Future()
+
+    def set(self) -> None:
+        if not self._given.done():
+            self._given.set_result(None)
+
+    async def wait(self) -> None:
+        await asyncio.shield(asyncio.wrap_future(self._given))
+
+
+async def asked(method: Callable[..., Any], *arguments: Any) -> Any:
+    """What an environment's method returns where environments live."""
+    return await calling.call(functools.partial(method, *arguments), {}, 30, method.__name__)
