@@ -10,7 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = Path(sys.executable).parent
-CLONED = ("agentfly_core", "flows", "tasks", ".dvc/config", ".dvcignore", "dvc.yaml", "prefect.yaml", "pyproject.toml")
+FILES = (".dvc/config", ".dvcignore", "dvc.yaml", "prefect.yaml", "pyproject.toml")
+CLONED = ("agentfly_core", "flows", "tasks", "data/raw", *FILES)
 
 
 class Project:

@@ -1,5 +1,6 @@
 """The experiments that are shipped."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ def in_the_project(monkeypatch):
 
 
 def test_the_experiments_that_the_readme_names_are_there():
-    assert {"quickstart", "shop", "python-tool", "smollm2-calculator", "qwen2.5-3b-math"} <= set(EXPERIMENTS)
+    table = (ROOT / "README.md").read_text().partition("| experiment |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE) == sorted(EXPERIMENTS, key=table.index)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

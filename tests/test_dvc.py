@@ -175,6 +175,13 @@ def test_a_dataset_of_changed_files_has_another_version(root):
     assert first.md5 != second.md5 == dataset_version("rows", experiment.read("rows").science, root).md5
 
 
+def test_a_changed_raw_file_has_the_dataset_built_again(root):
+    dataset_version("tiny", science(), root)
+    (root / "data/raw/more.jsonl").write_text('{"question": "What is 1+1?"}')
+    changed = json.loads(Project(root).run("dvc", "status", "--json", "prepare"))
+    assert changed == {"prepare": [{"changed deps": {"data/raw": "modified"}}]}
+
+
 def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
     (root / ".git").rename(root / "git")
     assert dataset_version("tiny", science(), root) == Unversioned("DVC needs a git repository (git init)")

@@ -22,9 +22,10 @@ Play = Callable[[random.Random, Problem], list[str]]
 
 
 def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
-    """Sums of `datasets.arithmetic`: call the calculator, then answer with what it said.
+    """Call the calculator, then answer with what it said.
 
-    A share `spoilt` of the episodes guesses, mistypes the sum, takes another operation or misreads the result.
+    For sums of `datasets.arithmetic`, and for problems whose fact `expression` says what to work out. A share
+    `spoilt` of the episodes guesses, mistypes the sum, takes another operation or misreads the result.
     """
     return _script(problems, seed, spoilt, _work_out, (_guess, _mistype, _take_another_operation, _misread))
 
@@ -68,7 +69,8 @@ def _call(name: str, **arguments: Any) -> str:
 
 
 def _sum(problem: Problem) -> str:
-    return problem.prompt.removeprefix("What is ").removesuffix("?")
+    asked = problem.prompt.removeprefix("What is ").removesuffix("?")
+    return str(problem.facts.get("expression", asked))
 
 
 def _slip(draw: random.Random, text: str) -> str:
