@@ -15,7 +15,7 @@ from agentfly_core.authors import Which, harmless
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.work import LoopLost, Outcome, Overdue, Work
 
-__all__ = ["LoopLost", "Overdue", "call", "made", "nothing_needed", "on_loop"]
+__all__ = ["LoopLost", "Overdue", "call", "in_thread", "made", "nothing_needed", "on_loop"]
 
 E = TypeVar("E", bound=Environment)
 
@@ -81,7 +81,7 @@ async def _result(function: functools.partial[Any], lent: Sequence[Environment],
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function.func, "__call__", None)):  # noqa: B004
         return await on_loop("parts", function, seconds, what, lent)
     _refuse_lost(lent)
-    result = await _in_thread(function, seconds, what)
+    result = await in_thread(function, seconds, what)
     if not inspect.isawaitable(result):
         return result
 
@@ -123,7 +123,8 @@ async def _in_time(loop: authors.Loop, work: Work) -> bool:
     return True
 
 
-async def _in_thread(function: Callable[[], Any], seconds: float, what: str) -> Any:
+async def in_thread(function: Callable[[], Any], seconds: float, what: str) -> Any:
+    """The result of `function()` in a thread of its own; raises what `call` does."""
     # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits for hung ones.
     work = Work(what, seconds)
 

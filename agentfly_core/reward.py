@@ -6,12 +6,14 @@ import asyncio
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, overload
 
-from agentfly_core import calling, signature
+from pydantic import TypeAdapter
+
+from agentfly_core import apart, calling, signature
 from agentfly_core.environment import Environment, ServiceFailure
-from agentfly_core.plaintext import fault, shown
+from agentfly_core.plaintext import fault, shown, words_of
 from agentfly_core.record import Ending, Problem, Score, Scored, Trajectory, Unscored
 
 AT_ONCE = 32
@@ -24,13 +26,15 @@ USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 class Reward:
     """A function that scores a trajectory; still callable as that function. Made by `@reward`; `timeout` in seconds.
 
-    `ready` is called before any work, and raises what the reward lacks on this machine.
+    `ready` is called before any work, and raises what the reward lacks on this machine. With `process` it runs in a
+    process of its own, which is killed when its time is over.
     """
 
     function: Callable[..., Any]
     name: str
     timeout: float
     ready: Callable[[], object]
+    process: bool
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -42,15 +46,31 @@ class Reward:
 
     async def score(self, trajectory: Trajectory, lent: Mapping[type, Any]) -> Score | Unscored:
         """What it found, or why nothing was found; raises ServiceFailure, and nothing else that it could cause."""
+        if not self.process:
+            return await self._score(trajectory, lent, self._call)
+        try:
+            found = await apart.asked(apart.path_of(self.function), asdict(trajectory), self.timeout)
+        except (calling.Overdue, apart.Died) as error:
+            return Unscored(f"{self.name}: {words_of(error)}")
+        return Unscored(**found) if "reason" in found else Score(**{**found, "per_turn": tuple(found["per_turn"])})
+
+    async def answer_apart(self, question: Mapping[str, Any], caller: apart.Caller) -> dict[str, Any]:
+        """What `score` asks another process, in that process."""
+        trajectory = TypeAdapter(Trajectory).validate_python(question)
+        return asdict(await self._score(trajectory, {}, caller))
+
+    async def _score(self, trajectory: Trajectory, lent: Mapping[type, Any], caller: apart.Caller) -> Score | Unscored:
         known = {**lent, Trajectory: trajectory, Problem: trajectory.problem}
         arguments = {name: known[kind] for name, kind in self._signature.lent.items()}
         try:
-            result = await calling.call(self.function, arguments, self.timeout, f"The reward {self.name!r}")
-            return self._checked(result, trajectory)
+            return self._checked(await caller(self.function, arguments), trajectory)
         except ServiceFailure:
             raise
         except (Exception, SystemExit) as error:  # one reward's mistake must not take other episodes with it
             return Unscored(f"{self.name}: {fault(error)}")
+
+    async def _call(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        return await calling.call(function, arguments, self.timeout, f"The reward {self.name!r}")
 
     def _checked(self, result: Any, trajectory: Trajectory) -> Score | Unscored:
         score = result if isinstance(result, Score) else Score(result)
@@ -70,14 +90,21 @@ class Reward:
                 f"The reward {self.name!r} asks for {', '.join(found.asked)}; a reward is lent its Trajectory, Problem "
                 "and environments only, by annotation: read other values from trajectory.problem.facts."
             )
+        if self.process:
+            apart.check(found, self.function, self, f"The reward {self.name!r}")
         return found
+
 
 
 @overload
 def reward(function: Callable[..., Any], /) -> Reward: ...
 @overload
 def reward(
-    *, name: str | None = None, timeout: float = 30.0, ready: Callable[[], object] = calling.nothing_needed
+    *,
+    name: str | None = None,
+    timeout: float = 30.0,
+    ready: Callable[[], object] = calling.nothing_needed,
+    process: bool = False,
 ) -> Callable[[Callable[..., Any]], Reward]: ...
 def reward(
     function: Callable[..., Any] | None = None,
@@ -86,6 +113,7 @@ def reward(
     name: str | None = None,
     timeout: float = 30.0,
     ready: Callable[[], object] = calling.nothing_needed,
+    process: bool = False,
 ) -> Reward | Callable[[Callable[..., Any]], Reward]:
     """Make a reward of a function, synchronous or not, that returns a number or a Score.
 
@@ -94,7 +122,7 @@ def reward(
     """
 
     def make(wrapped: Callable[..., Any]) -> Reward:
-        return Reward(wrapped, name or signature.name(wrapped), timeout, ready)
+        return Reward(wrapped, name or signature.name(wrapped), timeout, ready, process)
 
     return make if function is None else make(function)
 

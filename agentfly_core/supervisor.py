@@ -79,7 +79,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         Path(options.address).unlink(missing_ok=True)
         State(options.log, os.getpid(), starts).write(options.address)
         print(f"--- start {starts}: {' '.join(options.command)}", flush=True)
-        child = subprocess.Popen(options.command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_supervisor)
+        child = subprocess.Popen(options.command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
         if not _ends_first(child, ends):
             return end_politely(child)
         code = child.wait()
@@ -132,7 +132,8 @@ def clean(address: str) -> None:
         Path(address).parent.rmdir()
 
 
-def _die_with_supervisor() -> None:
+def die_with_parent() -> None:
+    """Have this process killed when the one that started it dies."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

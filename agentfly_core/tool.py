@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, overload
 
 from pydantic_core import to_jsonable_python
 
-from agentfly_core import calling, signature
+from agentfly_core import apart, calling, signature
 from agentfly_core.arguments import Arguments, BadArguments, documentation
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.plaintext import clip, fault, words_of
-from agentfly_core.record import Observation, ToolCall, Trajectory
+from agentfly_core.record import Observation, Problem, ToolCall, Trajectory
 from agentfly_core.template import ToolSchema
 
 
@@ -29,7 +29,8 @@ class Tool:
     A result is read by the model as it is when it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most.
     `timeout` is in seconds, `retries` are those after a ServiceFailure, `parallel` tools called in one reply run at the
     same time, and a call of an `ends_episode` tool that succeeds is the last one: its output is the answer. `ready` is
-    called before any work, and raises what the tool lacks on this machine.
+    called before any work, and raises what the tool lacks on this machine. With `process` it runs in a process of its
+    own, which is killed when its time is over.
     """
 
     function: Callable[..., Any]
@@ -41,6 +42,7 @@ class Tool:
     parallel: bool
     ends_episode: bool
     ready: Callable[[], object]
+    process: bool
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -61,10 +63,24 @@ class Tool:
 
     async def answer(self, call: ToolCall, lent: Mapping[type, Any]) -> Observation:
         """What the model reads after this call; raises ServiceFailure, and nothing that the call could have caused."""
+        if not self.process:
+            return await self._answer(call, lent, self._call)
+        question = {"call": asdict(call), "problem": asdict(lent[Problem]) if self.needs else None}
+        try:
+            return Observation(**await apart.asked(apart.path_of(self.function), question, self.timeout))
+        except (calling.Overdue, apart.Died) as error:
+            return self._error(words_of(error))
+
+    async def answer_apart(self, question: Mapping[str, Any], caller: apart.Caller) -> dict[str, Any]:
+        """What `answer` asks another process, in that process."""
+        lent: dict[type, Any] = {Problem: Problem(**question["problem"])} if self.needs else {}
+        return asdict(await self._answer(ToolCall(**question["call"]), lent, caller))
+
+    async def _answer(self, call: ToolCall, lent: Mapping[type, Any], caller: apart.Caller) -> Observation:
         arguments = {name: lent[kind] for name, kind in self.needs.items()}
         try:
             arguments |= self._arguments.read(call.arguments)
-            return Observation(self.name, clip(_text(await self._result(arguments)), self.max_chars))
+            return Observation(self.name, clip(_text(await self._result(arguments, caller)), self.max_chars))
         except ServiceFailure:
             raise
         except (ToolError, calling.Overdue, BadArguments) as error:
@@ -72,16 +88,16 @@ class Tool:
         except (Exception, SystemExit) as error:  # a model must not escape a bad reward by crashing a tool
             return self._error(fault(error))
 
-    async def _result(self, arguments: Mapping[str, Any]) -> Any:
+    async def _result(self, arguments: Mapping[str, Any], caller: apart.Caller) -> Any:
         for _ in range(self.retries):
             try:
-                return await self._call(arguments)
+                return await caller(self.function, arguments)
             except ServiceFailure:
                 continue
-        return await self._call(arguments)
+        return await caller(self.function, arguments)
 
-    async def _call(self, arguments: Mapping[str, Any]) -> Any:
-        return await calling.call(self.function, arguments, self.timeout, f"The tool {self.name!r}")
+    async def _call(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        return await calling.call(function, arguments, self.timeout, f"The tool {self.name!r}")
 
     def _error(self, text: str) -> Observation:
         return Observation(self.name, clip(text, self.max_chars), error=True)
@@ -95,7 +111,10 @@ class Tool:
         found = signature.read(self.function)
         if Trajectory in found.lent.values():
             raise ValueError(f"The tool {self.name!r} asks for a Trajectory, which is lent to rewards only.")
+        if self.process:
+            apart.check(found, self.function, self, f"The tool {self.name!r}")
         return found
+
 
 
 @overload
@@ -111,6 +130,7 @@ def tool(
     parallel: bool = False,
     ends_episode: bool = False,
     ready: Callable[[], object] = calling.nothing_needed,
+    process: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -124,6 +144,7 @@ def tool(
     parallel: bool = False,
     ends_episode: bool = False,
     ready: Callable[[], object] = calling.nothing_needed,
+    process: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, a method, an object with `__call__` or a class of such objects; see Tool.
 
@@ -136,7 +157,7 @@ def tool(
     def make(wrapped: Callable[..., Any]) -> Tool:
         callee = wrapped() if isinstance(wrapped, type) else wrapped
         called = name or signature.name(callee)
-        return Tool(callee, called, description, timeout, max_chars, retries, parallel, ends_episode, ready)
+        return Tool(callee, called, description, timeout, max_chars, retries, parallel, ends_episode, ready, process)
 
     return make if function is None else make(function)
 

@@ -1,0 +1,203 @@
+"""Calling tools and rewards in processes of their own, which are killed when their time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from agentfly_core import calling
+from agentfly_core.environment import ServiceFailure
+from agentfly_core.parts import load
+from agentfly_core.signature import Signature
+from agentfly_core.work import Overdue
+
+PROGRAM = "agentfly_core.apart_program"
+START_SECONDS = 120.0
+END_SECONDS = 30.0
+AT_ONCE = len(os.sched_getaffinity(0))
+
+Caller = Callable[[Callable[..., Any], Mapping[str, Any]], Awaitable[Any]]
+
+
+class Died(Exception):
+    """A process that ended in the middle of a call: `Died("its process died of SIGSEGV")`."""
+
+
+def path_of(function: Callable[..., Any]) -> str:
+    """The import path of a tool or reward, under which another process finds it: "my_quiz:look_up"."""
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def check(found: Signature, function: Callable[..., Any], part: object, what: str) -> None:
+    """Raise ValueError for a part that no other process could find, or that asks for an environment."""
+    name = getattr(function, "__qualname__", "")
+    if not name.isidentifier() or function.__module__ == "__main__" or load(path_of(function)) is not part:
+        raise ValueError(
+            f"{what} is to run in a process of its own (process=True), which has to import it: got one that is not "
+            "found by its name at the top of its module, expected a `def` there, decorated where it stands."
+        )
+    if kinds := [kind.__name__ for kind in found.environments.values()]:
+        raise ValueError(
+            f"{what} asks for {', '.join(kinds)} and is to run in a process of its own (process=True), where no "
+            "environment can be: drop one of the two."
+        )
+
+
+async def asked(path: str, question: Mapping[str, Any], seconds: float) -> Any:
+    """What the part behind an import path answers in a process of its own; both are plain JSON.
+
+    Waits for a process to be free, as many as there are cores, and for it to import the part; only then its time
+    begins. Raises Overdue after `seconds`, when the process is killed with all that it started, Died, and
+    ServiceFailure.
+    """
+    asking = _Asking(path, json.dumps(question), seconds)
+    try:
+        return await calling.in_thread(asking, math.inf, path)
+    except asyncio.CancelledError:
+        asking.cancel()
+        raise
+
+
+class _Asking:
+    """A call as its thread makes it; nobody waits for one that is cancelled, and its process is killed."""
+
+    def __init__(self, path: str, question: str, seconds: float) -> None:
+        self._path, self._question, self._seconds = path, question, seconds
+        self._turn = threading.Lock()
+        self._process: _Process | None = None
+        self._cancelled = False
+
+    def __call__(self) -> Any:
+        with _lent() as process, self._killing(process):
+            process.know(self._path)
+            answer = process.ask(f'{{"ask": {json.dumps(self._path)}, "question": {self._question}}}', self._seconds)
+        if "lost" in answer:
+            raise ServiceFailure(answer["lost"])
+        return answer["answer"]
+
+    def cancel(self) -> None:
+        with self._turn:
+            self._cancelled = True
+            if self._process:
+                self._process.kill()
+
+    @contextmanager
+    def _killing(self, process: _Process) -> Iterator[None]:
+        """Let `cancel` kill the process in this block, and at no other time: it is another call's then."""
+        with self._turn:
+            if self._cancelled:
+                raise Died("nobody waits for it any more")
+            self._process = process
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._process = None
+
+
+class _Process:
+    """A process that answers one line of JSON with one, below a keeper that ends it and all that it started."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-u", "-m", PROGRAM, str(theirs.fileno())]
+            self._keeper = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+            )
+        self._known: set[str] = set()
+        self._rest = b""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked."""
+        return self._keeper.poll() is None
+
+    def know(self, path: str) -> None:
+        """Have it import a part, once; raises ServiceFailure when it cannot."""
+        if path in self._known:
+            return
+        try:
+            answer = self.ask(json.dumps({"know": path, "from": sys.path}), START_SECONDS)
+        except (Overdue, Died) as error:
+            raise ServiceFailure(f"{path} could not be imported in a process of its own: {error}") from None
+        if "lost" in answer:
+            raise ServiceFailure(answer["lost"])
+        self._known.add(path)
+
+    def ask(self, question: str, seconds: float) -> Any:
+        """Its answer within so many seconds; else it is ended."""
+        try:
+            end = time.monotonic() + seconds
+            self._ours.settimeout(seconds)
+            self._ours.sendall(question.encode() + b"\n")
+            return json.loads(self._line(end))
+        except TimeoutError:
+            self.end()
+            raise Overdue(f"no result within {seconds:g} s") from None
+        except (OSError, EOFError):
+            raise Died(f"its process died of {self.end()}") from None
+
+    def kill(self) -> None:
+        """Have its keeper end it; in whichever thread."""
+        with suppress(OSError):
+            self._ours.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> str:
+        """End it, and say what it died of: "SIGSEGV" or "exit code 1"."""
+        self.kill()
+        self._ours.close()
+        try:
+            code = self._keeper.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
+            code = self._keeper.wait()
+        return signal.Signals(code - 128).name if code > 128 else f"exit code {code}"
+
+    def _line(self, end: float) -> bytes:
+        while b"\n" not in self._rest:
+            self._ours.settimeout(max(1e-3, end - time.monotonic()))
+            if not (more := self._ours.recv(1 << 20)):
+                raise EOFError
+            self._rest += more
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+
+_seats = threading.Semaphore(AT_ONCE)
+_idle: list[_Process] = []
+
+
+@contextmanager
+def _lent() -> Iterator[_Process]:
+    with _seats:
+        process = _free()
+        try:
+            yield process
+        except BaseException:  # whatever it is passes on; one that may be in the middle of something is not used again
+            process.end()
+            raise
+        if process.alive:
+            _idle.append(process)
+
+
+def _free() -> _Process:
+    """One that nobody uses, or a new one."""
+    while True:
+        try:
+            process = _idle.pop()
+        except IndexError:
+            return _Process()
+        if process.alive:
+            return process

@@ -1,0 +1,105 @@
+"""The process in which tools and rewards run that are to have one of their own, and its keeper.
+
+    python -m agentfly_core.apart_program SOCKET
+
+It is two processes. The upper one, the keeper, is a child subreaper: when the socket's other end is closed, also by the
+death of who holds it, it kills the lower one and all that it started, whatever they do. The lower one reads a line of
+JSON, calls what it asks for, and writes a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import select
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+from agentfly_core.supervisor import become_subreaper, die_with_parent, kill_descendants
+
+
+def main() -> None:
+    """Be the keeper, and what it keeps."""
+    line = socket.socket(fileno=int(sys.argv[1]))
+    line.set_inheritable(False)
+    become_subreaper()
+    if (kept := os.fork()) == 0:
+        die_with_parent()
+        _serve(line)
+        os._exit(0)
+    sys.exit(_keep(line, kept))
+
+
+def _keep(line: socket.socket, kept: int) -> int:
+    """Wait for the end of the other side or of the process, end everything, and say how the process ended."""
+    ends = select.poll()
+    ends.register(line, 0)  # nothing but its end
+    ends.register(os.pidfd_open(kept), select.POLLIN)
+    ends.poll()
+    found = os.waitid(os.P_PID, kept, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    kill_descendants()
+    if found is None:
+        return 0
+    return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+
+
+def _serve(line: socket.socket) -> None:
+    with asyncio.Runner() as runner, line.makefile("rb") as questions:
+        for question in questions:
+            answer = _answer(json.loads(question), runner)
+            line.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _answer(question: Mapping[str, Any], runner: asyncio.Runner) -> dict[str, Any]:
+    from agentfly_core.environment import ServiceFailure
+    from agentfly_core.parts import load
+    from agentfly_core.plaintext import words_of
+
+    try:
+        if "know" in question:
+            sys.path[:] = question["from"]
+            load(question["know"])
+            return {}
+        return {"answer": _done(load(question["ask"]).answer_apart(question["question"], _Caller(runner)))}
+    except (ServiceFailure, ValueError) as error:
+        return {"lost": words_of(error)}
+
+
+class _Caller:
+    """Calls a function in the main thread, where a library may use signals, and outside of any event loop.
+
+    What is asynchronous is done on one loop, so that a client that a module makes once serves all calls.
+    """
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+
+    async def __call__(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        from agentfly_core.authors import harmless
+
+        try:
+            result = function(**arguments)
+            return self._runner.run(_awaited(result)) if inspect.isawaitable(result) else result
+        except BaseException as error:  # whatever it is, the function raised it
+            raise harmless(error) from None
+
+
+async def _awaited(result: Awaitable[Any]) -> Any:
+    return await result
+
+
+def _done(work: Coroutine[Any, Any, Any]) -> Any:
+    """What work returns that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("what is called in a process of its own has no event loop to wait on")
+
+
+if __name__ == "__main__":
+    main()

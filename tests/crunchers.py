@@ -1,0 +1,86 @@
+"""Tools and rewards that run in processes of their own, and what may go wrong there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.record import Problem, Score, Trajectory
+from agentfly_core.reward import reward
+from agentfly_core.tool import ToolError, tool
+
+client = asyncio.Lock()
+
+
+@tool(process=True)
+def where(what: str, *, problem: Problem) -> dict[str, object]:
+    """Tell who did it, for which problem, and in which thread."""
+    main = threading.current_thread() is threading.main_thread()
+    return {"pid": os.getpid(), "what": what, "answer": problem.facts["answer"], "main": main}
+
+
+@tool(process=True)
+async def again(number: int) -> int:
+    """Use what is bound to an event loop as soon as somebody waits for it."""
+    async with client:
+        waiting = asyncio.create_task(client.acquire())
+        await asyncio.sleep(0)
+    await waiting
+    client.release()
+    return number + 1
+
+
+@tool(process=True)
+def wrong(how: str) -> str:
+    """Go wrong."""
+    match how:
+        case "told":
+            raise ToolError("No such product.")
+        case "raises":
+            raise KeyError("x")
+        case "exits":
+            sys.exit(3)
+        case "service":
+            raise ServiceFailure("the shop is closed")
+        case "leaves":
+            os._exit(7)
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return "never"
+
+
+@tool(process=True, timeout=2.0)
+def explode(text: str, told: str) -> bool:
+    """Match in exponential time, in C, with the interpreter's lock held; leave a process behind."""
+    escaped = (
+        "import os, signal; os.setsid(); os.fork() and os._exit(0); print(os.getpid(), flush=True); signal.pause()"
+    )
+    child = subprocess.Popen([sys.executable, "-c", escaped], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    Path(told).write_text(f"{child.stdout.readline().strip()} {os.getpid()}")
+    return re.fullmatch("(a+)+b", text) is not None
+
+
+@reward(process=True)
+def length(trajectory: Trajectory, problem: Problem) -> Score:
+    if problem.id == "crash":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if problem.id == "none":
+        return None  # type: ignore[return-value]
+    assert problem is trajectory.problem
+    tokens = tuple(float(len(turn.sampled[0].tokens)) for turn in trajectory.turns)
+    return Score(sum(tokens), parts={"pid": float(os.getpid())}, per_turn=tokens)
+
+
+class Shelf(Environment): ...
+
+
+@tool(process=True)
+def sees(*, shelf: Shelf) -> str:
+    return "never"
