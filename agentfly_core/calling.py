@@ -10,7 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from agentfly_core import authors
+from agentfly_core import authors, interpreter
 from agentfly_core.authors import Which, harmless
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.work import LoopLost, Outcome, Overdue, Work
@@ -29,6 +29,7 @@ async def call(function: Callable[..., Any], arguments: Mapping[str, Any], secon
     other code held the loop, and ServiceFailure for an environment whose loop was given up. Whatever else the function
     raises arrives as an Exception, also what would end the program (`sys.exit` in model-written code).
     """
+    interpreter.watch()
     lent = [value for value in arguments.values() if isinstance(value, Environment)]
     try:
         return await _result(functools.partial(function, **arguments), lent, seconds, what)

@@ -1,0 +1,19 @@
+import subprocess
+import sys
+
+HOLDS = """
+import asyncio, re
+from agentfly_core import calling, interpreter
+
+def explode(text: str) -> None:
+    re.match("(a+)+$", text)
+
+interpreter.watch(seconds=1.5)
+asyncio.run(calling.call(explode, {"text": "a" * 60 + "b"}, 0.1, "The tool 'explode'"))
+"""
+
+
+def test_code_that_holds_the_interpreter_is_named_and_ends_the_program():
+    done = subprocess.run([sys.executable, "-c", HOLDS], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "Timeout" in done.stderr and "in explode" in done.stderr
