@@ -18,6 +18,7 @@ from typing import Any
 
 from agentfly_core import calling
 from agentfly_core.environment import ServiceFailure
+from agentfly_core.importing import finding_ours
 from agentfly_core.parts import load
 from agentfly_core.signature import Signature
 from agentfly_core.work import Overdue
@@ -114,8 +115,9 @@ class _Process:
         with theirs:
             command = [sys.executable, "-u", "-m", PROGRAM, str(theirs.fileno())]
             self._keeper = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
-            )
+                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
+                env={**os.environ, **finding_ours()},
+            )  # fmt: skip
         self._known: set[str] = set()
         self._rest = b""
 

@@ -9,9 +9,12 @@ own since one that has asked the driver keeps it open, and can no longer change 
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 import uuid
+
+from agentfly_core.importing import finding_ours
 
 NO_DEVICE = 100
 
@@ -22,8 +25,9 @@ def seen() -> list[str]:
     Raises ValueError where the driver cannot be asked.
     """
     command = [sys.executable, "-m", "agentfly_core.gpus"]
+    env = {**os.environ, **finding_ours()}
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=env
     )
     if done.returncode:
         raise ValueError(

@@ -18,6 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from agentfly_core.blame import own_line
+from agentfly_core.importing import refuse_hidden
 from agentfly_core.plaintext import fault, sentence
 from agentfly_core.section import Added, Keys, added_within
 
@@ -66,8 +67,10 @@ def full_name(short: str, package: str) -> str:
 
 
 def _imported(module: str, path: str) -> Any:
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+    here = Path.cwd()
+    if str(here) not in sys.path:
+        sys.path.append(str(here))  # last, or it would be looked into for each library that is imported later
+    refuse_hidden(module, here)
     try:
         return importlib.import_module(module)
     except (Exception, SystemExit) as error:  # somebody's own module may raise anything

@@ -25,6 +25,7 @@ from pathlib import Path
 import psutil
 
 from agentfly_core.files import write_json
+from agentfly_core.importing import finding_ours
 from agentfly_core.owner import Owner, gone
 from agentfly_core.supervisor import FIRST_START, State, clean
 
@@ -133,7 +134,7 @@ def supervised(
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "agentfly_core.supervisor", *options],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[reading], start_new_session=True,
-            env={**os.environ, **env, **_mark(service, run)},
+            env={**os.environ, **finding_ours(), **env, **_mark(service, run)},
         )  # fmt: skip
     os.close(reading)
     try:

@@ -133,7 +133,7 @@ def _quietly(words: Sequence[str], project: Path, lock: int) -> tuple[int, str]:
 def _dvc(words: Sequence[str], project: Path, **options: Any) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1"}
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", *words]
+    command = [sys.executable, "-P", "-m", "dvc", "--wait-for-lock", *words]
     return subprocess.Popen(command, cwd=project, env=environment, stdin=subprocess.DEVNULL, text=True, **options)
 
 

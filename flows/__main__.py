@@ -6,8 +6,10 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
+from agentfly_core.importing import refuse_namesakes
 from agentfly_core.redaction import redact
 from flows import commands
 from flows.server import leave
@@ -36,6 +38,7 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = _parsed(words)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
+        refuse_namesakes(Path.cwd())
         return command(arguments)
     except commands.MISTAKES as mistake:
         print(f"agentfly: {redact(commands.told(mistake))}", file=sys.stderr)

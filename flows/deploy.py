@@ -55,7 +55,7 @@ def notice_the_dead(silence: timedelta) -> None:
 
 
 def _prefect(*words: str) -> None:
-    subprocess.run([sys.executable, "-m", "prefect", "--no-prompt", *words], check=True)
+    subprocess.run([sys.executable, "-P", "-m", "prefect", "--no-prompt", *words], check=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import httpx
 
+from agentfly_core.importing import finding_ours
 from agentfly_core.tracking import Place, page
 
 PORTS = range(5000, 5020)
@@ -54,7 +55,7 @@ def _shows(port: int, run_id: str) -> bool:
 
 
 def _serve(place: Place, port: int) -> NoReturn:
-    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
+    env = {**os.environ, **finding_ours(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     words = ["--backend-store-uri", place.uri, "--artifacts-destination", f"{place.state}/mlartifacts"]
     words += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    os.execv(sys.executable, [sys.executable, "-m", "mlflow", "server", *words])
+    os.execve(sys.executable, [sys.executable, "-m", "mlflow", "server", *words], env)

@@ -16,6 +16,7 @@ from uuid import UUID
 
 import httpx
 
+from agentfly_core.importing import finding_ours
 from agentfly_core.service import Service, new_address, supervised
 from flows.places import Places
 
@@ -137,7 +138,7 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
         _require_guard(words)
     if words[:1] != ["server"] and not places.api:
         os.environ["PREFECT_API_URL"] = f"{UI}/api"
-    os.execv(sys.executable, [sys.executable, "-m", "prefect", *words])
+    os.execve(sys.executable, [sys.executable, "-m", "prefect", *words], {**os.environ, **finding_ours()})
 
 
 def open_flow_run(places: Places, flow_run: str) -> None:

@@ -2,6 +2,7 @@
 
 import pkgutil
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def mine(tmp_path, monkeypatch):
     (tmp_path / "my_algorithm.py").write_text(PYTHON)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_algorithm", raising=False)  # of another test's folder
     return tmp_path
 
 

@@ -16,10 +16,11 @@ class Became(Exception):
 
 @pytest.fixture
 def places(tmp_path, monkeypatch):
-    def execv(program, words):
+    def execve(program, words, env):
+        assert env["PYTHONSAFEPATH"] == "1"  # and so for the flow runs that a worker starts
         raise Became(words[3:])
 
-    monkeypatch.setattr(os, "execv", execv)
+    monkeypatch.setattr(os, "execve", execve)
     return Places(tmp_path, "http://127.0.0.1:4200/api", Place("Prefect", str(tmp_path), "the project's own"))
 
 

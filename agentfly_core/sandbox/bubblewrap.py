@@ -28,8 +28,8 @@ class Bubblewrap:
             raise Unavailable("bubblewrap is not installed")
         ours, theirs = socket.socketpair()
         with theirs:
-            python = [str(view.interpreter()), "-s", "-m", PROGRAM, str(theirs.fileno()), str(view.WORK), "locked"]
-            command = [program, *_view(), *python, *map(str, cgroups)]
+            python = [str(view.interpreter()), "-s", "-P", "-m", PROGRAM]
+            command = [program, *_view(), *python, str(theirs.fileno()), str(view.WORK), "locked", *map(str, cgroups)]
             start(command, {}, [theirs.fileno(), *cgroups])
         return ours, 0
 

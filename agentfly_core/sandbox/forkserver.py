@@ -84,7 +84,7 @@ class ForkServer:
                 return self._link
             self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                command = [sys.executable, "-s", "-m", "agentfly_core.sandbox.server", str(theirs.fileno())]
+                command = [sys.executable, "-s", "-P", "-m", "agentfly_core.sandbox.server", str(theirs.fileno())]
                 self._process = subprocess.Popen(
                     command,
                     env={**ENVIRONMENT, "PYTHONPATH": str(SOURCES)},

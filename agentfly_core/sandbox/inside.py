@@ -109,7 +109,7 @@ def _become(main: Path) -> None:
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
     sys.argv = [str(main)]
-    sys.path[:] = [str(main.parent), *(path for path in sys.path[1:] if os.path.isdir(path))]
+    sys.path[:] = [str(main.parent), *filter(os.path.isdir, sys.path)]
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = open(number, "w" if number else "r", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)

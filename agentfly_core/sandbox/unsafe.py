@@ -22,7 +22,7 @@ class Unsafe:
         ours, theirs = socket.socketpair()
         folder = tempfile.mkdtemp(prefix="agentfly-sandbox-")
         with theirs:
-            words = ["-s", "-m", PROGRAM, str(theirs.fileno()), folder, "open", *map(str, cgroups)]
+            words = ["-s", "-P", "-m", PROGRAM, str(theirs.fileno()), folder, "open", *map(str, cgroups)]
             env = {**ENVIRONMENT, "PYTHONPATH": str(SOURCES)}
             start([sys.executable, *words], env, [theirs.fileno(), *cgroups])
         return ours, 0

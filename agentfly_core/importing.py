@@ -1,0 +1,65 @@
+"""Which modules are found: ours are always ours, and those of the working directory come last."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+OURS = ("agentfly_core", "flows", "tasks")
+SOURCES = Path(__file__).resolve().parents[1]
+INSTALLED = ("site-packages", "dist-packages")
+
+
+def refuse_namesakes(folder: Path) -> None:
+    """Raises ValueError for a module or package of `folder`, or found before ours, that has the name of one of ours.
+
+    A checkout of this project passes: its packages are ours, whether they or a copy of them are imported.
+    """
+    for name in OURS:
+        for file in _named(name, folder):
+            if not _is_ours(file, name):
+                raise ValueError(
+                    f"{file} has the name of a package of AgentFly, {name!r}: it, or AgentFly, would be imported in "
+                    f"place of the other. Put it into a package of your own, for example my_project/{name}.py, whose "
+                    f"functions are named as my_project.{name}:function, or rename it."
+                )
+
+
+def refuse_hidden(module: str, folder: Path) -> None:
+    """Raises ValueError for a module of `folder` in place of which another one of its name would be imported."""
+    name = module.partition(".")[0]
+    own = PathFinder.find_spec(name, [str(folder)])
+    if name in OURS or own is None or own.origin is None:
+        return
+    found = importlib.util.find_spec(name)
+    if found and (where := found.origin) and os.path.realpath(where) != os.path.realpath(own.origin):
+        raise ValueError(
+            f"What is imported as {name!r} is not {own.origin} but {where}: what is installed comes first. Put yours "
+            f"into a package of your own, for example my_project/{name}.py, or rename it."
+        )
+
+
+def finding_ours() -> dict[str, str]:
+    """The environment variables with which Python, wherever it is started, finds this very AgentFly.
+
+    It looks neither into the working directory nor beside a program then.
+    """
+    before = [] if SOURCES.name in INSTALLED else [str(SOURCES)]
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(dict.fromkeys([*before, *given]))}
+
+
+def _named(name: str, folder: Path) -> Iterator[Path]:
+    """The files behind a name, in a folder and wherever Python finds it."""
+    for spec in (PathFinder.find_spec(name, [str(folder)]), importlib.util.find_spec(name)):
+        if spec and spec.origin:
+            yield Path(spec.origin)
+        elif spec:  # a folder that is no package, perhaps of modules
+            yield from (file for place in spec.submodule_search_locations or () for file in Path(place).glob("*.py"))
+
+
+def _is_ours(file: Path, name: str) -> bool:
+    return file.name == "__init__.py" and file.read_bytes() == (SOURCES / name / "__init__.py").read_bytes()
