@@ -14,6 +14,7 @@ from pathlib import Path
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.record import Problem, Score, Trajectory
 from agentfly_core.reward import reward
+from agentfly_core.supervisor import die_with_parent
 from agentfly_core.tool import ToolError, tool
 
 client = asyncio.Lock()
@@ -61,7 +62,8 @@ def explode(text: str, told: str) -> bool:
     escaped = (
         "import os, signal; os.setsid(); os.fork() and os._exit(0); print(os.getpid(), flush=True); signal.pause()"
     )
-    child = subprocess.Popen([sys.executable, "-c", escaped], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", escaped]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
     assert child.stdout is not None
     Path(told).write_text(f"{child.stdout.readline().strip()} {os.getpid()}")
     return re.fullmatch("(a+)+b", text) is not None

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.supervisor import die_with_parent
+
 HERE, THERE = "localhost", "127.0.0.2"
 SERVER = """
 ListenAddress {there}:{port}
@@ -46,7 +48,8 @@ def second_node(folder: Path) -> Iterator[str]:
     checked = subprocess.run([sshd, "-t", "-f", folder / "sshd_config"], capture_output=True, text=True, check=False)
     if checked.returncode:
         pytest.skip(f"sshd cannot run here: {checked.stderr.strip()}")
-    server = subprocess.Popen([sshd, "-D", "-e", "-f", folder / "sshd_config"], stderr=subprocess.PIPE)
+    command = [sshd, "-D", "-e", "-f", folder / "sshd_config"]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=die_with_parent)
     with server, pytest.MonkeyPatch.context() as patch:
         assert server.stderr and b"listening" in server.stderr.readline()
         patch.setenv("PATH", f"{_client(folder)}:{os.environ['PATH']}")

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from agentfly_core.supervisor import die_with_parent
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = Path(sys.executable).parent
 FILES = (".dvc/config", ".dvcignore", "dvc.yaml", "prefect.yaml", "pyproject.toml")
@@ -38,7 +40,7 @@ class Project:
         """Start a command in a process group of its own; its output goes to a pipe."""
         return subprocess.Popen(
             words, cwd=self.root, env={**self.env, **env}, text=True, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=die_with_parent,
         )  # fmt: skip
 
     def run(self, *words: str, **env: str) -> str:

@@ -20,6 +20,7 @@ from agentfly_core import child, loops
 from agentfly_core.child import Child
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.service import private_folder
+from agentfly_core.supervisor import die_with_parent
 
 # Answers what it is asked for: its environment, the process id of a grandchild in a session of its own, nothing, ...
 PROGRAM = """
@@ -144,7 +145,8 @@ async def test_a_program_that_is_not_there_leaves_nothing(tmp_path: Path, monkey
 def test_what_a_killed_run_left_is_ended_when_the_next_one_starts_and_no_sooner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    owner = subprocess.Popen([sys.executable, "-c", OWNER, PROGRAM], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", OWNER, PROGRAM]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
     assert owner.stdout is not None
     _, lost, folder = owner.stdout.readline().split()
     with monkeypatch.context() as hour:

@@ -17,6 +17,7 @@ import pytest
 from agentfly_core import experiment, gpus
 from agentfly_core.devices import Device, held, numbered, slot
 from agentfly_core.site import Site
+from agentfly_core.supervisor import die_with_parent
 from flows.devices import devices
 
 Driver = Callable[[int], None]
@@ -45,7 +46,8 @@ int cuDeviceGetUuid_v2(char *identity, int device) { memset(identity, 0, 16); id
 def holding(holder: str, *files: Path, program: str = HOLD) -> Iterator[subprocess.Popen[str]]:
     """A process that holds, or waits for, a device for each of these files."""
     command = [sys.executable, "-c", program, holder, *map(str, files)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0) as it:
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, text=True, process_group=0, preexec_fn=die_with_parent, **output) as it:
         try:
             yield it
         finally:

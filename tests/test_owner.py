@@ -13,12 +13,13 @@ import pytest
 from clocks import set_clock
 
 from agentfly_core.owner import Owner, gone, mark_alive, marked
+from agentfly_core.supervisor import die_with_parent
 
 
 @pytest.fixture
 def dead() -> Owner:
     """A process of this machine that has ended; nobody else has its pid."""
-    with subprocess.Popen(["true"]) as process:
+    with subprocess.Popen(["true"], preexec_fn=die_with_parent) as process:
         process.wait()
     return replace(Owner.current(), pid=process.pid)
 
@@ -60,7 +61,7 @@ def test_what_an_earlier_release_wrote_is_alive_while_some_process_has_the_pid(d
 
 
 def test_a_process_that_ended_and_was_not_waited_for_is_dead() -> None:
-    process = subprocess.Popen(["true"])
+    process = subprocess.Popen(["true"], preexec_fn=die_with_parent)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert not replace(Owner.current(), pid=process.pid, ticks=None).alive
     process.wait()
@@ -69,7 +70,7 @@ def test_a_process_that_ended_and_was_not_waited_for_is_dead() -> None:
 def test_a_program_may_have_any_name(tmp_path: Path) -> None:
     program = os.fsencode(tmp_path) + b"/a) Z 1 \xff"
     shutil.copy("/bin/sleep", program)
-    with subprocess.Popen([program, "60"]) as process:
+    with subprocess.Popen([program, "60"], preexec_fn=die_with_parent) as process:
         assert replace(Owner.current(), pid=process.pid, ticks=None).alive
         process.kill()
 

@@ -10,7 +10,8 @@ import sys
 import httpx
 import psutil
 import pytest
-from project import ROOT, Project, until
+from held import serving
+from project import PROGRAMS, ROOT, Project, until
 from servers import prefect_server
 
 from agentfly_core.devices import held, slot
@@ -83,14 +84,10 @@ def orchestrator(tmp_path_factory, server):
     env = {"PREFECT_API_URL": server, "PREFECT_HOME": home, "AGENTFLY_LOCKS": locks}
     project = Project.clone(tmp_path_factory.mktemp("project"), **env)
     project.run(sys.executable, "-m", "flows.deploy")
-    with (project.root / "worker.log").open("w") as log:
-        worker = subprocess.Popen(
-            ["prefect", "worker", "start", "--pool", "agentfly", "--type", "process"],
-            cwd=project.root, env={**project.env, "PREFECT_WORKER_QUERY_SECONDS": "1"}, stdout=log, stderr=log,
-        )  # fmt: skip
+    worker = ["env", "-C", str(project.root), PROGRAMS / "agentfly"]
+    worker += ["prefect", "worker", "start", "--pool", "agentfly", "--type", "process"]
+    with serving(worker, project.root / "worker.log", {**project.env, "PREFECT_WORKER_QUERY_SECONDS": "1"}):
         yield Orchestrator(project, server)
-        worker.terminate()
-        worker.wait(60)
 
 
 def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestrator):

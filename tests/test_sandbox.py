@@ -28,6 +28,7 @@ from agentfly_core.sandbox.result import ExecResult, Status
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.trial import attacked
+from agentfly_core.supervisor import die_with_parent
 
 MAKES_NAMESPACES = ["unshare", "-Urmp", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "none", "/tmp"]
 ROOT = Path(__file__).resolve().parent.parent
@@ -287,7 +288,7 @@ async def test_the_end_of_the_server_is_our_failure_and_the_next_run_has_a_new_o
 async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_up() -> None:
     code = "import asyncio; from agentfly_core.sandbox.running import run\n"
     code += "asyncio.run(run('pass')); print('ready', flush=True); asyncio.run(run('import time; time.sleep(9)'))"
-    owner = psutil.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
+    owner = psutil.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
     assert owner.stdout.readline() == b"ready\n"
     await until(lambda: len(owner.children(recursive=True)) >= IDLE + 1)
     below = owner.children(recursive=True)

@@ -18,7 +18,7 @@ import pytest
 from clocks import set_clock
 
 from agentfly_core.service import Service, ServiceLost, end_orphans, new_address, supervised
-from agentfly_core.supervisor import State
+from agentfly_core.supervisor import State, die_with_parent
 
 # Answers each connection with the process ids of a family: itself, a child, and a grandchild in a session of its own
 # whose parent is gone.
@@ -71,8 +71,8 @@ def folder() -> Iterator[Path]:
 @pytest.fixture()
 def flow(folder: Path) -> Iterator[tuple[psutil.Popen, Service]]:
     address = str(folder / "a" / "family.sock")
-    arguments = [address, str(folder / "family.log"), "run-a", FAMILY]
-    process = psutil.Popen([sys.executable, "-c", FLOW, *arguments], stdout=subprocess.PIPE, start_new_session=True)
+    command = [sys.executable, "-c", FLOW, address, str(folder / "family.log"), "run-a", FAMILY]
+    process = psutil.Popen(command, stdout=-1, start_new_session=True, preexec_fn=die_with_parent)
     assert process.stdout.readline() == b"started\n"
     yield process, Service("family", address)
     os.killpg(process.pid, signal.SIGKILL)

@@ -23,6 +23,7 @@ from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.session import Session, session
 from agentfly_core.sandbox.trial import attacked
+from agentfly_core.supervisor import die_with_parent
 
 FOR_PROGRAMS = {"hand out a link for a result"}  # a session has no result files
 APPLICABLE = [attack for attack in ATTACKS if attack.name not in FOR_PROGRAMS]
@@ -292,7 +293,8 @@ async def test_the_end_of_the_server_is_our_failure_and_not_the_codes(it: Sessio
 
 async def test_without_a_sandbox_too_nothing_runs_on_when_its_owner_is_killed(tmp_path: Path) -> None:
     environment = os.environ | {KEY: "unsafe", "TMPDIR": str(tmp_path)}
-    owner = psutil.Popen([sys.executable, "-c", OWNER], env=environment, stdout=subprocess.PIPE)
+    command = [sys.executable, "-c", OWNER]
+    owner = psutil.Popen(command, env=environment, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
     pids = [int(word) for word in owner.stdout.readline().split()]
     assert [psutil.pid_exists(pid) for pid in pids] == [True, True]
     owner.kill()

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +11,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from held import serving
 from mlflow import MlflowClient
+from project import until
 
 from agentfly_core.tracking import Place, Success, Tracker, page
 
@@ -183,20 +182,14 @@ def free_port() -> int:
 
 @contextmanager
 def served(folder: Path, port: int) -> Iterator[None]:
-    """A real MLflow server, ended with all its processes."""
+    """A real MLflow server."""
     words = ["server", "--backend-store-uri", f"sqlite:///{folder}/server.db", "--artifacts-destination", str(folder)]
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    log, started = folder / f"{port}.log", "Application startup complete"
     command = [sys.executable, "-m", "mlflow", *words, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True, text=True
-    )
-    assert server.stdout is not None
-    try:
-        assert any("Application startup complete" in line for line in server.stdout)
+    log.unlink(missing_ok=True)
+    with serving(command, log, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}):
+        until(lambda: started in log.read_text())
         yield
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.communicate()
 
 
 def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives_once(tmp_path: Path) -> None:

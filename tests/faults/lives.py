@@ -14,6 +14,7 @@ import pandas as pd
 import psutil
 
 from agentfly_core.store import MANIFEST, Store
+from agentfly_core.supervisor import die_with_parent
 
 HERE = Path(__file__).resolve().parent
 TINY = str(HERE / "tiny.yaml")
@@ -37,8 +38,9 @@ class Lives:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._program = subprocess.Popen(
-            [sys.executable, str(HERE / "mortal.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
-        )
+            [sys.executable, str(HERE / "mortal.py")], text=True, env=env, preexec_fn=die_with_parent,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
 
     def run(
         self, folder: Path, *words: str, env: Mapping[str, str] = {}, largest: int | None = None, **death: Any

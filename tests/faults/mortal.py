@@ -28,6 +28,7 @@ import transformers.models.auto.modeling_auto  # noqa: F401
 import agentfly_core.samplers.transformers  # noqa: F401
 import flows.train  # noqa: F401
 from agentfly_core.progress import Progress, listening
+from agentfly_core.supervisor import die_with_parent
 from flows.__main__ import main as agentfly
 from flows.server import leave, use
 
@@ -102,6 +103,7 @@ def fork(order: dict[str, Any]) -> dict[str, Any]:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        die_with_parent()
         leave(live(order, writing))
     os.close(writing)
     with open(reading) as notes:

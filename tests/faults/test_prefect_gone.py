@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import Whole
+from held import serving
 from lives import TRAIN, Lives, digests
 from project import until
 
@@ -26,10 +26,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with (home / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+    with serving(command, home / "log") as process:
         until(lambda: answers(f"http://127.0.0.1:{port}/api"))
-        yield f"http://127.0.0.1:{port}/api", process.pid
-        process.kill()
+        yield f"http://127.0.0.1:{port}/api", process
 
 
 def test_a_run_whose_prefect_server_is_gone_for_good_goes_on_to_its_end_and_has_nothing_to_do_again(

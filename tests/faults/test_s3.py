@@ -17,6 +17,7 @@ import httpx
 import pytest
 from clocks import set_clock
 from conftest import Whole
+from held import serving
 from lives import KILLED, RUN, TRAIN, Lives, digests
 from project import until
 
@@ -47,17 +48,12 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
     url = f"http://127.0.0.1:{port}"
     env = {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
     env |= {"AWS_ACCESS_KEY_ID": "agents", "AWS_SECRET_ACCESS_KEY": "agents"}
-    with (tmp_path_factory.mktemp("s3") / "log").open("w") as log:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with serving(command, tmp_path_factory.mktemp("s3") / "log"):
         until(lambda: listens(url))
         boto3.client("s3", endpoint_url=url, aws_access_key_id="agents", aws_secret_access_key="agents",
                      region_name="us-east-1").create_bucket(Bucket="agents")  # fmt: skip
         yield env
-    finally:
-        server.kill()
-        server.wait(30)
 
 
 def listens(url: str) -> bool:

@@ -1,0 +1,29 @@
+"""Programs that tests start, and that end with the tests, also when those are killed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from agentfly_core.service import supervised
+from agentfly_core.supervisor import State
+
+
+@contextmanager
+def serving(command: Sequence[str], log: Path, env: Mapping[str, str] = {}) -> Iterator[int]:
+    """A server with all that it starts, for the block's duration; yields its process id, its output goes to `log`."""
+    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
+        address = Path(folder) / "held" / "server.sock"
+        with supervised("tests'", command, env, address, log, "tests", restarts=0) as service:
+            service.wait(lambda: bool(_children(service.address)), 30)
+            yield _children(service.address)[0].pid
+
+
+def _children(address: str) -> list[psutil.Process]:
+    """What the supervisor of a service has started; nothing while there is none yet."""
+    state = State.read(address)
+    return psutil.Process(state.keeper).children() if state and state.starts else []
