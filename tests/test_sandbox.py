@@ -285,6 +285,17 @@ async def test_the_end_of_the_server_is_our_failure_and_the_next_run_has_a_new_o
     sandbox.close()
 
 
+async def test_no_program_is_given_to_what_waited_for_one_when_the_server_ended() -> None:
+    sandbox = Sandbox(ForkServer(), Cgroups.found())
+    await sandbox.execute(Order(b""))
+    server = sandbox.backend._process  # type: ignore[attr-defined]
+    server.kill()
+    server.wait()
+    assert (await sandbox.execute(Order(b"print(1)", kept=True))).stdout == "1\n"  # by a new server
+    assert (await sandbox.execute(Order(b"print(1)"))).stdout == "1\n"
+    sandbox.close()
+
+
 async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_up() -> None:
     code = "import asyncio; from agentfly_core.sandbox.running import run\n"
     code += "asyncio.run(run('pass')); print('ready', flush=True); asyncio.run(run('import time; time.sleep(9)'))"

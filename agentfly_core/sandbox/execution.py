@@ -40,6 +40,15 @@ class Ready:
     base: int
     cgroup: Cgroup
 
+    @property
+    def waits(self) -> bool:
+        """Whether it still does: its keeper, which says nothing before the order, ended with the server it was of."""
+        try:
+            self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
+        return False
+
 
 @dataclass
 class Execution:

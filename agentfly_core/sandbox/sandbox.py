@@ -101,7 +101,7 @@ class Sandbox:
         while self._warm and self._spares:
             with suppress(IndexError):  # another thread was faster
                 spare = self._spares.popleft()
-                if self.backend.alive():
+                if self.backend.alive() and spare.waits:
                     return spare
                 spare.connection.close()
                 self.cgroups.end(spare.cgroup)
