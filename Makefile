@@ -11,7 +11,7 @@ endif
 
 LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --custom-compile-command "make lock"
 
-.PHONY: quickstart test install repro lock deploy worker
+.PHONY: quickstart test test-all install repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -23,6 +23,9 @@ test: $(INSTALLED)  ## install what is missing, check types and style, run the t
 		echo "Once more what failed, alone: twice is broken."; $(BIN)/python -m pytest --lf --lfnf none; }
 
 install: $(INSTALLED)  ## install everything into .venv, for GPUs: make install REQUIREMENTS=requirements/gpu.txt
+
+test-all: $(INSTALLED)  ## run every test, those that take long too
+	$(BIN)/python -m pytest -m "long or not long"
 
 repro: $(INSTALLED)  ## reproduce an experiment with DVC: make repro EXP=shop
 	$(BIN)/agentfly repro $(EXP)

@@ -1,0 +1,220 @@
+"""Each file of a run may be damaged: whoever reads it says so, and the run goes on or is refused with the way out."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Whole
+from lives import TINY, TRAIN, Lives, digests
+from rich.console import Console, RenderableType
+
+from agentfly_core import reading, slots, store
+from agentfly_core.dealing import first_deal
+from agentfly_core.experiment import read
+from agentfly_core.run import Lab, links_of, opened
+from agentfly_core.sealed import Damaged
+from agentfly_core.site import Site
+from agentfly_core.store import Artifact, Slot, Store
+from agentfly_core.summary import run_ledger, steps_frame
+
+CASES, SEED = 500, 15
+STEPS = (1, 2, 3)
+LOCK = "lock.json"
+"""The lock is the system's; what this file says is for people, and changes nothing."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What happens to the bytes of one file."""
+
+    path: Path
+    content: bytes
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.how}"
+
+
+def records(folder: Path) -> list[Path]:
+    """Every file of a run and of what runs share."""
+    return sorted(path for part in ("artifacts", "runs") for path in (folder / part).rglob("*") if path.is_file())
+
+
+def damage(draw: random.Random, path: Path) -> Damage:
+    """Cut a file, zero it or a part of it, or flip one of its bits."""
+    whole = path.read_bytes()
+    place = draw.randrange(len(whole))
+    how = draw.choice(("cut", "zeroed", "flipped"))
+    if how == "cut":
+        return Damage(path, whole[:place], f"cut to {place} bytes")
+    start = draw.choice((0, place))
+    if how == "zeroed" and any(whole[start:]):
+        return Damage(path, whole[:start] + bytes(len(whole) - start), f"zeroed from byte {start}")
+    bit = draw.randrange(8)
+    changed = whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :]
+    return Damage(path, changed, f"bit {bit} of byte {place} flipped")
+
+
+def needed(lab: Lab) -> Iterator[Slot]:
+    """Where what a run of tiny.yaml makes has its place, in order; the next key needs what was made before."""
+    science, made = lab.science, lambda slot: lab.store.artifact(slot.uri)
+
+    def evaluation(policy: Slot) -> Iterator[Slot]:
+        shards = [slots.evaluation(science, made(policy), made(data), "test", shard) for shard in (0, 1)]
+        yield from shards
+        yield slots.scored(science, [made(shard) for shard in shards])
+
+    yield (data := slots.prepare(science))
+    yield (model := slots.model(science))
+    yield (demonstrations := slots.demonstrations(science, made(model), made(data)))
+    for number in (1, 2):
+        yield (policy := slots.warm_start(science, made(model), made(demonstrations), number))
+        yield slots.learner(policy)
+    yield from evaluation(policy)
+    for step in STEPS:
+        deal = first_deal(science, step)
+        shards = [slots.rollout(science, "demo", made(policy), made(data), deal, shard) for shard in deal.shards]
+        yield from shards
+        yield (scored := slots.scored(science, [made(shard) for shard in shards]))
+        yield (policy := slots.policy(science, "demo", made(policy), made(scored), step))
+        yield slots.learner(policy)
+    yield from evaluation(policy)
+    yield slots.ledger("demo", made(policy))
+
+
+def found(lab: Lab, places: list[Slot]) -> list[Artifact]:
+    """What is published there, up to the first that would be made again; until then the keys are the same."""
+    return list(itertools.takewhile(bool, map(lab.store.find, places)))
+
+
+def printed(shown: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=10_000)
+    console.print(shown)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def readers(lab: Lab, places: list[Slot]) -> dict[str, Callable[[int], Any]]:
+    """Whatever reads a run without its services, by name, given a step; each returns something that can be compared."""
+
+    def continued(_: int) -> tuple[Any, ...]:
+        with opened(lab, "demo") as run:
+            return run.record, run.parent, run.start, run.finished, run_ledger(run).to_json()
+
+    return {
+        "list": lambda _: printed(reading.runs(lab.store)),
+        "show": lambda step: printed(reading.show(reading.read_step(lab.store, "demo", step), 8)),
+        "links": lambda _: links_of(lab.store, "demo"),
+        "steps": lambda _: steps_frame(lab, "demo").to_json(),
+        "continue": continued,
+        "keys": lambda _: found(lab, places),
+    }
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a reader gave, Damaged or something to compare, and what it told."""
+
+    given: Any
+    told: str
+
+
+def listen(reader: Callable[[], Any], caplog: pytest.LogCaptureFixture) -> Read:
+    """Run a reader; any error but Damaged fails the test."""
+    caplog.clear()
+    try:
+        given = reader()
+    except Damaged as damage:
+        return Read(Damaged, f"{caplog.text}{damage}")
+    return Read(given, f"{caplog.text}{given}")
+
+
+@contextmanager
+def suffered(damage: Damage) -> Iterator[None]:
+    """A file is damaged within the block, for readers that have not checked it before."""
+    whole = damage.path.read_bytes()
+    damage.path.unlink()
+    damage.path.write_bytes(damage.content)
+    checked = {(folder, digest) for folder, digest in store._opened if damage.path.is_relative_to(folder)}
+    store._opened.difference_update(checked)
+    yield
+    damage.path.write_bytes(whole)
+
+
+def check(damage: Damage, read: Read, whole: Any) -> None:
+    """A reader gives what it gave before the damage, or it names the file that is damaged."""
+    named = str(damage.path) in read.told
+    if read.given == whole:
+        return
+    assert named, f"{damage}: not named in {read.told!r}"
+    if isinstance(whole, list) and read.given is not Damaged:  # what comes after is asked for when this is made again
+        assert read.given == whole[: len(read.given)], f"{damage}: other keys"
+
+
+def test_500_damaged_files_are_each_named_and_none_is_believed(
+    whole: Whole, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    for part in ("artifacts", "runs"):
+        shutil.copytree(whole.folder / part, tmp_path / part)
+    experiment = read(TINY)
+    lab = Lab("tiny", experiment.science, experiment.origin, Site(), Store.at(str(tmp_path), tmp_path / "cache"))
+    with opened(lab, "demo"):
+        places = list(needed(lab))
+    known = readers(lab, places)
+    before = {(name, step): listen(partial(known[name], step), caplog).given for name in known for step in STEPS}
+    assert len(before["keys", 1]) == len(places) == 29
+    draw, paths = random.Random(SEED), records(tmp_path)
+    for _ in range(CASES):
+        suffer = damage(draw, draw.choice(paths))
+        step = next((step for step in STEPS if f"/{step:06d}/" in str(suffer.path)), draw.choice(STEPS))
+        with suffered(suffer):
+            heard = {name: listen(partial(reader, step), caplog) for name, reader in known.items()}
+        for name, now in heard.items():
+            check(suffer, now, before[name, step])
+        noticed = any(str(suffer.path) in now.told for now in heard.values())
+        assert noticed or suffer.path.name == LOCK, f"{suffer}: nobody noticed"
+
+
+def sample(draw: random.Random, paths: list[Path]) -> list[Path]:
+    """Twenty files: the two small ones that a run needs most, and of the others one of each name, as far as they go."""
+    kinds: dict[str, list[Path]] = {}
+    for path in paths:
+        kinds.setdefault(path.name, []).append(path)
+    one = [draw.choice(kinds.pop(name)) for name in ("run.json", "start.json")]
+    rest = [draw.choice(known) for known in kinds.values()]
+    more = [path for path in paths if path.name in ("MANIFEST.json", "model.safetensors", "learner.safetensors")]
+    return [*one, *draw.sample([*rest, *draw.sample(more, 8)], 18)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(20))
+def test_a_run_with_a_damaged_file_ends_as_if_nothing_had_been_or_is_refused_with_the_way_out(
+    at_step_2: Path, lives: Lives, whole: Whole, number: int
+) -> None:
+    path = sample(random.Random(SEED), records(at_step_2))[number]
+    suffer = damage(random.Random(number), path)
+    path.write_bytes(suffer.content)
+    end = lives.run(at_step_2, *TRAIN)
+    if path.name == "run.json":
+        assert end.code == 2
+        assert f"{path} is damaged" in end.printed
+        path.unlink()
+        end = lives.run(at_step_2, *TRAIN)
+    assert end.code == 0, f"{suffer}: {end.printed}"
+    expected = digests(whole.folder)
+    if path.parent.name == "learner":  # a state that is not needed is not made again
+        shutil.rmtree(path.parent)
+        del expected[path.parent.relative_to(at_step_2).as_posix()]
+    assert digests(at_step_2) == expected, str(suffer)
