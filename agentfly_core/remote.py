@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-from botocore.exceptions import ClientError
+
+from agentfly_core.refusal import Refused, asking
 
 UNMET = {409, 412}
 
@@ -17,6 +18,7 @@ UNMET = {409, 412}
 class Remote:
     """A prefix on object storage: `Remote("s3://bucket/agentfly")`; credentials come from the environment.
 
+    Whatever is asked of it raises Refused where the store does not do it.
     `guard` is called before each object is written or removed, and raises when this process may not do so any more.
     """
 
@@ -38,21 +40,25 @@ class Remote:
         names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
         for name in sorted(names, key=lambda n: (n == last, n)):
             self.guard()
-            self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
+            with asking(self.uri, "write", f"{uri}/{name}"):
+                self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
     def download(self, uri: str, folder: Path, last: str) -> None:
         """Download a folder; raises FileNotFoundError where `last` is missing, since the upload never ended."""
-        names = [p.removeprefix(self.path(uri) + "/") for p in self.fs.find(self.path(uri))]
+        with asking(self.uri, "list", uri):
+            names = [p.removeprefix(self.path(uri) + "/") for p in self.fs.find(self.path(uri))]
         if last not in names:
             raise FileNotFoundError(f"{self.uri}/{uri} has no {last}: nothing whole is published there.")
         for name in sorted(names, key=lambda n: (n == last, n)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            self.fs.get_file(self.path(f"{uri}/{name}"), str(folder / name))
+            with asking(self.uri, "read", f"{uri}/{name}"):
+                self.fs.get_file(self.path(f"{uri}/{name}"), str(folder / name))
 
     def content(self, uri: str) -> bytes | None:
         """An object's bytes, or None where there is none."""
         try:
-            return bytes(self.fs.cat_file(self.path(uri)))
+            with asking(self.uri, "read", uri):
+                return bytes(self.fs.cat_file(self.path(uri)))
         except FileNotFoundError:
             return None
 
@@ -64,7 +70,8 @@ class Remote:
     def write(self, uri: str, text: str) -> None:
         """Replace an object's text."""
         self.guard()
-        self.fs.pipe_file(self.path(uri), text.encode())
+        with asking(self.uri, "write", uri):
+            self.fs.pipe_file(self.path(uri), text.encode())
 
     def tagged(self, uri: str) -> tuple[str, str] | None:
         """An object's text and the tag of that very version, or None where there is none.
@@ -72,15 +79,17 @@ class Remote:
         Bytes that are no UTF-8 become U+FFFD.
         """
         try:
-            tag = str(self.fs.info(self.path(uri))["ETag"])
-            return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
+            with asking(self.uri, "read", uri):
+                tag = str(self.fs.info(self.path(uri))["ETag"])
+                return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
         except FileNotFoundError:
             return None
 
     def age(self, uri: str) -> float:
         """For how many seconds an object has been what it is, by the store's own clock."""
         bucket, _, key = self.path(uri).partition("/")
-        told = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
+        with asking(self.uri, "read", uri):
+            told = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
         now = parsedate_to_datetime(told["ResponseMetadata"]["HTTPHeaders"]["date"])
         return float((now - told["LastModified"]).total_seconds())
 
@@ -95,29 +104,27 @@ class Remote:
     def names(self, uri: str) -> list[str]:
         """The names directly below a prefix."""
         try:
-            return [str(p).rstrip("/").rpartition("/")[2] for p in self.fs.ls(self.path(uri), detail=False)]
+            with asking(self.uri, "list", uri):
+                return [str(p).rstrip("/").rpartition("/")[2] for p in self.fs.ls(self.path(uri), detail=False)]
         except FileNotFoundError:
             return []
 
     def remove(self, uri: str, first: str) -> None:
         """Remove a folder, `first` first."""
-        found = self.fs.find(self.path(uri))
+        with asking(self.uri, "list", uri):
+            found = self.fs.find(self.path(uri))
         for path in sorted(found, key=lambda p: (not p.endswith(f"/{first}"), p)):
             self.guard()
-            self.fs.rm_file(path)
+            with asking(self.uri, "remove", path.removeprefix(self.path(""))):
+                self.fs.rm_file(path)
 
     def _put(self, uri: str, text: str, **condition: str) -> bool:
         bucket, _, key = self.path(uri).partition("/")
         try:
-            self.fs.call_s3("put_object", Bucket=bucket, Key=key, Body=text.encode(), **condition)
-        except OSError as error:
-            if _status(error) in UNMET:
+            with asking(self.uri, "write", uri):
+                self.fs.call_s3("put_object", Bucket=bucket, Key=key, Body=text.encode(), **condition)
+        except Refused as refused:
+            if refused.status in UNMET:
                 return False
             raise
         return True
-
-
-def _status(error: OSError) -> int | None:
-    """The HTTP status behind an error of s3fs, if the server answered at all."""
-    cause = error.__cause__
-    return int(cause.response["ResponseMetadata"]["HTTPStatusCode"]) if isinstance(cause, ClientError) else None

@@ -24,6 +24,7 @@ from project import until
 from agentfly_core.config import Science
 from agentfly_core.lease import leaseholder, refuse_if_leased, remote_lock
 from agentfly_core.lock import Locked, LockLost
+from agentfly_core.refusal import Refused
 from agentfly_core.remote import Remote
 from agentfly_core.run import Lab, opened
 from agentfly_core.site import Site
@@ -33,7 +34,8 @@ BUCKET = "s3://agents"
 ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"
 SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {})
 HOLD = """
-import sys; from agentfly_core.lease import remote_lock; from agentfly_core.remote import Remote
+import sys; from agentfly_core.lease import remote_lock; from agentfly_core.refusal import Refused
+from agentfly_core.remote import Remote
 with remote_lock(Remote(sys.argv[1]), "runs/demo"):
     print("held", flush=True); sys.stdin.read()
 """
@@ -68,6 +70,14 @@ def reached(s3: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets this very process reach the server."""
     for name, value in s3.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("reached")
+def test_a_bucket_that_is_not_there_is_named_by_whoever_reads_or_writes() -> None:
+    gone = Remote("s3://nobody/exp")
+    for ask in (gone.read, gone.names, gone.tagged, lambda uri: gone.write(uri, ""), lambda uri: gone.create(uri, "")):
+        with pytest.raises(Refused, match=r"The store s3://nobody/exp could not .* runs: there is no such bucket; "):
+            ask("runs")
 
 
 def digests_at(store: Store) -> dict[str, str]:
@@ -183,9 +193,7 @@ def test_a_run_that_is_refused_leaves_nothing_on_object_storage(tmp_path: Path, 
     assert store.names("runs") == list((tmp_path / "runs").glob("*")) == []
 
 
-def test_the_store_tells_by_its_own_clock_how_old_an_object_is(
-    reached: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_store_tells_by_its_own_clock_how_old_an_object_is(reached: None, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = Remote(f"{BUCKET}/aged")
     assert remote.create("lock.json", "mine")
     set_clock(monkeypatch, 300)
