@@ -14,6 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
+from agentfly_core.mismatch import place, said
 from agentfly_core.parts import did_you_mean
 from agentfly_core.plaintext import sentence
 from agentfly_core.signature import name
@@ -58,10 +59,10 @@ class Arguments:
             raise BadArguments(f"{sentence(faults)} Expected arguments: {json.dumps(self.schema)}") from None
 
     def _explain(self, fault: Mapping[str, Any]) -> str:
-        where = ".".join(str(part) for part in fault["loc"])
+        where = place(fault["loc"])
         if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
             return f"there is no argument {where!r}.{did_you_mean(where, list(self.schema['properties']))}"
-        return f"{where}: {fault['msg']}"
+        return f"{where}: {said(fault)}"
 
 
 def documentation(function: Callable[..., Any]) -> Documentation:

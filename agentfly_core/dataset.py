@@ -11,6 +11,7 @@ from agentfly_core.config import Data, Science
 from agentfly_core.files import write_json
 from agentfly_core.parquet import read_problems, write_problems
 from agentfly_core.parts import construct, load
+from agentfly_core.plaintext import sentence
 from agentfly_core.record import Problem
 
 SPLITS = ("train", "validation", "test")
@@ -89,5 +90,5 @@ def _refusal(bad: Sequence[BadRow], tolerated: int, quarantine: Path) -> str:
     first: list[Any] = [str(row) for row in bad[:5]]
     return (
         f"{len(bad)} rows of the data cannot be used (tolerated: {tolerated}), first "
-        f"{'; '.join(first)}. All are listed in {quarantine}; mend them or raise data.tolerate_bad_rows."
+        f"{sentence('; '.join(first))} All are listed in {quarantine}; mend them or raise data.tolerate_bad_rows."
     )

@@ -17,6 +17,7 @@ from agentfly_core.config import Part, Science, resumable, step_named
 from agentfly_core.credentials import refuse_secrets
 from agentfly_core.dealing import most
 from agentfly_core.health import SIGNS
+from agentfly_core.mismatch import place, said
 from agentfly_core.parts import at, completed, did_you_mean, fitting, full_name, load
 from agentfly_core.sandbox import KEY as SANDBOX
 from agentfly_core.section import Section
@@ -334,16 +335,16 @@ def _validate(kind: type[S], values: Mapping[str, Any], source: str) -> S:
 
 def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
     for fault in error.errors():
-        where = ".".join(str(part) for part in fault["loc"])
+        where = place(fault["loc"])
         if fault["type"] == "extra_forbidden":
             known = _known(kind, [str(part) for part in fault["loc"][:-1]])
             yield f"{where}: there is no such key.{did_you_mean(str(fault['loc'][-1]), known)}"
         elif fault["type"] == "missing":
             yield f"{where}: it must be given"
         elif not where:
-            yield fault["msg"].removeprefix("Value error, ")
+            yield said(fault)
         elif fault["type"] != "default_factory_not_called":  # which only follows from another fault
-            yield f"{where}: {fault['msg']} (got {fault.get('input')!r})"
+            yield f"{where}: {said(fault)} (got {fault.get('input')!r})"
 
 
 def _known(kind: type[BaseModel], path: Sequence[str]) -> list[str]:

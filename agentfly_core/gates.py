@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentfly_core.plaintext import sentence
 from agentfly_core.record import Ending, Scored, Trajectory, Unscored
 
 SKIPPED_IN_A_ROW = 3
@@ -53,5 +54,5 @@ def stop_if_diverging(skipped: int) -> None:
 
 
 def _message(what: str, causes: Sequence[str], setting: str, share: float) -> str:
-    first = "; ".join(list(dict.fromkeys(causes))[:3])
-    return f"{len(causes)} {what} ({setting} allows {share:.0%}). First causes: {first}. Mend them, or raise {setting}."
+    first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
+    return f"{len(causes)} {what} ({setting} allows {share:.0%}). First causes: {first} Mend them, or raise {setting}."

@@ -19,6 +19,7 @@ from pydantic.errors import PydanticUserError
 
 from agentfly_core.blame import own_line
 from agentfly_core.importing import refuse_hidden
+from agentfly_core.mismatch import place, said
 from agentfly_core.plaintext import fault, sentence
 from agentfly_core.section import Added, Keys, added_within
 
@@ -133,8 +134,8 @@ def _typed(where: str, value: Any, kind: Any) -> Any:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
-        place = "".join(f".{step}" for step in first["loc"])
-        raise ValueError(f"{where}{place}: {first['msg']} (got {first['input']!r})") from None
+        key = ".".join(filter(None, (where, place(first["loc"]))))
+        raise ValueError(f"{key}: {said(first)} (got {first['input']!r})") from None
     except PydanticUserError:
         raise ValueError(
             f"{where} is annotated with {kind!r}, which nothing in a file can be (got {value!r})"

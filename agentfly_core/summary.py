@@ -14,6 +14,8 @@ from agentfly_core.measured import measured
 from agentfly_core.metrics import solved_by_problem
 from agentfly_core.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.parts import load
+from agentfly_core.plaintext import sentence
+from agentfly_core.record import Scored, Unscored
 from agentfly_core.run import Lab, Parent, Run
 from agentfly_core.store import Artifact
 
@@ -36,14 +38,26 @@ class Evaluation:
 
 
 def evaluation(lab: Lab, policy: Artifact, split: str, rollouts: Sequence[Artifact], scored: Artifact) -> Evaluation:
-    """Read an evaluation from its stored episodes and scores."""
+    """Read an evaluation from its stored episodes and scores; raises ValueError where no episode has a score."""
     goal = load(lab.science.goal).name
     played = [t for rollout in rollouts for t in read_trajectories(lab.store.open(rollout) / EPISODES)]
-    solved = solved_by_problem(played, read_scores(lab.store.open(scored) / SCORES), goal)
+    scores = read_scores(lab.store.open(scored) / SCORES)
+    if not (solved := solved_by_problem(played, scores, goal)):
+        raise ValueError(_unscored(lab, split, (*rollouts, scored), scores))
     success, interval = statistics.success(solved)
     stages = [measured(lab.store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
     return Evaluation(policy.digest, split, success, interval, solved, seconds, time_ms)
+
+
+def _unscored(lab: Lab, split: str, stored: Sequence[Artifact], scores: Sequence[Scored]) -> str:
+    causes = [score.reward.reason for score in scores if isinstance(score.reward, Unscored)]
+    first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
+    return (
+        f"None of the {len(scores)} episodes of the evaluation on {split} has a score, so that there is no success to "
+        f"tell. First causes: {first} Mend them, then remove {', '.join(artifact.uri for artifact in stored)} from "
+        f"{lab.store.uri}: they are played again."
+    )
 
 
 def stored_evaluation(lab: Lab, policy: Artifact, split: str) -> Evaluation:

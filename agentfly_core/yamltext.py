@@ -8,9 +8,13 @@ from typing import Any
 
 import yaml
 
+from agentfly_core.plaintext import sentence
+
+MAX_DEPTH = 64
+
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that a mapping has already, and a value that contains itself."""
+    """Refuses a key that a mapping has already, a value that contains itself, and more than 64 levels."""
 
     def __init__(self, text: str | bytes) -> None:
         super().__init__(text)
@@ -21,6 +25,8 @@ class _Loader(yaml.SafeLoader):
         anchor, mark = event.anchor, event.start_mark
         if isinstance(event, yaml.AliasEvent) and anchor in self._around:
             raise yaml.MarkedYAMLError(None, None, f"*{anchor} stands within what it names", mark)
+        if isinstance(event, yaml.CollectionStartEvent) and len(self._around) == MAX_DEPTH:
+            raise yaml.MarkedYAMLError(None, None, f"it is more than {MAX_DEPTH} levels deep", mark)
         self._around.append(anchor)
         try:
             return super().compose_node(parent, index)
@@ -48,9 +54,9 @@ def parse(text: str | bytes, source: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ValueError(f"{source}{where} is no valid YAML: {error.problem}.") from None
+        raise ValueError(f"{source}{where} is no valid YAML: {sentence(str(error.problem))}") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{source} is no valid YAML: {error}") from None
+        raise ValueError(f"{source} is no valid YAML: {sentence(str(error))}") from None
 
 
 def settings(path: Path) -> dict[str, Any]:

@@ -31,6 +31,18 @@ def test_five_percent_may_be_unscored_and_no_more() -> None:
         stop_if_unscored(episodes(0, of=100), scores(6, of=100), 0.05)
 
 
+def test_causes_end_with_one_mark_however_each_ends() -> None:
+    for reason, told in (
+        ("judge: ReadError, without a message", "message."),
+        ("Why?", "Why?"),
+        ("no answer.", "answer."),
+    ):
+        unscored = [Scored(f"t{i}", {}, (), Unscored(reason)) for i in range(3)]
+        with pytest.raises(GateClosed) as caught:
+            stop_if_unscored(episodes(0, of=3), unscored, 0.05)
+        assert f"{told} Mend them, or raise gates.unscored." in str(caught.value)
+
+
 def test_two_may_be_unscored_however_few_there_are() -> None:
     stop_if_unscored(episodes(0, of=4), scores(2, of=4), 0.05)
     with pytest.raises(GateClosed, match="3 of 4"):

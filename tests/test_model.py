@@ -1,5 +1,6 @@
 """From a model reference to a directory of weights and tokenizer."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,14 @@ def test_smollm2_is_unpacked_into_a_plain_float_model(smollm2: Path) -> None:
 def test_a_reference_that_names_no_model_is_refused(reference: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         materialise(reference, tmp_path, "float32")
+
+
+def test_a_cut_file_of_weights_is_named_with_what_to_do(nano: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut"
+    shutil.copytree(nano, cut)
+    weights = cut / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(
+        ValueError, match=rf"^Cannot load the model '{cut}': {weights} is no whole safetensors file \(.*\)\."
+    ):
+        materialise(str(cut), tmp_path / "made", "float32")

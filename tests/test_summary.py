@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
+from played import played, turn
 
 from agentfly_core import slots
 from agentfly_core.config import Science
 from agentfly_core.measured import measuring
+from agentfly_core.parquet import EPISODES, SCORES, write_scores, write_trajectories
+from agentfly_core.record import Ending, Scored, Unscored
 from agentfly_core.run import Lab, opened
 from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 from agentfly_core.summary import Evaluation, summarise
+from agentfly_core.summary import evaluation as read_evaluation
 
 KEYS = "run experiment steps success_before success_after interval_before interval_after seconds policy_digest"
 LINKS = "mlflow_run_id prefect_flow_run_ids"
@@ -47,3 +54,23 @@ def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_
     assert [found["seconds"][name] for name in ("rollout", "score", "update", "evaluate")] == [4.0, 0.5, 2.0, 7.0]
     assert (found["success_before"], found["success_after"], found["policy_digest"]) == (0.5, 0.75, "0.75")
     assert (found["mlflow_run_id"], found["prefect_flow_run_ids"]) == (None, ["5f0e"])
+
+
+def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(tmp_path: Path) -> None:
+    data = {"use": "test_dataset:clean", "train": 8, "test": 4}
+    rewards = {"agentfly_core.rewards.exact:exact": 1.0}
+    settings = {"model": "nano:calculator", "data": data, "rewards": rewards, "steps": 2}
+    lab = Lab("tiny", Science.model_validate(settings), {}, Site(), Store.at(str(tmp_path), tmp_path))
+    lost = replace(played(turn([1], {3: -1.0})), ending=Ending.FAILED, error="ServiceFailure: shop died.")
+    with lab.store.publish(slot := Slot("evaluations/9f2c/test-000", "evaluate", "key", {})) as folder:
+        write_trajectories(folder / EPISODES, [lost])
+    with lab.store.publish(scored := Slot("evaluations/9f2c/scored", "score", "key", {})) as folder:
+        write_scores(folder / SCORES, [Scored(lost.id, {}, (), Unscored(f"episode failed: {lost.error}"))])
+    rollout, score = lab.store.artifact(slot.uri), lab.store.artifact(scored.uri)
+    with pytest.raises(ValueError) as caught:
+        read_evaluation(lab, rollout, "test", [rollout], score)
+    assert str(caught.value) == (
+        "None of the 1 episodes of the evaluation on test has a score, so that there is no success to tell. First "
+        "causes: episode failed: ServiceFailure: shop died. Mend them, then remove evaluations/9f2c/test-000, "
+        f"evaluations/9f2c/scored from {tmp_path}: they are played again."
+    )

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from agentfly_core import probe
 from agentfly_core.adapter import is_adapter
+from agentfly_core.plaintext import sentence
 
 
 def make(reference: str, folder: Path, dtype: str) -> None:
@@ -31,12 +33,31 @@ def make(reference: str, folder: Path, dtype: str) -> None:
         model = AutoModelForCausalLM.from_pretrained(
             **source, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
         )
+    except SafetensorError as error:
+        raise ValueError(_damaged(Path(name), reference, error)) from error
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"Cannot load the model {reference!r}: {error}. Expected nano:<recipe>, package:<name>, a directory with "
-            "config.json, *.safetensors and tokenizer files, or a Hugging Face id."
+            f"Cannot load the model {reference!r}: {sentence(str(error))} Expected nano:<recipe>, package:<name>, a "
+            "directory with config.json, *.safetensors and tokenizer files, or a Hugging Face id."
         ) from error
     write(model, tokenizer, folder)
+
+
+def _damaged(folder: Path, reference: str, error: SafetensorError) -> str:
+    """Which file cannot be read; one of the hub's is known to its own cache only."""
+    files = ", ".join(str(path) for path in sorted(folder.glob("*.safetensors")) if not _readable(path))
+    return sentence(
+        f"Cannot load the model {reference!r}: {files or 'one of its files'} is no whole safetensors file "
+        f"({error}). Download or copy it again; one from the hub lies in its cache, see `hf cache`"
+    )
+
+
+def _readable(path: Path) -> bool:
+    try:
+        with safe_open(path, "np"):
+            return True
+    except SafetensorError:
+        return False
 
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 import httpx
 
+from agentfly_core.plaintext import fault
 from agentfly_core.record import Sampled
 from agentfly_core.sampler import Request, SamplerLost, SamplingParams, Voice
 from agentfly_core.samplers.vllm_server import LONGEST_IDLE, launch
@@ -149,7 +150,7 @@ class VLLM:
             with client:
                 yield client
         except httpx.HTTPError as error:
-            raise SamplerLost(str(self.service.lost(f"failed: {error!r}"))) from error
+            raise SamplerLost(str(self.service.lost(f"failed: {fault(error)}"))) from error
         except ServiceLost as error:
             raise SamplerLost(str(error)) from error
 
@@ -170,7 +171,7 @@ class _Shard:
             async with self.session.post("http://vllm/inference/v1/generate", json=body) as response:
                 answer = await response.json()
         except (TimeoutError, aiohttp.ClientError) as error:
-            raise self._lost(repr(error)) from error
+            raise self._lost(fault(error)) from error
         if response.status == 400:
             raise ValueError(f"vLLM refused a request of {len(request.prompt)} tokens: {answer['error']['message']}")
         if response.status != 200:

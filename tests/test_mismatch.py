@@ -1,0 +1,52 @@
+"""The words in which a wrong setting is refused."""
+
+import pytest
+
+from agentfly_core import experiment, yamltext
+
+SETTINGS = """
+model: nano:calculator
+data: {use: "agentfly_core.datasets.arithmetic:arithmetic", train: 64, test: 16}
+rewards: {"agentfly_core.rewards.exact:exact": 1.0}
+steps: 2
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(SETTINGS)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("tools=calculator", "tools: Input should be a list (got 'calculator')"),
+        ("update.betas={a: 1}", "update.betas: Input should be a list (got {'a': 1})"),
+        ("update=[1]", "update: Input should be a mapping of keys to values (got [1])"),
+        ("rewards=[a]", "rewards: Input should be a mapping of keys to values (got ['a'])"),
+        ("adapter.targets=3", "\n  adapter.targets: Input should be a list (got 3)"),
+        ("adapter.targets=[]", "adapter.targets: Input should have at least 1 item, not 0 (got [])"),
+    ],
+)
+def test_a_setting_of_another_shape_is_refused_in_words_of_yaml(override, told, tiny):
+    with pytest.raises(ValueError) as caught:
+        experiment.read(tiny, [override])
+    assert told in str(caught.value)
+
+
+DEEP = ("[" * 3000 + "]" * 3000, "{a: " * 65 + "1" + "}" * 65, '{"a":' * 3000 + "1" + "}" * 3000)
+
+
+@pytest.mark.parametrize("text", DEEP, ids=["lists", "one too many", "JSON"])
+def test_what_is_nested_too_deeply_is_refused_with_its_source_and_place(text, tiny):
+    told = r"line 1, column \d+ is no valid YAML: it is more than 64 levels deep\."
+    with pytest.raises(ValueError, match=rf"^conf/deep.yaml, {told}"):
+        yamltext.parse(text, "conf/deep.yaml")
+    with pytest.raises(ValueError, match=told):
+        experiment.read(tiny, [f"data.use={text}"])
+
+
+def test_what_is_nested_less_deeply_is_read():
+    assert yamltext.parse("{a: [" * 32 + "]}" * 32, "here") == yamltext.parse('{"a": [' * 32 + "]}" * 32, "here")
