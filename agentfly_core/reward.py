@@ -95,7 +95,6 @@ class Reward:
         return found
 
 
-
 @overload
 def reward(function: Callable[..., Any], /) -> Reward: ...
 @overload

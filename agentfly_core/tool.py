@@ -116,7 +116,6 @@ class Tool:
         return found
 
 
-
 @overload
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload

@@ -114,7 +114,6 @@ def test_a_value_that_contains_itself_is_refused_where_it_does(text):
     assert yamltext.parse("a: &x [1]\nb: *x", "here") == {"a": [1], "b": [1]}
 
 
-
 def test_an_override_may_be_json_of_any_text(tiny):
     system = "Be brief \U0001f600: yes"
     assert experiment.read(tiny, [f"agent={json.dumps({'system': system})}"]).science.agent.system == system
