@@ -25,7 +25,7 @@ def telling(run: Run) -> Iterator[RunTeller]:
     tracker = _tracker(run.lab, run.name, run.uid, run.created_ms)
     try:
         yield RunTeller(run, tracker)
-    except BaseException as error:
+    except BaseException as error:  # MLflow hears of whatever it is, which passes on
         tracker.tags({"agentfly.last_failure": fault(error, LONGEST_TAG)[:LONGEST_TAG]})
         tracker.finish("FAILED" if isinstance(error, Exception) else "KILLED", _now())
         raise
