@@ -24,6 +24,7 @@ from agentfly_core.record import Observation, Problem, Score, ToolCall, Trajecto
 from agentfly_core.reward import Reward, reward, score
 from agentfly_core.tool import Tool, tool
 
+HERE = Path(__file__).parent
 ADD = Problem("add", "1+1?", {"answer": "2"})
 
 
@@ -139,7 +140,8 @@ lent = {Problem: Problem("p", "?", {"answer": "2"})}
 print(asyncio.run(crunchers.where.answer(ToolCall("where", {"what": "a"}), lent)).content, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=300, check=False)
     pid = json.loads(done.stdout)["pid"]
     with suppress(psutil.NoSuchProcess):
         psutil.Process(pid).wait(60)

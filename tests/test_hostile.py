@@ -31,6 +31,7 @@ from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tool import Tool
 from agentfly_core.tools.python import python
 
+HERE = Path(__file__).parent
 FACTS: dict[str, Any] = {
     "answer": "99",
     "function": "add",
@@ -125,5 +126,5 @@ async def test_whatever_a_tool_is_asked_the_episode_goes_on(
 
 
 def test_no_text_of_a_model_takes_long_to_read() -> None:
-    done = subprocess.run([sys.executable, "-c", READ], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", READ], cwd=HERE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
