@@ -12,12 +12,12 @@ from typing import Any, Literal
 from agentfly_core import calling, identity
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.hop import Hop
-from agentfly_core.moment import moment
 from agentfly_core.parts import did_you_mean
 from agentfly_core.plaintext import clip, fault
 from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.record import BadCall, Ending, Given, Message, Observation, Problem, Sampled, ToolCall, Turn
 from agentfly_core.sampler import Request, SamplingParams, Voice
+from agentfly_core.system.clock import moment
 
 Doing = Literal["waiting", "generating", "tools", "rewards"]
 STATE_SECONDS = 30.0

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from agentfly_core.supervisor import become_subreaper, die_with_parent, kill_descendants
+from agentfly_core.system.supervisor import become_subreaper, die_with_parent, kill_descendants
 
 
 def main() -> None:

@@ -20,9 +20,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from agentfly_core import loops
 from agentfly_core.environment import Environment
 from agentfly_core.plaintext import fault, shown
+from agentfly_core.system import background_loop
 from agentfly_core.work import LoopLost, Overdue, Work
 
 Which = Literal["parts", "agents"]
@@ -61,7 +61,7 @@ class Loop:
     def __init__(self, which: Which) -> None:
         self.given_up = False
         self._advice = ADVICE[which]
-        self._loop, self._thread = loops.started(f"authors' {which}")
+        self._loop, self._thread = background_loop.started(f"authors' {which}")
         self._loop.set_task_factory(self._made)
         self._works: dict[Work, asyncio.Task[None] | None] = {}
         self._owners: WeakKeyDictionary[asyncio.Future[Any], Work | None] = WeakKeyDictionary()

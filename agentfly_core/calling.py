@@ -10,9 +10,10 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from agentfly_core import authors, interpreter
+from agentfly_core import authors
 from agentfly_core.authors import Which, harmless
 from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.system import interpreter_watch
 from agentfly_core.work import LoopLost, Outcome, Overdue, Work
 
 __all__ = ["LoopLost", "Overdue", "call", "in_thread", "made", "nothing_needed", "on_loop"]
@@ -29,7 +30,7 @@ async def call(function: Callable[..., Any], arguments: Mapping[str, Any], secon
     other code held the loop, and ServiceFailure for an environment whose loop was given up. Whatever else the function
     raises arrives as an Exception, also what would end the program (`sys.exit` in model-written code).
     """
-    interpreter.watch()
+    interpreter_watch.watch()
     lent = [value for value in arguments.values() if isinstance(value, Environment)]
     try:
         return await _result(functools.partial(function, **arguments), lent, seconds, what)

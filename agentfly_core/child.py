@@ -21,9 +21,9 @@ import psutil
 from agentfly_core import jsontext
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.files import write_json
-from agentfly_core.owner import Owner, gone
 from agentfly_core.plaintext import clip
-from agentfly_core.service import OWNER, RUN, private_folder, processes
+from agentfly_core.system.process import Owner, gone
+from agentfly_core.system.service import OWNER, RUN, private_folder, processes
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "JAVA_HOME")
 LONGEST_LINE = 16 * 1024 * 1024

@@ -21,9 +21,9 @@ from agentfly_core.mismatch import place, said
 from agentfly_core.parts import at, completed, did_you_mean, fitting, full_name, load
 from agentfly_core.sandbox import KEY as SANDBOX
 from agentfly_core.section import Section
-from agentfly_core.service import OWNER, RUN
 from agentfly_core.site import Site
 from agentfly_core.successes import Successes
+from agentfly_core.system.service import OWNER, RUN
 
 CONF = Path("conf")
 PARTS: dict[str, Any] = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}

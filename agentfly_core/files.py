@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.owner import Owner
+from agentfly_core.system.process import Owner
 
 
 def sha256(path: Path) -> str:

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from agentfly_core import loops
 from agentfly_core.environment import Environment
 from agentfly_core.resources import Limit, ResourceManager
+from agentfly_core.system import background_loop
 
 R = TypeVar("R")
 
@@ -69,7 +69,7 @@ async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 @contextmanager
 def _loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop, thread = loops.started("environments")
+    loop, thread = background_loop.started("environments")
     try:
         yield loop
     finally:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from agentfly_core import jsontext
 from agentfly_core.lock import LockLost, in_words, locked
-from agentfly_core.owner import Owner
 from agentfly_core.remote import Remote
+from agentfly_core.system.process import Owner
 
 HEARTBEAT = 20.0
 EXPIRY = 120.0

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from agentfly_core.owner import Owner
+from agentfly_core.system.process import Owner
 
 TRIES = 5
 logger = logging.getLogger(__name__)

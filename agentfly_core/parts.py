@@ -18,10 +18,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from agentfly_core.blame import own_line
-from agentfly_core.importing import refuse_hidden
 from agentfly_core.mismatch import place, said
 from agentfly_core.plaintext import fault, sentence
 from agentfly_core.section import Added, Keys, added_within
+from agentfly_core.system.module_search import refuse_hidden
 
 Parameters = Mapping[str, inspect.Parameter]
 OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

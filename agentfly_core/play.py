@@ -17,13 +17,13 @@ from agentfly_core.home import Home
 from agentfly_core.metrics import rollout_metrics
 from agentfly_core.parquet import EPISODES, SCORES, read_trajectories, write_scores, write_trajectories
 from agentfly_core.parts import construct, load
-from agentfly_core.progress import Progress, report
 from agentfly_core.record import Problem, Role, Scored, Trajectory
 from agentfly_core.reward import score
 from agentfly_core.rollout import Assignment, Playbook, collect
 from agentfly_core.sampler import Sampler
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.successes import Successes
+from agentfly_core.system.progress import Progress, report
 from agentfly_core.timings import read_timings, write_timings
 
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from agentfly_core import devices, machines
 from agentfly_core.config import Positive
 from agentfly_core.redaction import redact
 from agentfly_core.section import Section
+from agentfly_core.system import devices, hardware
 
 
 def _listed(gpus: Any) -> Any:
@@ -28,7 +28,7 @@ def _distinct(gpus: tuple[int, ...]) -> tuple[int, ...]:
 
 def _readable(hostfile: str) -> str:
     if hostfile:
-        machines.slots(hostfile)
+        hardware.slots(hostfile)
     return hostfile
 
 
@@ -38,7 +38,7 @@ Hostfile = Annotated[str, AfterValidator(_readable)]
 
 def _places(site: Mapping[str, Any]) -> int:
     """How many workers of the learner a site has place for."""
-    return sum(machines.slots(site["hostfile"]).values()) if site["hostfile"] else max(1, len(site["learner_gpus"]))
+    return sum(hardware.slots(site["hostfile"]).values()) if site["hostfile"] else max(1, len(site["learner_gpus"]))
 
 
 class Site(Section):
@@ -121,7 +121,7 @@ class Site(Section):
 
         Where there are GPUs these are their numbers.
         """
-        counts = machines.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
+        counts = hardware.slots(self.hostfile) if self.hostfile else {"localhost": self.ranks}
         nodes = {name: tuple(range(count)) for name, count in counts.items()}
         return {**nodes, next(iter(nodes)): self.learner_gpus} if self.learner_gpus else nodes
 

@@ -22,10 +22,10 @@ from typing import Any
 
 from agentfly_core import files, sealed
 from agentfly_core.identity import digest
-from agentfly_core.owner import Owner, mark_alive, marked
 from agentfly_core.remote import Remote
-from agentfly_core.revision import revision
 from agentfly_core.sealed import Damaged
+from agentfly_core.system.process import Owner, mark_alive, marked
+from agentfly_core.system.revision import revision
 
 MANIFEST = "MANIFEST.json"
 OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})

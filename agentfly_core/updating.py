@@ -14,10 +14,10 @@ from agentfly_core.learner import UpdateJob
 from agentfly_core.measured import measured, measuring, timing
 from agentfly_core.parquet import EPISODES, SCORES
 from agentfly_core.parts import load
-from agentfly_core.progress import Progress, report
 from agentfly_core.run import Lab, Run, require_same_tokens
 from agentfly_core.saving import Saving
 from agentfly_core.store import Artifact, Slot, Store
+from agentfly_core.system.progress import Progress, report
 
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
 WEIGHTS = "*.safetensors"

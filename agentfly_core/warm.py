@@ -17,9 +17,9 @@ from agentfly_core.rollout import LEASE_SECONDS
 from agentfly_core.run import Lab
 from agentfly_core.sampler import Sampler
 from agentfly_core.saving import Saving
-from agentfly_core.service import Service, new_address, supervised
 from agentfly_core.site import Site
 from agentfly_core.store import Artifact
+from agentfly_core.system.service import Service, new_address, supervised
 
 IN_PROCESS = Service("transformers", "")
 _homes: dict[Service, Home] = {}

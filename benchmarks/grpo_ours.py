@@ -22,8 +22,8 @@ from agentfly_core.play import of_step, play_shard, score_episodes
 from agentfly_core.record import Problem, Trajectory
 from agentfly_core.reward import reward
 from agentfly_core.samplers import vllm
-from agentfly_core.service import Service, new_address, supervised
 from agentfly_core.site import Site
+from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.templates.chatml import Hermes
 
 HERE = "benchmarks.grpo_ours"

@@ -40,8 +40,8 @@ from agentfly_core.rollout import collect
 from agentfly_core.sampler import Request, Voice
 from agentfly_core.samplers import vllm
 from agentfly_core.samplers.vllm import VLLM
-from agentfly_core.service import new_address, supervised
 from agentfly_core.site import Site
+from agentfly_core.system.service import new_address, supervised
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tool import tool
 

@@ -18,7 +18,7 @@ from agentfly_core.pool import Limit
 from agentfly_core.record import Problem
 from agentfly_core.rollout import collect
 from agentfly_core.samplers.vllm import VLLM
-from agentfly_core.service import Service
+from agentfly_core.system.service import Service
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tool import tool
 from agentfly_core.tools.python import python_session

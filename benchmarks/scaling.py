@@ -30,8 +30,8 @@ from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.model import materialise
 from agentfly_core.parquet import write_scores, write_trajectories
 from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
-from agentfly_core.service import new_address, supervised
 from agentfly_core.site import Site
+from agentfly_core.system.service import new_address, supervised
 
 REPLY, GROUP, VOCABULARY = 16, 8, 128
 

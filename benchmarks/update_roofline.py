@@ -33,12 +33,12 @@ from agentfly_core.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.config import Update
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
-from agentfly_core.machines import KEEPING_MEMORY, WAITING
 from agentfly_core.model import materialise
 from agentfly_core.parquet import write_scores, write_trajectories
 from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
-from agentfly_core.service import new_address, supervised
 from agentfly_core.site import Site
+from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
+from agentfly_core.system.service import new_address, supervised
 
 SIDES = {"cpu": 2048, "cuda": 8192}
 SHAPES = {

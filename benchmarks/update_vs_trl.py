@@ -36,9 +36,9 @@ from rich.table import Table
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from agentfly_core.machines import KEEPING_MEMORY, WAITING
 from agentfly_core.model import materialise
 from agentfly_core.record import Message
+from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
 from agentfly_core.templates.chatml import Hermes
 from benchmarks import peer
 from benchmarks.footprint import GIB, pss

@@ -22,22 +22,14 @@ from agentfly_core.listing import continuing, in_store
 from agentfly_core.lock import Locked, LockLost
 from agentfly_core.plaintext import fault, words_of
 from agentfly_core.redaction import redact
-from agentfly_core.run import (
-    Lab,
-    links_of,
-    name_of,
-    record_of,
-    refuse_if_open,
-    refuse_other_settings,
-    summary_of,
-)
+from agentfly_core.run import Lab, links_of, name_of, record_of, refuse_if_open, refuse_other_settings, summary_of
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.trial import attacked
 from agentfly_core.sealed import Damaged
-from agentfly_core.service import ServiceLost
 from agentfly_core.store import Store
+from agentfly_core.system.service import ServiceLost
 from agentfly_core.tracking import Place
 from flows import results
 from flows.display import logging_to, summary_table

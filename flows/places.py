@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly_core.machines import WAITING
+from agentfly_core.system.hardware import WAITING
 
 STATE = ".agentfly"
 PRIVATE = {

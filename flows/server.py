@@ -16,8 +16,8 @@ from uuid import UUID
 
 import httpx
 
-from agentfly_core.importing import finding_ours
-from agentfly_core.service import Service, new_address, supervised
+from agentfly_core.system.module_search import finding_ours
+from agentfly_core.system.service import Service, new_address, supervised
 from flows.places import Places
 
 logger = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from prefect.runtime import flow_run
 
-from agentfly_core.progress import listening
 from agentfly_core.redaction import keeping_secrets
 from agentfly_core.run import Lab, Run, name_of, opened
-from agentfly_core.service import Service
 from agentfly_core.store import Artifact
+from agentfly_core.system.progress import listening
+from agentfly_core.system.service import Service
 from agentfly_core.telling import RunTeller
 from agentfly_core.warm import Playground, learner_service, playground
 from flows.devices import devices

@@ -11,9 +11,9 @@ from agentfly_core.dataset import splits_played
 from agentfly_core.dealing import first_deal, refill
 from agentfly_core.ledger import used
 from agentfly_core.run import Run
-from agentfly_core.service import Service
 from agentfly_core.store import Artifact
 from agentfly_core.summary import stages_before
+from agentfly_core.system.service import Service
 from agentfly_core.warm import Playground
 from flows.ahead import ahead
 from flows.evaluate import evaluated

@@ -6,8 +6,8 @@ from functools import partial
 
 from agentfly_core import slots, updating
 from agentfly_core.run import Run
-from agentfly_core.service import Service
 from agentfly_core.store import Artifact
+from agentfly_core.system.service import Service
 from agentfly_core.warm import rest, saving
 from tasks.stage import Made, reused, stage
 

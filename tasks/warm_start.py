@@ -11,8 +11,8 @@ from agentfly_core.measured import measuring
 from agentfly_core.play import choose as choose_demonstrations
 from agentfly_core.play import demonstrate as play_demonstrations
 from agentfly_core.run import Lab, policy_of, require_same_tokens
-from agentfly_core.service import Service
 from agentfly_core.store import Artifact
+from agentfly_core.system.service import Service
 from agentfly_core.warm import environments_at, rest, saving, tokenizer_of
 from tasks.stage import Made, reused, stage
 

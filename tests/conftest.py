@@ -17,8 +17,8 @@ from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.model import materialise
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.service import Service, supervised
 from agentfly_core.site import Site
+from agentfly_core.system.service import Service, supervised
 
 hypothesis.settings.register_profile("busy machines too", deadline=None)
 hypothesis.settings.load_profile("busy machines too")

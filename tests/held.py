@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from agentfly_core.service import supervised
-from agentfly_core.supervisor import State
+from agentfly_core.system.service import supervised
+from agentfly_core.system.supervisor import State
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from agentfly_core.learners.deepspeed import DeepSpeedLearner
 from agentfly_core.parquet import write_scores, write_trajectories
 from agentfly_core.record import Scored
 from agentfly_core.saving import Saving
-from agentfly_core.service import Service
+from agentfly_core.system.service import Service
 
 GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
 PPO = {"use": "agentfly_core.algorithms.ppo:PPO"}

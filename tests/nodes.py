@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.supervisor import die_with_parent
+from agentfly_core.system.supervisor import die_with_parent
 
 HERE, THERE = "localhost", "127.0.0.2"
 SERVER = """

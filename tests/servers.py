@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agentfly_core.service import supervised
+from agentfly_core.system.service import supervised
 from flows.server import answers
 
 

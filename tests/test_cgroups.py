@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.owner import Owner
 from agentfly_core.sandbox.cgroups import PREFIX, Cgroups, _candidates
+from agentfly_core.system.process import Owner
 
 V2 = b"30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = b"31 23 0:27 /docker/a /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"

@@ -16,11 +16,12 @@ import psutil
 import pytest
 from clocks import set_clock
 
-from agentfly_core import child, loops
+from agentfly_core import child
 from agentfly_core.child import Child
 from agentfly_core.environment import ServiceFailure
-from agentfly_core.service import private_folder
-from agentfly_core.supervisor import die_with_parent
+from agentfly_core.system import background_loop
+from agentfly_core.system.service import private_folder
+from agentfly_core.system.supervisor import die_with_parent
 
 # Answers what it is asked for: its environment, the process id of a grandchild in a session of its own, nothing, ...
 PROGRAM = """
@@ -85,7 +86,7 @@ async def test_its_end_is_that_of_all_it_started_and_of_its_folder() -> None:
 
 async def test_it_can_be_ended_where_it_was_not_started() -> None:
     found = Child(sys.executable, "-c", PROGRAM)
-    loop, thread = loops.started("another")
+    loop, thread = background_loop.started("another")
     asyncio.run_coroutine_threadsafe(found.start(), loop).result()
     await found.end()
     loop.call_soon_threadsafe(loop.stop)

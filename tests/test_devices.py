@@ -14,17 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core import experiment, gpus
-from agentfly_core.devices import Device, held, numbered, slot
+from agentfly_core import experiment
 from agentfly_core.site import Site
-from agentfly_core.supervisor import die_with_parent
+from agentfly_core.system import gpus
+from agentfly_core.system.devices import Device, held, numbered, slot
+from agentfly_core.system.supervisor import die_with_parent
 from flows.devices import devices
 
 Driver = Callable[[int], None]
 HOLD = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from agentfly_core.devices import Device, held
+from agentfly_core.system.devices import Device, held
 with held([Device(name, (Path(name),)) for name in sys.argv[2:]], sys.argv[1], lambda text: print(text, flush=True)):
     print("held", flush=True)
     signal.pause()

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from agentfly_core.progress import Progress, listening, report
+from agentfly_core.system.progress import Progress, listening, report
 from flows.display import Display, duration, logging_to, summary_table
 
 SUMMARY = {

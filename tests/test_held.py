@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.supervisor import die_with_parent
+from agentfly_core.system.supervisor import die_with_parent
 
 HERE = Path(__file__).resolve().parent
 SESSION = """

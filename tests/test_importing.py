@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from project import PROGRAMS, ROOT
 
-from agentfly_core.importing import OURS, SOURCES, finding_ours, refuse_namesakes
 from agentfly_core.parts import load
 from agentfly_core.record import Observation, ToolCall
 from agentfly_core.sandbox.cgroups import Cgroups
@@ -18,7 +17,8 @@ from agentfly_core.sandbox.order import Order
 from agentfly_core.sandbox.result import Status
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.unsafe import Unsafe
-from agentfly_core.service import State, supervised
+from agentfly_core.system.module_search import OURS, SOURCES, finding_ours, refuse_namesakes
+from agentfly_core.system.service import State, supervised
 from flows.__main__ import main
 
 BROKEN = "raise RuntimeError('imported in place of ours')\n"

@@ -17,8 +17,8 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.learners.policy import load_policy, recompute_activations
-from agentfly_core.service import supervised
 from agentfly_core.site import Site
+from agentfly_core.system.service import supervised
 
 
 @contextmanager

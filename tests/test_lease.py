@@ -12,8 +12,8 @@ from clocks import Moved, set_clock
 
 from agentfly_core.lease import EXPIRY, HEARTBEAT, Lease, leaseholder, refuse_if_leased
 from agentfly_core.lock import Locked, LockLost
-from agentfly_core.owner import Owner
 from agentfly_core.remote import Remote
+from agentfly_core.system.process import Owner
 
 MINE = Owner.current()
 ELSEWHERE = Owner("node7", 4711, 1763740000.25, "0c5d", 73512)

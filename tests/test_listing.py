@@ -12,10 +12,10 @@ from rich.console import Console
 from agentfly_core import experiment
 from agentfly_core.listing import Listed, Unreadable, listed, view
 from agentfly_core.lock import local_lock
-from agentfly_core.owner import Owner
 from agentfly_core.run import Lab, opened
 from agentfly_core.site import Site
 from agentfly_core.store import Slot, Store
+from agentfly_core.system.process import Owner
 
 TINY = """
 model: nano:calculator

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.lock import Locked, holder_of, local_lock, refuse_if_held
-from agentfly_core.owner import Owner
+from agentfly_core.system.process import Owner
 
 WRITTEN = json.dumps(Owner.current().to_json()).encode()
 DAMAGED = [WRITTEN[:40], b"\0" * len(WRITTEN), b"\xff" + WRITTEN, b"[]", b"{}", b" "]

@@ -9,9 +9,9 @@ import pytest
 from agentfly_core import experiment
 from agentfly_core.config import Science
 from agentfly_core.learners import deepspeed
-from agentfly_core.machines import WAITING, slots, visible
 from agentfly_core.samplers import vllm_server
 from agentfly_core.site import Site
+from agentfly_core.system.hardware import WAITING, slots, visible
 
 TWO_NODES = """\
 # ours

@@ -10,9 +10,9 @@ import pytest
 from test_run import lab
 
 from agentfly_core.learners import deepspeed
-from agentfly_core.machines import GLIBC
 from agentfly_core.samplers import vllm_server
 from agentfly_core.site import Site
+from agentfly_core.system.hardware import GLIBC
 
 SIZE = 256 * 2**20
 PAGES = SIZE // resource.getpagesize()

@@ -21,10 +21,10 @@ from played import crowd
 from agentfly_core.learner import LearnerLost
 from agentfly_core.learners import nodes, tether
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
-from agentfly_core.machines import KEEPING_MEMORY, WAITING
-from agentfly_core.service import Service, supervised
 from agentfly_core.site import Site
-from agentfly_core.supervisor import State
+from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
+from agentfly_core.system.service import Service, supervised
+from agentfly_core.system.supervisor import State
 
 TETHERED = """
 import sys

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from clocks import set_clock
 
-from agentfly_core.owner import Owner, gone, mark_alive, marked
-from agentfly_core.supervisor import die_with_parent
+from agentfly_core.system.process import Owner, gone, mark_alive, marked
+from agentfly_core.system.supervisor import die_with_parent
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.machines import WAITING
+from agentfly_core.system.hardware import WAITING
 from flows.places import ELSEWHERE, PRIVATE, settle
 
 

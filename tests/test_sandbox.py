@@ -28,7 +28,7 @@ from agentfly_core.sandbox.result import ExecResult, Status
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.trial import attacked
-from agentfly_core.supervisor import die_with_parent
+from agentfly_core.system.supervisor import die_with_parent
 
 MAKES_NAMESPACES = ["unshare", "-Urmp", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "none", "/tmp"]
 ROOT = Path(__file__).resolve().parent.parent

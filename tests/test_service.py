@@ -17,8 +17,8 @@ import psutil
 import pytest
 from clocks import set_clock
 
-from agentfly_core.service import Service, ServiceLost, end_orphans, new_address, supervised
-from agentfly_core.supervisor import State, die_with_parent
+from agentfly_core.system.service import Service, ServiceLost, end_orphans, new_address, supervised
+from agentfly_core.system.supervisor import State, die_with_parent
 
 # Answers each connection with the process ids of a family: itself, a child, and a grandchild in a session of its own
 # whose parent is gone.
@@ -51,7 +51,7 @@ while True:
 FLOW = """
 import os, signal, sys
 from pathlib import Path
-from agentfly_core.service import supervised
+from agentfly_core.system.service import supervised
 address, log, run, program = sys.argv[1:]
 with supervised("family", [sys.executable, "-c", program, address], {}, Path(address), Path(log), run):
     if os.fork() == 0:

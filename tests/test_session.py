@@ -23,7 +23,7 @@ from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.session import Session, session
 from agentfly_core.sandbox.trial import attacked
-from agentfly_core.supervisor import die_with_parent
+from agentfly_core.system.supervisor import die_with_parent
 
 FOR_PROGRAMS = {"hand out a link for a result"}  # a session has no result files
 APPLICABLE = [attack for attack in ATTACKS if attack.name not in FOR_PROGRAMS]

@@ -7,9 +7,9 @@ import pytest
 from clocks import set_clock
 
 from agentfly_core import store as store_module
-from agentfly_core.owner import Owner
 from agentfly_core.sealed import Damaged
 from agentfly_core.store import Artifact, Slot, Store, verify
+from agentfly_core.system.process import Owner
 
 SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {"rollout-000": "d0"})
 

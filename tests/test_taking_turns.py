@@ -21,8 +21,8 @@ from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.samplers.transformers import TransformersSampler
 from agentfly_core.samplers.vllm import VLLM
 from agentfly_core.samplers.vllm_server import launch
-from agentfly_core.service import Service
 from agentfly_core.site import Site
+from agentfly_core.system.service import Service
 
 TOKENS, LOGPROBS = list(range(40, 72)), [-float(place) for place in range(31)]
 SCIENCE = Science.model_validate(

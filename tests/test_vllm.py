@@ -23,9 +23,9 @@ from agentfly_core.record import Sampled
 from agentfly_core.sampler import Request, SamplerLost, SamplingParams
 from agentfly_core.samplers.vllm import VLLM, WrongWeights, launch
 from agentfly_core.samplers.vllm_server import BATCHED_TOKENS
-from agentfly_core.service import supervised
 from agentfly_core.site import Site
-from agentfly_core.supervisor import State
+from agentfly_core.system.service import supervised
+from agentfly_core.system.supervisor import State
 
 SCIENCE = Science.model_validate(
     {

@@ -14,9 +14,9 @@ from typing import Any
 
 from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob, unwatched
 from agentfly_core.learners import nodes
-from agentfly_core.machines import KEEPING_MEMORY, WAITING, visible
-from agentfly_core.service import Service, ServiceLost
 from agentfly_core.site import Site
+from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING, visible
+from agentfly_core.system.service import Service, ServiceLost
 
 BARE = "agentfly_core.learners.without_mlflow"
 WORKER = "agentfly_core.learners.deepspeed_worker"

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 
-from agentfly_core.supervisor import become_subreaper, end_politely, kill_descendants
+from agentfly_core.system.supervisor import become_subreaper, end_politely, kill_descendants
 
 SIGN = b"."
 SILENCE = 60.0

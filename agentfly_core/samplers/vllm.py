@@ -22,7 +22,7 @@ from agentfly_core.plaintext import fault
 from agentfly_core.record import Sampled
 from agentfly_core.sampler import Request, SamplerLost, SamplingParams, Voice
 from agentfly_core.samplers.vllm_server import LONGEST_IDLE, launch
-from agentfly_core.service import Service, ServiceLost
+from agentfly_core.system.service import Service, ServiceLost
 
 __all__ = ["VLLM", "WrongWeights", "launch"]
 

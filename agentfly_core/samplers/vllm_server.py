@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agentfly_core import machines
 from agentfly_core.config import Science
 from agentfly_core.site import Site
+from agentfly_core.system import hardware
 
 BATCHED_TOKENS = 2048
 LONGEST_IDLE = 3600
@@ -76,7 +76,7 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
     }
     if site.device == "cpu":
         return environment | _cpu(model, site)
-    gpus = {machines.VISIBLE: ",".join(machines.visible(site.sampler_gpus))}
+    gpus = {hardware.VISIBLE: ",".join(hardware.visible(site.sampler_gpus))}
     return environment | gpus | {"TRITON_F32_DEFAULT": "ieee"}  # or float32 attention would be rounded to TF32
 
 
@@ -90,7 +90,7 @@ def _cpu(model: Path, site: Site) -> dict[str, str]:
     return {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": str(threads),
-        **machines.WAITING,
-        **machines.KEEPING_MEMORY,
+        **hardware.WAITING,
+        **hardware.KEEPING_MEMORY,
         "TORCH_COMPILE_DISABLE": "1",
     }

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfly_core.owner import Owner, mark_alive
 from agentfly_core.sandbox.limits import Limits
+from agentfly_core.system.process import Owner, mark_alive
 
 PREFIX = "agentfly-sandbox-"
 _LIMITS: Mapping[str, Callable[[Limits], int]] = {

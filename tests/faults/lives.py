@@ -14,7 +14,7 @@ import pandas as pd
 import psutil
 
 from agentfly_core.store import MANIFEST, Store
-from agentfly_core.supervisor import die_with_parent
+from agentfly_core.system.supervisor import die_with_parent
 
 HERE = Path(__file__).resolve().parent
 TINY = str(HERE / "tiny.yaml")

@@ -27,8 +27,8 @@ import transformers.models.auto.modeling_auto  # noqa: F401
 
 import agentfly_core.samplers.transformers  # noqa: F401
 import flows.train  # noqa: F401
-from agentfly_core.progress import Progress, listening
-from agentfly_core.supervisor import die_with_parent
+from agentfly_core.system.progress import Progress, listening
+from agentfly_core.system.supervisor import die_with_parent
 from flows.__main__ import main as agentfly
 from flows.server import leave, use
 

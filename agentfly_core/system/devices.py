@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from agentfly_core import gpus, machines
-from agentfly_core.owner import Owner
+from agentfly_core.system import gpus, hardware
+from agentfly_core.system.process import Owner
 
 FOLDERS = ("/run/lock", "/tmp")  # not TMPDIR, which differs from user to user
 PAUSE = 0.25
@@ -54,8 +54,8 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
     """
     names = gpus.seen()
     if missing := [number for number in numbers if number >= len(names)]:
-        seen = os.environ.get(machines.VISIBLE)
-        why = "" if seen is None else f" ({machines.VISIBLE}={seen})"
+        seen = os.environ.get(hardware.VISIBLE)
+        why = "" if seen is None else f" ({hardware.VISIBLE}={seen})"
         raise ValueError(
             f"The site uses the GPUs {', '.join(map(str, numbers))}, and there is no GPU "
             f"{missing[0]}: this process sees {len(names)}{why}, which count from 0. Choose others "

@@ -1,6 +1,6 @@
 """The program that names the GPUs which a process sees, in CUDA's order, by their own identity.
 
-    python -m agentfly_core.gpus
+    python -m agentfly_core.system.gpus
 
 prints a line for each, such as `GPU-5d0f2b7e-9a7c-4c8e-8d3a-6a9f1e0b7c21`. It is a process of its
 own since one that has asked the driver keeps it open, and can no longer change what it sees.
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import uuid
 
-from agentfly_core.importing import finding_ours
+from agentfly_core.system.module_search import finding_ours
 
 NO_DEVICE = 100
 
@@ -24,7 +24,7 @@ def seen() -> list[str]:
 
     Raises ValueError where the driver cannot be asked.
     """
-    command = [sys.executable, "-m", "agentfly_core.gpus"]
+    command = [sys.executable, "-m", "agentfly_core.system.gpus"]
     env = {**os.environ, **finding_ours()}
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=env

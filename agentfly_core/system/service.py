@@ -25,9 +25,9 @@ from pathlib import Path
 import psutil
 
 from agentfly_core.files import write_json
-from agentfly_core.importing import finding_ours
-from agentfly_core.owner import Owner, gone
-from agentfly_core.supervisor import FIRST_START, State, clean
+from agentfly_core.system.module_search import finding_ours
+from agentfly_core.system.process import Owner, gone
+from agentfly_core.system.supervisor import FIRST_START, State, clean
 
 RUN = "AGENTFLY_RUN"
 OWNER = "AGENTFLY_OWNER"
@@ -132,7 +132,7 @@ def supervised(
         options = f"--owner {os.getpid()} --lifeline {reading} --restarts {restarts}".split()
         options += ["--address", service.address, "--log", str(log), "--", *command]
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "agentfly_core.supervisor", *options],
+            [sys.executable, "-m", "agentfly_core.system.supervisor", *options],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[reading], start_new_session=True,
             env={**os.environ, **finding_ours(), **env, **_mark(service, run)},
         )  # fmt: skip

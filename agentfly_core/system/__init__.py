@@ -1,0 +1,1 @@
+"""Files, processes and text: what knows nothing of agents."""
