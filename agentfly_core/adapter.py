@@ -11,8 +11,8 @@ from pathlib import Path
 from safetensors import safe_open
 
 from agentfly_core.config import Adapter
-from agentfly_core.files import write_json
-from agentfly_core.sealed import Damaged
+from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.files import write_json
 from agentfly_core.store import Artifact, Store
 
 FILE = "adapter.json"

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from agentfly_core import calling, identity
+from agentfly_core import calling
 from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.formats import hashing
+from agentfly_core.formats.text import clip, fault
 from agentfly_core.hop import Hop
 from agentfly_core.parts import did_you_mean
-from agentfly_core.plaintext import clip, fault
 from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.record import BadCall, Ending, Given, Message, Observation, Problem, Sampled, ToolCall, Turn
 from agentfly_core.sampler import Request, SamplingParams, Voice
@@ -136,7 +137,7 @@ class Episode:
         length = min(self._playbook.max_tokens, room)
         params = SamplingParams(assignment.temperature, length, self._playbook.template.stop_tokens)
         order = (self.problem.id, assignment.chain, turn)
-        request = Request((*self._context, *given), params, identity.seed(assignment.seed, turn), order)
+        request = Request((*self._context, *given), params, hashing.seed(assignment.seed, turn), order)
         with self.timed("generating"):
             return await self._voice.sample(request)
 

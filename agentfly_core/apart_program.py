@@ -56,8 +56,8 @@ def _serve(line: socket.socket) -> None:
 
 def _answer(question: Mapping[str, Any], runner: asyncio.Runner) -> dict[str, Any]:
     from agentfly_core.environment import ServiceFailure
+    from agentfly_core.formats.text import words_of
     from agentfly_core.parts import load
-    from agentfly_core.plaintext import words_of
 
     try:
         if "know" in question:

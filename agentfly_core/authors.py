@@ -21,7 +21,7 @@ from typing import Any, Literal
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from agentfly_core.environment import Environment
-from agentfly_core.plaintext import fault, shown
+from agentfly_core.formats.text import fault, shown
 from agentfly_core.system import background_loop
 from agentfly_core.work import LoopLost, Overdue, Work
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import psutil
 
-from agentfly_core import jsontext
 from agentfly_core.environment import ServiceFailure
-from agentfly_core.files import write_json
-from agentfly_core.plaintext import clip
+from agentfly_core.formats import strict_json
+from agentfly_core.formats.files import write_json
+from agentfly_core.formats.text import clip
 from agentfly_core.system.process import Owner, gone
 from agentfly_core.system.service import OWNER, RUN, private_folder, processes
 
@@ -96,7 +96,7 @@ class Child:
         async with self._turn:
             try:
                 async with asyncio.timeout(seconds) as limit:
-                    return jsontext.parse((await self._line(line)).decode(), LONGEST_LINE)
+                    return strict_json.parse((await self._line(line)).decode(), LONGEST_LINE)
             except BaseException as error:  # cancelled too: it would take the late answer for the next one
                 self._kill()
                 if isinstance(error, TimeoutError) and limit.expired():

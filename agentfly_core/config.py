@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
+from agentfly_core.formats.hashing import digest
 from agentfly_core.health import SIGNS, Sign, later_signs
-from agentfly_core.identity import digest
 from agentfly_core.parts import added, construct, full_name, load
 from agentfly_core.section import Keys, Section
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.config import Data, Science
-from agentfly_core.files import write_json
+from agentfly_core.formats.files import write_json
+from agentfly_core.formats.text import sentence
 from agentfly_core.parquet import read_problems, write_problems
 from agentfly_core.parts import construct, load
-from agentfly_core.plaintext import sentence
 from agentfly_core.record import Problem
 
 SPLITS = ("train", "validation", "test")

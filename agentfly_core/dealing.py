@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentfly_core import identity
 from agentfly_core.config import Science
+from agentfly_core.formats import hashing
 from agentfly_core.record import Problem
 
 
@@ -45,7 +45,7 @@ def dealt(science: Science, deal: Deal, problems: Sequence[Problem]) -> list[Pro
         raise ValueError(f"A step needs {block} problems, the training split has {len(problems)}: raise data.train.")
     turn, place = divmod(deal.step - 1, a_pass)
     order = list(range(len(problems)))
-    random.Random(identity.seed(science.seed, "pass", turn)).shuffle(order)
+    random.Random(hashing.seed(science.seed, "pass", turn)).shuffle(order)
     first = place * block + deal.first
     return [problems[i] for i in order[first : first + deal.count]]
 

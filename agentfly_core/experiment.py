@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agentfly_core import dataset, jsontext, playbook, yamltext
+from agentfly_core import dataset, playbook
 from agentfly_core.config import Part, Science, resumable, step_named
 from agentfly_core.credentials import refuse_secrets
 from agentfly_core.dealing import most
+from agentfly_core.formats import strict_json, strict_yaml
 from agentfly_core.health import SIGNS
 from agentfly_core.mismatch import place, said
 from agentfly_core.parts import at, completed, did_you_mean, fitting, full_name, load
@@ -73,7 +74,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
     An override replaces all that stands at its key: after `rewards={"a:b": 1}` there is one reward.
     """
     path = _path(experiment)
-    written = yamltext.settings(path)
+    written = strict_yaml.settings(path)
     refuse_secrets(written, str(path))
     changes = [_override(text) for text in overrides]
     settings = _merge(PARTS, written)
@@ -254,7 +255,7 @@ def _layers(name: str, store: str) -> dict[str, dict[str, Any]]:
     if not os.path.isfile(path) and name != "local":
         known = [p.stem for p in path.parent.glob("*.yaml")]
         raise ValueError(f"There is no site {name!r} ({path}).{did_you_mean(name, known)}")
-    written = yamltext.settings(path) if os.path.isfile(path) else {}
+    written = strict_yaml.settings(path) if os.path.isfile(path) else {}
     variables = {variable: {key: os.environ[variable]} for variable, key in _variables().items()}
     return {str(path): written, **variables, "--site": {"name": name}, "--store": {"store": store} if store else {}}
 
@@ -299,9 +300,9 @@ def _keys(key: str) -> list[str]:
 def _value(text: str, source: str) -> Any:
     """JSON, as programs write it, or else YAML."""
     try:
-        return jsontext.parse(text)
+        return strict_json.parse(text)
     except ValueError:
-        return yamltext.parse(text, source)
+        return strict_yaml.parse(text, source)
 
 
 def _merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:

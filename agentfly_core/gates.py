@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentfly_core.plaintext import sentence
+from agentfly_core.formats.text import sentence
 from agentfly_core.record import Ending, Scored, Trajectory, Unscored
 
 SKIPPED_IN_A_ROW = 3

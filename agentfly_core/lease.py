@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly_core import jsontext
+from agentfly_core.formats import strict_json
 from agentfly_core.lock import LockLost, in_words, locked
 from agentfly_core.remote import Remote
 from agentfly_core.system.process import Owner
@@ -205,7 +205,7 @@ class Lease:
 
 def _read(text: str, tag: str) -> Held:
     """What a lock object's text says; raises ValueError when it is damaged."""
-    match jsontext.parse(text):
+    match strict_json.parse(text):
         case {"owner": owner, "fence": int(fence), "released": bool(released)}:
             return Held(tag, Owner.of(owner), fence, released)
     raise ValueError("it lacks the owner, the fencing number, or whether it was released")

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from agentfly_core import experiment
 from agentfly_core.config import Science
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.lease import leaseholder
 from agentfly_core.lock import holder_of
 from agentfly_core.run import record_of, summary_of
-from agentfly_core.sealed import Damaged
 from agentfly_core.store import Store
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from agentfly_core.plaintext import fault
+from agentfly_core.formats.text import fault
 
 ATTEMPTS = 3
 RETRY_SECONDS = 5.0

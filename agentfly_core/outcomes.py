@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agentfly_core import identity
 from agentfly_core.batch import RolloutBatch
+from agentfly_core.formats import hashing
 from agentfly_core.record import Ending, Scored, Trajectory, Turn, Unscored
 from agentfly_core.sequences import sequences
 
@@ -104,7 +104,7 @@ def _groups(trajectories: Sequence[Trajectory]) -> tuple[tuple[int, ...], ...]:
 
 def _state(turn: Turn) -> str:
     """What the environment calls its state, or else what the model newly read."""
-    return turn.state or identity.short(*map(repr, turn.read))
+    return turn.state or hashing.short(*map(repr, turn.read))
 
 
 def _is_cut(trajectory: Trajectory) -> bool:

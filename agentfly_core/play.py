@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agentfly_core import identity, ledger
+from agentfly_core import ledger
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config import Science
+from agentfly_core.formats import hashing
 from agentfly_core.gates import stop_if_failing, stop_if_unobserved, stop_if_unscored
 from agentfly_core.home import Home
 from agentfly_core.metrics import rollout_metrics
@@ -168,7 +169,7 @@ def _assignments(
     science: Science, problems: Sequence[Problem], chains: int, place: int | str, role: Role, temperature: float
 ) -> list[Assignment]:
     return [
-        Assignment(p, chain, place, role, temperature, identity.seed(science.seed, place, p.id, chain))
+        Assignment(p, chain, place, role, temperature, hashing.seed(science.seed, place, p.id, chain))
         for p in sorted(problems, key=lambda p: p.id)
         for chain in range(chains)
     ]

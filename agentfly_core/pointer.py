@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentfly_core.files import write_json
-from agentfly_core.sealed import Damaged, json_of
+from agentfly_core.formats.checksummed_json import Damaged, json_of
+from agentfly_core.formats.files import write_json
 from agentfly_core.store import Artifact
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from agentfly_core import calling, signature
 from agentfly_core.environment import Environment, ServiceFailure
-from agentfly_core.plaintext import fault
+from agentfly_core.formats.text import fault
 from agentfly_core.record import Problem
 
 State = Literal["starting", "idle", "leased", "dead"]

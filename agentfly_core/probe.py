@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from agentfly_core import identity
+from agentfly_core.formats import hashing
 
 TOKENS = 32
 
 
 def tokens(vocabulary: int) -> list[int]:
     """The 32 token ids of the probe, the same for every model of this vocabulary."""
-    return [identity.seed("probe", position) % vocabulary for position in range(TOKENS)]
+    return [hashing.seed("probe", position) % vocabulary for position in range(TOKENS)]
 
 
 def of_model(model: Any) -> list[float]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
 from botocore.exceptions import ConnectionError as NotReached
 
-from agentfly_core.plaintext import fault, sentence
+from agentfly_core.formats.text import fault, sentence
 
 NO_BUCKET = "there is no such bucket; create it, or mend the address of the store"
 NO_CREDENTIALS = "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from agentfly_core import apart, calling, signature
 from agentfly_core.environment import Environment, ServiceFailure
-from agentfly_core.plaintext import fault, shown, words_of
+from agentfly_core.formats.text import fault, shown, words_of
 from agentfly_core.record import Ending, Problem, Score, Scored, Trajectory, Unscored
 
 AT_ONCE = 32

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agentfly_core import blame, calling, identity, signature
+from agentfly_core import calling, signature
 from agentfly_core.agent import Doing, Episode, EpisodeOver, Span
 from agentfly_core.environment import ServiceFailure
-from agentfly_core.plaintext import fault
+from agentfly_core.formats import hashing, tracebacks
+from agentfly_core.formats.text import fault
 from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.record import Ending, Score, Trajectory, Unscored
 from agentfly_core.resources import ResourceManager
@@ -69,11 +70,11 @@ class EpisodeBroken(ValueError):
     @classmethod
     def by(cls, error: BaseException, assignment: Assignment, playbook: Playbook) -> EpisodeBroken:
         """What ended the playing of an assignment."""
-        where = blame.own_line(error) or blame.defined(playbook.agent)
+        where = tracebacks.own_line(error) or tracebacks.defined(playbook.agent)
         return cls(
             f"An episode of the problem {assignment.problem.id!r} (chain {assignment.chain}, agent "
             f"{signature.name(playbook.agent)!r}) broke off. It is an error in code, not the model's, so the stage "
-            f"stops:\n{blame.trace(error)}\n{fault(error)}\nLook at {where}."
+            f"stops:\n{tracebacks.trace(error)}\n{fault(error)}\nLook at {where}."
         )
 
 
@@ -206,10 +207,10 @@ def _record(
     agent = signature.name(playbook.agent)
     step, problem, chain = assignment.step, assignment.problem, assignment.chain
     return Trajectory(
-        id=identity.short(step, problem.id, chain, agent),
-        episode=identity.short(step, problem.id, chain),
+        id=hashing.short(step, problem.id, chain, agent),
+        episode=hashing.short(step, problem.id, chain),
         problem=problem,
-        group=identity.short(step, problem.id),
+        group=hashing.short(step, problem.id),
         chain=chain,
         agent=agent,
         role=assignment.role,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from agentfly_core.config import Positive
-from agentfly_core.redaction import redact
+from agentfly_core.formats.redaction import redact
 from agentfly_core.section import Section
 from agentfly_core.system import devices, hardware
 

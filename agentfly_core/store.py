@@ -20,10 +20,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from agentfly_core import files, sealed
-from agentfly_core.identity import digest
+from agentfly_core.formats import checksummed_json, files
+from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.hashing import digest
 from agentfly_core.remote import Remote
-from agentfly_core.sealed import Damaged
 from agentfly_core.system.process import Owner, mark_alive, marked
 from agentfly_core.system.revision import revision
 
@@ -192,14 +192,14 @@ class Store:
 
     def write_json(self, uri: str, value: Mapping[str, Any]) -> None:
         """Write one JSON file beside the artifacts, with its checksum, atomically."""
-        files.write_json(self.root / uri, sealed.sealed(value))
+        files.write_json(self.root / uri, checksummed_json.sealed(value))
         if self.remote:
             self.remote.write(uri, (self.root / uri).read_text())
 
     def read_json(self, uri: str) -> Any:
         """What `write_json` wrote, or None where there is nothing; raises Damaged, which names the file."""
         content = self._content(uri)
-        return sealed.value_of(content, f"{self.uri}/{uri}") if content is not None else None
+        return checksummed_json.value_of(content, f"{self.uri}/{uri}") if content is not None else None
 
     def _content(self, uri: str) -> bytes | None:
         return self.remote.content(uri) if self.remote else _read(self.root / uri)
@@ -287,7 +287,7 @@ def _seal(folder: Path, slot: Slot) -> None:
         names = (path.relative_to(folder).as_posix() for path in paths)
         entries = dict(zip(names, threads.map(_entry, paths), strict=True))
     manifest = {"stage": slot.stage, "key": slot.key, "inputs": dict(slot.inputs), "files": entries}
-    files.write_json(folder / MANIFEST, sealed.sealed(manifest | {"revision": revision()}))
+    files.write_json(folder / MANIFEST, checksummed_json.sealed(manifest | {"revision": revision()}))
 
 
 def _entry(path: Path) -> dict[str, Any]:
@@ -318,7 +318,7 @@ def _digest(manifest: Mapping[str, Any]) -> str:
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
     content = _read(folder / MANIFEST)
-    return sealed.value_of(content, str(folder / MANIFEST)) if content is not None else None
+    return checksummed_json.value_of(content, str(folder / MANIFEST)) if content is not None else None
 
 
 def _whole(folder: Path, expected: str) -> bool:

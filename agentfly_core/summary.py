@@ -10,11 +10,11 @@ import pandas as pd
 
 from agentfly_core import ledger, slots, statistics
 from agentfly_core.dataset import shards_of_split
+from agentfly_core.formats.text import sentence
 from agentfly_core.measured import measured
 from agentfly_core.metrics import solved_by_problem
 from agentfly_core.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.parts import load
-from agentfly_core.plaintext import sentence
 from agentfly_core.record import Scored, Unscored
 from agentfly_core.run import Lab, Parent, Run
 from agentfly_core.store import Artifact

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentfly_core.formats.redaction import redact
 from agentfly_core.outbox import Outbox, Unsent
-from agentfly_core.redaction import redact
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from agentfly_core import adapter, files, identity, slots
+from agentfly_core import adapter, slots
 from agentfly_core.config import Adapter, Science, Update
+from agentfly_core.formats import files, hashing
 from agentfly_core.gates import stop_if_diverging
 from agentfly_core.learner import UpdateJob
 from agentfly_core.measured import measured, measuring, timing
@@ -51,7 +52,7 @@ def step_job(run: Run, step: int) -> UpdateJob:
         batch=None,
         temperature=science.rollout.temperature,
         dtype=science.dtype,
-        seed=identity.seed(science.seed, "update", step),
+        seed=hashing.seed(science.seed, "update", step),
         reference=str(reference) if reference else None,
         before=measured(store, before).metrics if step > 1 else {},
         adapter=_adapter(science),
@@ -81,7 +82,7 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
         batch=warm_start.batch,
         temperature=1.0,
         dtype=science.dtype,
-        seed=identity.seed(science.seed, "warm_start", number),
+        seed=hashing.seed(science.seed, "warm_start", number),
         reference=None,
         adapter=_adapter(science),
         base=str(base) if base else None,

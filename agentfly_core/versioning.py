@@ -19,9 +19,10 @@ from typing import Any
 
 import yaml
 
-from agentfly_core import experiment, files, pointer, slots, yamltext
+from agentfly_core import experiment, pointer, slots
 from agentfly_core.config import Science
-from agentfly_core.sealed import Damaged
+from agentfly_core.formats import files, strict_yaml
+from agentfly_core.formats.checksummed_json import Damaged
 
 logger = logging.getLogger(__name__)
 BUSY = "is being blocked by"
@@ -85,7 +86,7 @@ def pipeline(name: str, project: Path) -> Path:
             f"There is no params.yaml in {project}, and DVC needs that file, dvc.yaml and .dvc/ there: work in a "
             "checkout of the project."
         )
-    if yamltext.settings(params).get("experiment") == name:
+    if strict_yaml.settings(params).get("experiment") == name:
         return Path("dvc.yaml")
     folder = project / "results" / name
     files.write_text(folder / "params.yaml", f"experiment: {name}\nroot: ../..\n")

@@ -13,8 +13,8 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from agentfly_core import files
 from agentfly_core.config import Science
+from agentfly_core.formats import files
 from agentfly_core.home import home
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners import deepspeed

@@ -28,7 +28,7 @@ from rich.table import Table
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.child import Child
 from agentfly_core.environment import Environment
-from agentfly_core.identity import seed
+from agentfly_core.formats.hashing import seed
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.record import Ending, Message, Observation, Problem, Sampled, Score, ToolCall, Trajectory
 from agentfly_core.resources import Limit, ResourceManager

@@ -14,20 +14,21 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from agentfly_core import blame, reading, slots, versioning
 from agentfly_core import doctor as doctors
 from agentfly_core import experiment as experiments
+from agentfly_core import reading, slots, versioning
+from agentfly_core.formats import tracebacks
+from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.redaction import redact
+from agentfly_core.formats.text import fault, words_of
 from agentfly_core.gates import GateClosed
 from agentfly_core.listing import continuing, in_store
 from agentfly_core.lock import Locked, LockLost
-from agentfly_core.plaintext import fault, words_of
-from agentfly_core.redaction import redact
 from agentfly_core.run import Lab, links_of, name_of, record_of, refuse_if_open, refuse_other_settings, summary_of
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.trial import attacked
-from agentfly_core.sealed import Damaged
 from agentfly_core.store import Store
 from agentfly_core.system.service import ServiceLost
 from agentfly_core.tracking import Place
@@ -233,8 +234,8 @@ def told(error: BaseException) -> str:
     Anything else is an error in code: its traceback, without the lines of installed packages.
     """
     if not issubclass(type(error), MISTAKES):  # isinstance would ask the error
-        return f"An error in code ended it:\n{blame.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
-    words, line = words_of(error).rstrip() or fault(error), blame.own_line(error)
+        return f"An error in code ended it:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
+    words, line = words_of(error).rstrip() or fault(error), tracebacks.own_line(error)
     return words if line is None or line in words else f"{words}\nIt was raised at {line}."
 
 

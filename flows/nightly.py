@@ -10,8 +10,8 @@ from typing import Any
 from prefect import flow, get_run_logger, runtime
 
 from agentfly_core.config import Science
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.run import Lab, record_of, summary_of
-from agentfly_core.sealed import Damaged
 from flows.devices import devices
 from flows.parameters import ExperimentName, Night, Overrides, SiteName, StoreUri
 from flows.train import train

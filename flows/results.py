@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from agentfly_core import pointer, slots
-from agentfly_core.files import write_json, write_text
+from agentfly_core.formats.files import write_json, write_text
 from agentfly_core.run import Lab, final_policy
 from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, steps_frame

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prefect.runtime import flow_run
 
-from agentfly_core.redaction import keeping_secrets
+from agentfly_core.formats.redaction import keeping_secrets
 from agentfly_core.run import Lab, Run, name_of, opened
 from agentfly_core.store import Artifact
 from agentfly_core.system.progress import listening

@@ -8,9 +8,10 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from agentfly_core import identity, tracking
+from agentfly_core import tracking
+from agentfly_core.formats import hashing
+from agentfly_core.formats.text import fault
 from agentfly_core.listing import continuing
-from agentfly_core.plaintext import fault
 from agentfly_core.run import Lab, Run, links_of, opened
 from agentfly_core.telling import RunTeller, Teller
 from flows.places import settle
@@ -40,7 +41,7 @@ def telling(run: Run) -> Iterator[RunTeller]:
 @contextmanager
 def telling_stage(lab: Lab, stage: str, policy: str = "") -> Iterator[Teller]:
     """Somebody to tell what a stage did outside any run; an experiment's stage (of a policy) has one MLflow run."""
-    uid = identity.digest([stage, lab.science.digest, policy])
+    uid = hashing.digest([stage, lab.science.digest, policy])
     tracker = _tracker(lab, f"{stage} {policy[:8]}".strip(), uid, _now())
     tracker.tags({"agentfly.stage": stage, "agentfly.policy": policy})
     try:

@@ -11,8 +11,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
+from agentfly_core.formats.redaction import keeping_secrets
 from agentfly_core.learner import LearnerLost
-from agentfly_core.redaction import keeping_secrets
 from agentfly_core.sampler import SamplerLost
 from agentfly_core.store import Artifact
 

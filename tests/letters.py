@@ -14,8 +14,8 @@ from typing import Any
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.environment import Environment
-from agentfly_core.identity import seed
-from agentfly_core.plaintext import clip
+from agentfly_core.formats.hashing import seed
+from agentfly_core.formats.text import clip
 from agentfly_core.playbook import Agent, Assignment, Playbook
 from agentfly_core.record import BadCall, Message, Observation, Problem, ToolCall, Trajectory
 from agentfly_core.resources import Limit, ResourceManager

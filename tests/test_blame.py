@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import json
 
-from agentfly_core import blame
-from agentfly_core.jsontext import parse
+from agentfly_core.formats import tracebacks
+from agentfly_core.formats.strict_json import parse
 
 
 def caught(error_of):
@@ -23,22 +23,22 @@ def read_mine():
 
 def test_the_line_is_the_innermost_of_the_users_own():
     line = read_mine.__code__.co_firstlineno + 1
-    assert blame.own_line(caught(read_mine)) == f"{__file__}:{line} in read_mine"
+    assert tracebacks.own_line(caught(read_mine)) == f"{__file__}:{line} in read_mine"
 
 
 def test_an_error_of_ours_or_of_an_installed_package_has_no_line_of_the_users():
     ours = caught(lambda: parse("{"))
     while ours.__traceback__.tb_frame.f_code.co_filename == __file__:
         ours.__traceback__ = ours.__traceback__.tb_next
-    assert blame.own_line(ours) is None
-    assert blame.own_line(ValueError("never raised")) is None
+    assert tracebacks.own_line(ours) is None
+    assert tracebacks.own_line(ValueError("never raised")) is None
 
 
 def test_a_traceback_shows_the_users_lines_ours_and_the_innermost():
     def both():
         return parse("[1")
 
-    frames = [line.rpartition(" in ")[2] for line in blame.trace(caught(both)).splitlines() if "File" in line]
+    frames = [line.rpartition(" in ")[2] for line in tracebacks.trace(caught(both)).splitlines() if "File" in line]
     assert frames == ["caught", "both", "parse", "raw_decode"]
 
 
@@ -51,5 +51,5 @@ def test_a_callable_object_is_defined_where_its_class_says_what_it_does():
     def wrapped():
         return read_mine()
 
-    assert blame.defined(Agent()) == f"{__file__}:{Agent.__call__.__code__.co_firstlineno}"
-    assert blame.defined(wrapped) == f"{__file__}:{read_mine.__code__.co_firstlineno}"
+    assert tracebacks.defined(Agent()) == f"{__file__}:{Agent.__call__.__code__.co_firstlineno}"
+    assert tracebacks.defined(wrapped) == f"{__file__}:{read_mine.__code__.co_firstlineno}"

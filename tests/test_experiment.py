@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from agentfly_core import experiment, yamltext
+from agentfly_core import experiment
 from agentfly_core.config import Science
+from agentfly_core.formats import strict_yaml
 from agentfly_core.site import Site
 
 TINY = """
@@ -105,13 +106,13 @@ def test_an_override_that_cannot_be_read_is_refused(overrides, message, tiny):
     ("text", "value"), [("1e-4", 1e-4), ("-2E3", -2000.0), ("7", 7), ("1e", "1e"), ("[1e2]", [100])]
 )
 def test_a_number_may_be_written_with_an_exponent(text, value):
-    assert yamltext.parse(text, "here") == value
+    assert strict_yaml.parse(text, "here") == value
 
 @pytest.mark.parametrize("text", ["a: &x [1, *x]", "a: &x {b: {c: *x}}"])
 def test_a_value_that_contains_itself_is_refused_where_it_does(text):
     with pytest.raises(ValueError, match=r"here, line 1, column \d+ is no valid YAML: \*x stands within what it names"):
-        yamltext.parse(text, "here")
-    assert yamltext.parse("a: &x [1]\nb: *x", "here") == {"a": [1], "b": [1]}
+        strict_yaml.parse(text, "here")
+    assert strict_yaml.parse("a: &x [1]\nb: *x", "here") == {"a": [1], "b": [1]}
 
 
 def test_an_override_may_be_json_of_any_text(tiny):

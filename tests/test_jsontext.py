@@ -5,12 +5,12 @@ import json
 import pytest
 from hypothesis import given, strategies
 
-from agentfly_core import jsontext
+from agentfly_core.formats import strict_json
 
 
 def test_a_plain_call_is_read() -> None:
     text = '{"name": "calculator", "arguments": {"expression": "41+58", "digits": [1, 2.5, true, null]}}'
-    assert jsontext.parse(text) == {
+    assert strict_json.parse(text) == {
         "name": "calculator",
         "arguments": {"expression": "41+58", "digits": [1, 2.5, True, None]},
     }
@@ -41,25 +41,25 @@ def test_a_plain_call_is_read() -> None:
 )
 def test_what_cannot_be_written_again_is_refused_with_its_reason(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        jsontext.parse(text)
+        strict_json.parse(text)
 
 
 def test_a_whole_surrogate_pair_is_one_character() -> None:
-    assert jsontext.parse(r'["\ud83d\ude00"]') == ["😀"]
+    assert strict_json.parse(r'["\ud83d\ude00"]') == ["😀"]
 
 
 def test_brackets_inside_a_string_are_not_levels() -> None:
-    assert jsontext.parse(json.dumps("[" * 1000 + '\\"')) == "[" * 1000 + '\\"'
+    assert strict_json.parse(json.dumps("[" * 1000 + '\\"')) == "[" * 1000 + '\\"'
 
 
 def test_the_deepest_allowed_value_is_read() -> None:
-    assert jsontext.parse("[" * 32 + "]" * 32) is not None
+    assert strict_json.parse("[" * 32 + "]" * 32) is not None
 
 
 @given(strategies.text())
 def test_any_text_is_either_read_or_a_value_error(text: str) -> None:
     try:
-        value = jsontext.parse(text)
+        value = strict_json.parse(text)
     except ValueError:
         return
     json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
@@ -76,4 +76,4 @@ def test_any_text_is_either_read_or_a_value_error(text: str) -> None:
     )
 )
 def test_what_python_writes_is_read_back_the_same(value: object) -> None:
-    assert jsontext.parse(json.dumps(value)) == value
+    assert strict_json.parse(json.dumps(value)) == value

@@ -2,7 +2,8 @@
 
 import pytest
 
-from agentfly_core import experiment, yamltext
+from agentfly_core import experiment
+from agentfly_core.formats import strict_yaml
 
 SETTINGS = """
 model: nano:calculator
@@ -43,10 +44,10 @@ DEEP = ("[" * 3000 + "]" * 3000, "{a: " * 65 + "1" + "}" * 65, '{"a":' * 3000 + 
 def test_what_is_nested_too_deeply_is_refused_with_its_source_and_place(text, tiny):
     told = r"line 1, column \d+ is no valid YAML: it is more than 64 levels deep\."
     with pytest.raises(ValueError, match=rf"^conf/deep.yaml, {told}"):
-        yamltext.parse(text, "conf/deep.yaml")
+        strict_yaml.parse(text, "conf/deep.yaml")
     with pytest.raises(ValueError, match=told):
         experiment.read(tiny, [f"data.use={text}"])
 
 
 def test_what_is_nested_less_deeply_is_read():
-    assert yamltext.parse("{a: [" * 32 + "]}" * 32, "here") == yamltext.parse('{"a": [' * 32 + "]}" * 32, "here")
+    assert strict_yaml.parse("{a: [" * 32 + "]}" * 32, "here") == strict_yaml.parse('{"a": [' * 32 + "]}" * 32, "here")

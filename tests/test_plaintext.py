@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import given, strategies
 
-from agentfly_core.plaintext import clip, fault, sentence, shown
+from agentfly_core.formats.text import clip, fault, sentence, shown
 
 
 def test_a_long_text_keeps_its_head_and_its_tail() -> None:

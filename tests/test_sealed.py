@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentfly_core import unsealed
-from agentfly_core.sealed import Damaged, sealed, value_of
+from agentfly_core.formats import unchecked_json
+from agentfly_core.formats.checksummed_json import Damaged, sealed, value_of
 
 POINTER = {"uri": "artifacts/warm_start/1f2e/001/policy", "digest": "77b0"}
 WHERE = "/lab/runs/demo/start.json"
@@ -56,7 +56,7 @@ def test_damage_of_any_kind_is_named_with_its_file(content: bytes, fault: str) -
 def test_a_file_of_an_earlier_release_is_read_and_said_once_to_be_unchecked(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unsealed, "_told", set())
+    monkeypatch.setattr(unchecked_json, "_told", set())
     caplog.set_level(logging.WARNING)
     manifest = {"stage": "score", "key": "a41f", "inputs": {}, "files": {"scores": {"sha256": "9f2c", "size": 3}}}
     assert value_of(text(POINTER), WHERE) == POINTER

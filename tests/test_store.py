@@ -7,7 +7,7 @@ import pytest
 from clocks import set_clock
 
 from agentfly_core import store as store_module
-from agentfly_core.sealed import Damaged
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.store import Artifact, Slot, Store, verify
 from agentfly_core.system.process import Owner
 

@@ -9,9 +9,9 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from agentfly_core import identity
 from agentfly_core.datasets.powers import EXPONENTS
 from agentfly_core.datasets.shop import COUNTS
+from agentfly_core.formats import hashing
 from agentfly_core.record import Message, Problem, ToolCall
 from agentfly_core.templates.chatml import written
 from agentfly_core.tools.calculator import evaluate
@@ -57,7 +57,7 @@ def _script(problems: Sequence[Problem], seed: int, spoilt: float, good: Play, b
     by_id = {problem.id: problem for problem in problems}
 
     def script(problem: str, chain: int, turn: int) -> str:
-        draw = random.Random(identity.seed(seed, "demonstration", problem, chain))
+        draw = random.Random(hashing.seed(seed, "demonstration", problem, chain))
         play = draw.choice(bad) if draw.random() < spoilt else good
         return play(draw, by_id[problem])[turn]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentfly_core import identity, jsontext
 from agentfly_core.dataset import BadRow
+from agentfly_core.formats import hashing, strict_json
 from agentfly_core.record import Problem
 
 QUESTIONS = ("prompt", "question", "instruction", "problem")
@@ -97,7 +97,7 @@ def _text(path: Path) -> str:
 
 def _value(text: str) -> Any:
     try:
-        return jsontext.parse(text, max_bytes=MAX_BYTES)
+        return strict_json.parse(text, max_bytes=MAX_BYTES)
     except ValueError as error:
         return error
 
@@ -124,10 +124,10 @@ def _with_facts(name: Any, question: str, facts: dict[str, Any]) -> Problem | st
         return f"its field 'id' is {name!r:.80}, expected text or an integer"
     for key, fact in facts.items():
         try:
-            identity.digest(fact)
+            hashing.digest(fact)
         except (TypeError, ValueError) as error:
             return f"its field {key!r} cannot be written as JSON: {error}"
-    return Problem(identity.short(question) if name is None else str(name), question, facts)
+    return Problem(hashing.short(question) if name is None else str(name), question, facts)
 
 
 def _dealt(draw: random.Random, rows: Rows, sizes: Mapping[str, int], source: str) -> dict[str, Rows]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentfly_core import identity
 from agentfly_core.environment import Environment
+from agentfly_core.formats import hashing
 from agentfly_core.record import Problem
 from agentfly_core.tool import ToolError
 
@@ -68,4 +68,4 @@ class Shop(Environment):
 
     def state_key(self) -> str:
         """What the shopper sees, and has in the cart."""
-        return identity.digest([list(self.page), self.cart, self.order])
+        return hashing.digest([list(self.page), self.cart, self.order])

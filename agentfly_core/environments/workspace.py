@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from agentfly_core import identity
 from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.formats import hashing
 from agentfly_core.record import Problem
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.limits import Limits
@@ -100,7 +100,7 @@ class Workspace(Environment):
 
     def state_key(self) -> str:
         """The files, whatever was changed before."""
-        return identity.digest(self.files)
+        return hashing.digest(self.files)
 
     def _become(self, files: dict[str, str]) -> None:
         for name in files:

@@ -31,6 +31,7 @@ from deepspeed.accelerator import get_accelerator
 
 from agentfly_core import config
 from agentfly_core.algorithm import Algorithm, Critic
+from agentfly_core.formats.text import fault
 from agentfly_core.learner import FRESH, UpdateJob
 from agentfly_core.learners import deepspeed_engine as engines
 from agentfly_core.learners.deepspeed_update import Update
@@ -39,7 +40,6 @@ from agentfly_core.learners.policy import Policy, load_policy
 from agentfly_core.learners.ranks import Ranks
 from agentfly_core.learners.whole import Engine
 from agentfly_core.parts import construct, load
-from agentfly_core.plaintext import fault
 
 Progress = Callable[[int, int], None]
 Reply = Callable[[dict[str, Any]], None]

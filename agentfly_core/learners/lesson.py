@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from agentfly_core import identity
 from agentfly_core.batch import RolloutBatch, pack
+from agentfly_core.formats import hashing
 from agentfly_core.learner import UpdateJob
 from agentfly_core.outcomes import Outcomes, earned, outcomes
 from agentfly_core.parquet import read_scores, read_trajectories
@@ -56,7 +56,7 @@ def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) 
     steps = math.ceil(len(trajectories) / job.batch) if job.batch else min(count, len(trajectories))
     found: list[Tensor] = []
     for epoch in range(epochs):
-        generator = torch.Generator().manual_seed(identity.seed(job.seed, epoch))
+        generator = torch.Generator().manual_seed(hashing.seed(job.seed, epoch))
         order = torch.randperm(len(trajectories), generator=generator)
         found += trajectories[order].tensor_split(steps)
     return found

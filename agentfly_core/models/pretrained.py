@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from agentfly_core import probe
 from agentfly_core.adapter import is_adapter
-from agentfly_core.plaintext import sentence
+from agentfly_core.formats.text import sentence
 
 
 def make(reference: str, folder: Path, dtype: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import httpx
 
-from agentfly_core.plaintext import fault
+from agentfly_core.formats.text import fault
 from agentfly_core.record import Sampled
 from agentfly_core.sampler import Request, SamplerLost, SamplingParams, Voice
 from agentfly_core.samplers.vllm_server import LONGEST_IDLE, launch

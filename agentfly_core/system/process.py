@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from agentfly_core import jsontext
+from agentfly_core.formats import strict_json
 
 LARGEST_PID = 2**31 - 1
 MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-(\d+)-([0-9a-f]{8})$")
@@ -52,7 +52,7 @@ class Owner:
     @classmethod
     def read(cls, written: bytes) -> Owner:
         """The owner in a file's bytes; raises ValueError for anything else, and what is damaged."""
-        return cls.of(jsontext.parse(written.decode()))
+        return cls.of(strict_json.parse(written.decode()))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `of` reads."""

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from agentfly_core.files import write_json
+from agentfly_core.formats.files import write_json
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.process import Owner, gone
 from agentfly_core.system.supervisor import FIRST_START, State, clean

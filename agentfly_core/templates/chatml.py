@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from agentfly_core import jsontext
-from agentfly_core.plaintext import clip
+from agentfly_core.formats import strict_json
+from agentfly_core.formats.text import clip
 from agentfly_core.record import BadCall, Message, Observation, ToolCall
 from agentfly_core.template import ToolSchema
 
@@ -144,7 +144,7 @@ def _call(text: str, closed: bool) -> ToolCall | BadCall:
     if not closed:
         return BadCall(text.strip(), "</tool_call> is missing")
     try:
-        value = jsontext.parse(text)
+        value = strict_json.parse(text)
     except ValueError as error:
         return BadCall(text.strip(), str(error))
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):

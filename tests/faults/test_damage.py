@@ -22,8 +22,8 @@ from rich.console import Console, RenderableType
 from agentfly_core import reading, slots, store
 from agentfly_core.dealing import first_deal
 from agentfly_core.experiment import read
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.run import Lab, links_of, opened
-from agentfly_core.sealed import Damaged
 from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 from agentfly_core.summary import run_ledger, steps_frame

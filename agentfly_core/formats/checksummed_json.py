@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentfly_core import unsealed
-from agentfly_core.identity import digest
+from agentfly_core.formats import unchecked_json
+from agentfly_core.formats.hashing import digest
 
 SCHEMA = 2
 SEAL = ("checksum", "schema")
@@ -52,7 +52,7 @@ def json_of(content: bytes, where: str) -> dict[str, Any]:
 def _check(found: Mapping[str, Any], where: str) -> None:
     said = {key: value for key, value in found.items() if key != "checksum"}
     if "checksum" not in found and found.get("schema", 1) == 1:
-        unsealed.check(where, said)
+        unchecked_json.check(where, said)
     elif found.get("checksum") != digest(said):
         raise ValueError("it does not say what its checksum stands for")
     elif (schema := found.get("schema")) != SCHEMA:

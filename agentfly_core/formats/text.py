@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentfly_core.redaction import redact
+from agentfly_core.formats.redaction import redact
 
 MOST_INNER = 3
 LONGEST_CHAIN = 4

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from agentfly_core.plaintext import sentence
+from agentfly_core.formats.text import sentence
 
 MAX_DEPTH = 64
 

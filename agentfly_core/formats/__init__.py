@@ -1,0 +1,1 @@
+"""Text, JSON, YAML and files: how bytes are read, checked and written."""
