@@ -16,7 +16,17 @@ from agentfly_core.formats.text import clip, fault
 from agentfly_core.hop import Hop
 from agentfly_core.parts import did_you_mean
 from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
-from agentfly_core.record import BadCall, Ending, Given, Message, Observation, Problem, Sampled, ToolCall, Turn
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Ending,
+    Given,
+    Message,
+    Observation,
+    Problem,
+    Sampled,
+    ToolCall,
+    Turn,
+)
 from agentfly_core.sampler import Request, SamplingParams, Voice
 from agentfly_core.system.clock import moment
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from agentfly_core.record import Trajectory, rows
+from agentfly_core.records.trajectory import Trajectory, rows
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 
 
 class ServiceFailure(RuntimeError):

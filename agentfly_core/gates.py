@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentfly_core.formats.text import sentence
-from agentfly_core.record import Ending, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 
 SKIPPED_IN_A_ROW = 3
 

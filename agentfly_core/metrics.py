@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from agentfly_core.record import BadCall, Ending, Scored, Trajectory, Unscored
+from agentfly_core.records.timing import union
+from agentfly_core.records.trajectory import BadCall, Ending, Scored, Trajectory, Unscored
 from agentfly_core.rollout import Timing
-from agentfly_core.timings import union
 
 ZERO_SPREAD = "agent/rollout/zero_spread_groups"
 

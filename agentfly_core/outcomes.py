@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agentfly_core.batch import RolloutBatch
 from agentfly_core.formats import hashing
-from agentfly_core.record import Ending, Scored, Trajectory, Turn, Unscored
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Turn, Unscored
 from agentfly_core.sequences import sequences
 
 

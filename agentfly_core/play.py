@@ -9,23 +9,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agentfly_core import ledger
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config import Science
 from agentfly_core.formats import hashing
 from agentfly_core.gates import stop_if_failing, stop_if_unobserved, stop_if_unscored
 from agentfly_core.home import Home
 from agentfly_core.metrics import rollout_metrics
-from agentfly_core.parquet import EPISODES, SCORES, read_trajectories, write_scores, write_trajectories
 from agentfly_core.parts import construct, load
-from agentfly_core.record import Problem, Role, Scored, Trajectory
+from agentfly_core.records import ledger
+from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores, write_trajectories
+from agentfly_core.records.timing import read_timings, write_timings
+from agentfly_core.records.trajectory import Problem, Role, Scored, Trajectory
 from agentfly_core.reward import score
 from agentfly_core.rollout import Assignment, Playbook, collect
 from agentfly_core.sampler import Sampler
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.successes import Successes
 from agentfly_core.system.progress import Progress, report
-from agentfly_core.timings import read_timings, write_timings
 
 
 def require_room(science: Science, tokenizer: Any, problems: Iterable[Problem]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from agentfly_core import calling, signature
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.formats.text import fault
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 
 State = Literal["starting", "idle", "leased", "dead"]
 CLOSE_SECONDS = 30.0

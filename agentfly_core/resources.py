@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 from agentfly_core import child
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.pool import LeaseTimeout, Limit, Pool
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 
 __all__ = ["LeaseExpired", "LeaseTimeout", "Limit", "ResourceManager", "in_order"]
 

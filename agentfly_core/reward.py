@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from agentfly_core import apart, calling, signature
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.formats.text import fault, shown, words_of
-from agentfly_core.record import Ending, Problem, Score, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Problem, Score, Scored, Trajectory, Unscored
 
 AT_ONCE = 32
 LARGEST = 1e15

@@ -16,7 +16,7 @@ from agentfly_core.environment import ServiceFailure
 from agentfly_core.formats import hashing, tracebacks
 from agentfly_core.formats.text import fault
 from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
-from agentfly_core.record import Ending, Score, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Score, Trajectory, Unscored
 from agentfly_core.resources import ResourceManager
 from agentfly_core.sampler import Sampler, SamplerLost, Voice
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from agentfly_core.record import Sampled
+from agentfly_core.records.trajectory import Sampled
 
 
 @dataclass(frozen=True, slots=True)

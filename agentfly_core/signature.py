@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfly_core.environment import Environment
-from agentfly_core.record import Problem, Trajectory
+from agentfly_core.records.trajectory import Problem, Trajectory
 
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agentfly_core import slots
-from agentfly_core.parquet import EPISODES, SCORES, read_scores, read_trajectories
-from agentfly_core.record import Scored, Trajectory, Unscored
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.store import Artifact, Store
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentfly_core.record import Message, Observation
+from agentfly_core.records.trajectory import Message, Observation
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from agentfly_core import apart, calling, signature
 from agentfly_core.arguments import Arguments, BadArguments, documentation
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.formats.text import clip, fault, words_of
-from agentfly_core.record import Observation, Problem, ToolCall, Trajectory
+from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
 from agentfly_core.template import ToolSchema
 
 

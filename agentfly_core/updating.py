@@ -13,8 +13,8 @@ from agentfly_core.formats import files, hashing
 from agentfly_core.gates import stop_if_diverging
 from agentfly_core.learner import UpdateJob
 from agentfly_core.measured import measured, measuring, timing
-from agentfly_core.parquet import EPISODES, SCORES
 from agentfly_core.parts import load
+from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.run import Lab, Run, require_same_tokens
 from agentfly_core.saving import Saving
 from agentfly_core.store import Artifact, Slot, Store

@@ -19,7 +19,7 @@ from agentfly_core.home import home
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners import deepspeed
 from agentfly_core.play import of_step, play_shard, score_episodes
-from agentfly_core.record import Problem, Trajectory
+from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.reward import reward
 from agentfly_core.samplers import vllm
 from agentfly_core.site import Site

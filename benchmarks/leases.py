@@ -30,7 +30,7 @@ from agentfly_core.child import Child
 from agentfly_core.environment import Environment
 from agentfly_core.formats.hashing import seed
 from agentfly_core.playbook import Assignment, Playbook
-from agentfly_core.record import Ending, Message, Observation, Problem, Sampled, Score, ToolCall, Trajectory
+from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, ToolCall, Trajectory
 from agentfly_core.resources import Limit, ResourceManager
 from agentfly_core.reward import reward
 from agentfly_core.rollout import play

@@ -21,11 +21,11 @@ from rich.table import Table
 from agentfly_core import slots
 from agentfly_core.config import Science
 from agentfly_core.measured import measured
+from agentfly_core.records.timing import read_timings, union
 from agentfly_core.run import Lab, policy_of
 from agentfly_core.site import Site
 from agentfly_core.store import Store
 from agentfly_core.summary import stages_before, stored_evaluation
-from agentfly_core.timings import read_timings, union
 from flows.lab import store_at
 
 LEARNING = ("time/forward", "time/backward", "time/optimizer")

@@ -34,7 +34,7 @@ from agentfly_core.environment import Environment
 from agentfly_core.model import materialise
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.pool import Limit
-from agentfly_core.record import Ending, Observation, Problem, Sampled
+from agentfly_core.records.trajectory import Ending, Observation, Problem, Sampled
 from agentfly_core.resources import ResourceManager
 from agentfly_core.rollout import collect
 from agentfly_core.sampler import Request, Voice

@@ -15,7 +15,7 @@ from agentfly_core.environments.workspace import Workspace
 from agentfly_core.home import home
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.pool import Limit
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout import collect
 from agentfly_core.samplers.vllm import VLLM
 from agentfly_core.system.service import Service

@@ -39,7 +39,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentfly_core.model import materialise
 from agentfly_core.models import pretrained
-from agentfly_core.record import Message, ToolCall
+from agentfly_core.records.trajectory import Message, ToolCall
 from agentfly_core.templates.chatml import END, START, written
 from benchmarks.peer import python_of
 from benchmarks.rollout_efficiency import served

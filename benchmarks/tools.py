@@ -25,7 +25,7 @@ from transformers import AutoTokenizer
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.model import materialise
 from agentfly_core.playbook import Assignment, Playbook
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.resources import ResourceManager
 from agentfly_core.rollout import collect
 from agentfly_core.samplers.scripted import Scripted

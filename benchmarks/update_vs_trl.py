@@ -37,7 +37,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from agentfly_core.model import materialise
-from agentfly_core.record import Message
+from agentfly_core.records.trajectory import Message
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
 from agentfly_core.templates.chatml import Hermes
 from benchmarks import peer

@@ -10,7 +10,7 @@ from typing import Any
 from prefect import flow
 
 from agentfly_core import pointer
-from agentfly_core.dataset import shards_of_split
+from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.run import Lab, name_of, of_run
 from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, evaluation

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentfly_core import ledger, slots, updating
+from agentfly_core import slots, updating
+from agentfly_core.records import ledger
 from agentfly_core.run import Run, final_policy
 from agentfly_core.summary import Evaluation, run_ledger, summarise
 from tasks.stage import stage

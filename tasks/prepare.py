@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentfly_core import dataset, slots
+from agentfly_core import slots
 from agentfly_core.measured import measuring
+from agentfly_core.records import dataset
 from agentfly_core.run import Lab
 from agentfly_core.versioning import dataset_version
 from tasks.stage import Made, reused, stage

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentfly_core import play, slots
-from agentfly_core.dataset import split
-from agentfly_core.dealing import Deal, dealt
 from agentfly_core.measured import measuring, timing
 from agentfly_core.play import of_shard, of_step, of_test, play_shard, watching
+from agentfly_core.records.dataset import split
+from agentfly_core.records.schedule import Deal, dealt
 from agentfly_core.rollout import Assignment
 from agentfly_core.run import Lab, Run
 from agentfly_core.store import Artifact

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from agentfly_core import slots
 from agentfly_core.measured import measuring
-from agentfly_core.parquet import SCORES, read_scores
 from agentfly_core.play import score_episodes
+from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.run import Lab
 from agentfly_core.store import Artifact
 from tasks.stage import Made, reused, stage

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from agentfly_core import slots, successes, updating
 from agentfly_core.config import step_named
-from agentfly_core.dataset import split
 from agentfly_core.measured import measuring
 from agentfly_core.play import choose as choose_demonstrations
 from agentfly_core.play import demonstrate as play_demonstrations
+from agentfly_core.records.dataset import split
 from agentfly_core.run import Lab, policy_of, require_same_tokens
 from agentfly_core.store import Artifact
 from agentfly_core.system.service import Service

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from agentfly_core.environment import Environment, ServiceFailure
-from agentfly_core.record import Problem, Score, Trajectory
+from agentfly_core.records.trajectory import Problem, Score, Trajectory
 from agentfly_core.reward import reward
 from agentfly_core.system.supervisor import die_with_parent
 from agentfly_core.tool import ToolError, tool

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from agentfly_core.config import Update
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed import DeepSpeedLearner
-from agentfly_core.parquet import write_scores, write_trajectories
-from agentfly_core.record import Scored
+from agentfly_core.records.parquet import write_scores, write_trajectories
+from agentfly_core.records.trajectory import Scored
 from agentfly_core.saving import Saving
 from agentfly_core.system.service import Service
 

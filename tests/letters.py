@@ -17,7 +17,7 @@ from agentfly_core.environment import Environment
 from agentfly_core.formats.hashing import seed
 from agentfly_core.formats.text import clip
 from agentfly_core.playbook import Agent, Assignment, Playbook
-from agentfly_core.record import BadCall, Message, Observation, Problem, ToolCall, Trajectory
+from agentfly_core.records.trajectory import BadCall, Message, Observation, Problem, ToolCall, Trajectory
 from agentfly_core.resources import Limit, ResourceManager
 from agentfly_core.reward import Reward
 from agentfly_core.rollout import Timing, collect

@@ -4,7 +4,7 @@ import random
 
 from agentfly_core.batch import pack
 from agentfly_core.outcomes import outcomes
-from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
+from agentfly_core.records.trajectory import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
 
 SAID = Message("assistant", "")
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from agentfly_core.algorithm import Outputs
 from agentfly_core.batch import RolloutBatch, pack
 from agentfly_core.outcomes import Outcomes
-from agentfly_core.record import Trajectory
+from agentfly_core.records.trajectory import Trajectory
 
 WEIGHTS = {"exact": 1.0, "brief": 0.3}
 

@@ -17,8 +17,8 @@ import yaml
 
 from agentfly_core import slots
 from agentfly_core.config import Science
-from agentfly_core.dealing import first_deal
 from agentfly_core.experiment import Experiment, read
+from agentfly_core.records.schedule import first_deal
 from agentfly_core.run import Lab, name_of
 from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store

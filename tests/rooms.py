@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from agentfly_core.environment import Environment
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 
 ONE, TWO = Problem("one", "?"), Problem("two", "?")
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from agentfly_core import apart
 from agentfly_core.environment import ServiceFailure
-from agentfly_core.record import Observation, Problem, Score, ToolCall, Trajectory, Unscored
+from agentfly_core.records.trajectory import Observation, Problem, Score, ToolCall, Trajectory, Unscored
 from agentfly_core.reward import Reward, reward, score
 from agentfly_core.tool import Tool, tool
 
@@ -135,7 +135,7 @@ def test_its_processes_die_with_ours() -> None:
     program = """
 import asyncio, os, signal, sys
 import crunchers
-from agentfly_core.record import Problem, ToolCall
+from agentfly_core.records.trajectory import Problem, ToolCall
 lent = {Problem: Problem("p", "?", {"answer": "2"})}
 print(asyncio.run(crunchers.where.answer(ToolCall("where", {"what": "a"}), lent)).content, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -53,7 +53,7 @@ def test_a_lower_layer_does_not_import_a_higher_one(lower):
 
 
 def test_the_record_needs_the_standard_library_only():
-    names = {name.split(".")[0] for name in imported(ROOT / "agentfly_core/record.py")}
+    names = {name.split(".")[0] for name in imported(ROOT / "agentfly_core/records/trajectory.py")}
     assert names <= {*sys.stdlib_module_names, "agentfly_core"}
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agentfly_core.datasets.arithmetic import arithmetic
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 
 
 def operands(problem: Problem) -> tuple[str, ...]:

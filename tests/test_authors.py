@@ -21,7 +21,7 @@ from agentfly_core.agent import Episode
 from agentfly_core.calling import LoopLost, Overdue, call
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.home import home
-from agentfly_core.record import Ending, Observation, Problem, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Observation, Problem, Trajectory, Unscored
 from agentfly_core.resources import ResourceManager
 from agentfly_core.reward import reward, score
 from agentfly_core.rollout import collect

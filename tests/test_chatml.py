@@ -9,7 +9,7 @@ from tokenizers.models import BPE
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from agentfly_core.models.packaged import PACKAGES, source
-from agentfly_core.record import BadCall, Message, Observation, ToolCall
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.template import ToolSchema
 from agentfly_core.templates.chatml import Hermes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from letters import assigned, collected, playbook, scripted
 
-from agentfly_core.record import Problem, Score, Unscored
+from agentfly_core.records.trajectory import Problem, Score, Unscored
 from agentfly_core.rewards.code_tests import code_tests, program
 
 TESTS = [{"args": [2, 3], "expected": 5}, {"args": [-1, 1], "expected": 0}]

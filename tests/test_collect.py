@@ -10,7 +10,7 @@ from letters import ADD, STOP, Letters, assigned, collected, encode, play, playb
 
 from agentfly_core.agent import Episode
 from agentfly_core.environment import Environment, ServiceFailure
-from agentfly_core.record import Ending, Message, Observation, Problem, Sampled, Score, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, Trajectory, Unscored
 from agentfly_core.reward import reward, score
 from agentfly_core.rollout import EpisodeBroken
 from agentfly_core.sampler import Request, SamplerLost

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from agentfly_core.learners.deepspeed import DeepSpeedLearner
-from agentfly_core.record import Unscored
+from agentfly_core.records.trajectory import Unscored
 
 
 @pytest.fixture(params=["head", "model"])

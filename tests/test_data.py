@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core import dataset, experiment
+from agentfly_core import experiment
 from agentfly_core.datasets.demonstrations import calculator
 from agentfly_core.datasets.files import read
-from agentfly_core.record import Problem
+from agentfly_core.records import dataset
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.tools.calculator import evaluate, written
 
 ROOT = Path(__file__).resolve().parent.parent

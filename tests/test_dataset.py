@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from agentfly_core import dataset, slots
+from agentfly_core import slots
 from agentfly_core.config import Science
-from agentfly_core.dataset import BadRow
-from agentfly_core.record import Problem
+from agentfly_core.records import dataset
+from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.trajectory import Problem
 
 BAD = [BadRow("train.jsonl", 17, "field 'question' is missing")]
 

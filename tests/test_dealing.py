@@ -7,8 +7,8 @@ from itertools import chain
 import pytest
 
 from agentfly_core.config import Science
-from agentfly_core.dealing import Deal, dealt, first_deal, refill
-from agentfly_core.record import Problem
+from agentfly_core.records.schedule import Deal, dealt, first_deal, refill
+from agentfly_core.records.trajectory import Problem
 
 PROBLEMS = [Problem(f"p{i}", "?") for i in range(9)]
 

@@ -14,7 +14,7 @@ from agentfly_core.datasets.powers import powers
 from agentfly_core.datasets.shop import shop
 from agentfly_core.environments.shop import Shop
 from agentfly_core.playbook import Playbook
-from agentfly_core.record import Ending, Problem, Score, Trajectory, rows
+from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory, rows
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.shop import bought
 from agentfly_core.samplers.scripted import Scripted

@@ -8,7 +8,7 @@ from letters import assigned, collected, playbook, scripted
 from agentfly_core import experiment
 from agentfly_core.parts import load
 from agentfly_core.playbook import named
-from agentfly_core.record import Ending, Observation, Problem, Score
+from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
 from agentfly_core.resources import Limit, ResourceManager
 from agentfly_core.reward import Reward
 from agentfly_core.tool import Tool

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agentfly_core.dataset import BadRow
 from agentfly_core.datasets.files import files, read
-from agentfly_core.record import Problem
+from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.trajectory import Problem
 
 ROWS = [{"question": f"What is {i}+1?", "answer": str(i + 1)} for i in range(10)]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentfly_core.gates import GateClosed, stop_if_diverging, stop_if_failing, stop_if_unscored
-from agentfly_core.record import Ending, Problem, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Problem, Scored, Trajectory, Unscored
 
 
 def episodes(failed: int, of: int) -> list[Trajectory]:

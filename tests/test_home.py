@@ -19,7 +19,7 @@ from agentfly_core.child import Child
 from agentfly_core.config import Science
 from agentfly_core.environment import Environment
 from agentfly_core.home import home
-from agentfly_core.record import Ending, Problem
+from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.resources import ResourceManager
 from agentfly_core.rollout import collect
 from agentfly_core.run import Lab

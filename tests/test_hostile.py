@@ -22,9 +22,9 @@ from agentfly_core.environments.database import Database
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.shop import Shop
 from agentfly_core.environments.workspace import Workspace
-from agentfly_core.parquet import read_trajectories, write_trajectories
 from agentfly_core.reading import Step, table
-from agentfly_core.record import Ending, Problem, Score, Trajectory
+from agentfly_core.records.parquet import read_trajectories, write_trajectories
+from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.reward import Reward, score
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.templates.chatml import Hermes

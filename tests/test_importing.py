@@ -11,7 +11,7 @@ import pytest
 from project import PROGRAMS, ROOT
 
 from agentfly_core.parts import load
-from agentfly_core.record import Observation, ToolCall
+from agentfly_core.records.trajectory import Observation, ToolCall
 from agentfly_core.sandbox.cgroups import Cgroups
 from agentfly_core.sandbox.order import Order
 from agentfly_core.sandbox.result import Status

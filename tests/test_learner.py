@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.learner import LearnerFailed, LearnerLost
 from agentfly_core.learners.deepspeed import DeepSpeedLearner
-from agentfly_core.record import Unscored
+from agentfly_core.records.trajectory import Unscored
 
 
 @pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])

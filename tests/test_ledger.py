@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from test_record import trajectory
 
-from agentfly_core import ledger
-from agentfly_core.ledger import LedgerRow
-from agentfly_core.record import Problem, Scored, Unscored
+from agentfly_core.records import ledger
+from agentfly_core.records.ledger import LedgerRow
+from agentfly_core.records.trajectory import Problem, Scored, Unscored
 
 REWARDS = {"p": [1.0, 0.0], "q": [1.0, 1.0], "r": [Unscored("exact: TimeoutError")] * 2}
 ROWS = [

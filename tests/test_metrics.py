@@ -6,7 +6,7 @@ import pytest
 
 from agentfly_core.agent import Span
 from agentfly_core.metrics import point, rollout_metrics, solved_by_problem
-from agentfly_core.record import (
+from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
     Given,

@@ -7,7 +7,7 @@ from played import earned, played, turn
 
 from agentfly_core.batch import pack
 from agentfly_core.outcomes import outcomes
-from agentfly_core.record import Ending, Message, Sampled, Scored, Unscored
+from agentfly_core.records.trajectory import Ending, Message, Sampled, Scored, Unscored
 
 ASKS = turn([1], {3: -1.0, 4: -1.0})
 ANSWERS = turn([5, 6], {7: -1.0}, {8: -1.0})

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from test_record import FIRST, trajectory
 
-from agentfly_core import parquet
-from agentfly_core.record import Branch, Message, Problem, Scored, Unscored
+from agentfly_core.records import parquet
+from agentfly_core.records.trajectory import Branch, Message, Problem, Scored, Unscored
 
 
 def test_a_trajectory_is_read_back_as_it_was_written(tmp_path):

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from agentfly_core import ledger
 from agentfly_core.config import Science
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.gates import GateClosed
 from agentfly_core.home import home
-from agentfly_core.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.play import demonstrate, of_step, of_test, play_shard, score_episodes
-from agentfly_core.record import Problem, Sampled, Trajectory
+from agentfly_core.records import ledger
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
 from agentfly_core.resources import Limit
 from agentfly_core.reward import reward
 from agentfly_core.sampler import Request

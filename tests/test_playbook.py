@@ -11,7 +11,7 @@ from agentfly_core.config import Science
 from agentfly_core.environments.shop import Shop
 from agentfly_core.play import require_room
 from agentfly_core.playbook import Playbook, PromptTooLong, check
-from agentfly_core.record import Ending, Message, Problem
+from agentfly_core.records.trajectory import Ending, Message, Problem
 from agentfly_core.resources import Limit
 from agentfly_core.rewards.shop import bought
 from agentfly_core.tool import tool

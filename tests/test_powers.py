@@ -3,7 +3,7 @@
 import pytest
 
 from agentfly_core.datasets.powers import powers, problem
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 
 
 def test_a_problem_states_its_sum_and_knows_the_answer() -> None:

@@ -5,7 +5,7 @@ from project import ROOT
 
 from agentfly_core import experiment
 from agentfly_core.environment import ServiceFailure
-from agentfly_core.record import Observation, ToolCall
+from agentfly_core.records.trajectory import Observation, ToolCall
 from agentfly_core.sandbox import KEY
 from agentfly_core.tools.python import python
 

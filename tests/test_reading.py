@@ -11,9 +11,9 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
-from agentfly_core.parquet import write_scores, write_trajectories
 from agentfly_core.reading import Piece, lines, pieces, read_step, show, table
-from agentfly_core.record import (
+from agentfly_core.records.parquet import write_scores, write_trajectories
+from agentfly_core.records.trajectory import (
     Ending,
     Finish,
     Given,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentfly_core.record import (
+from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
     Given,

@@ -6,7 +6,7 @@ import pytest
 from rooms import ONE, TWO, Hall, Once, Room, events
 
 from agentfly_core.environment import ServiceFailure
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.resources import LeaseExpired, LeaseTimeout, ResourceManager
 
 

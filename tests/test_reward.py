@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 
 from agentfly_core.environment import Environment, ServiceFailure
-from agentfly_core.record import Ending, Given, Message, Problem, Sampled, Score, Scored, Trajectory, Turn, Unscored
+from agentfly_core.records.trajectory import (
+    Ending,
+    Given,
+    Message,
+    Problem,
+    Sampled,
+    Score,
+    Scored,
+    Trajectory,
+    Turn,
+    Unscored,
+)
 from agentfly_core.reward import Reward, combined, reward, score
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from letters import assigned, collected, playbook, scripted
 
-from agentfly_core.record import Problem, Score, Trajectory, Unscored
+from agentfly_core.records.trajectory import Problem, Score, Trajectory, Unscored
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.format import tool_format
 from agentfly_core.tools.answer import answer

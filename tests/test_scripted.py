@@ -4,7 +4,7 @@ from pathlib import Path
 
 from letters import STOP, assigned, collected, encode, mask, playbook, scripted, tokens
 
-from agentfly_core.record import Problem, Sampled
+from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.sampler import Request, SamplingParams
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.tools.calculator import calculator

@@ -15,8 +15,8 @@ from agentfly_core.environments.database import Database
 from agentfly_core.environments.shop import Shop
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.outcomes import outcomes
-from agentfly_core.parquet import read_trajectories, write_trajectories
-from agentfly_core.record import Problem, Scored, Trajectory
+from agentfly_core.records.parquet import read_trajectories, write_trajectories
+from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.tool import tool
 
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from agentfly_core.environment import Environment, ServiceFailure
-from agentfly_core.record import Observation, Problem, ToolCall, Trajectory
+from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
 from agentfly_core.tool import Tool, ToolError, tool
 
 

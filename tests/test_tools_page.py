@@ -9,10 +9,11 @@ import pytest
 from letters import assigned, collected
 from transformers import AutoTokenizer
 
-from agentfly_core import dataset, experiment
+from agentfly_core import experiment
 from agentfly_core.parts import construct, load
 from agentfly_core.playbook import Playbook
-from agentfly_core.record import Ending
+from agentfly_core.records import dataset
+from agentfly_core.records.trajectory import Ending
 from agentfly_core.reward import reward, score
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.tool import tool

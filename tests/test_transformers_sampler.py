@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from agentfly_core.config import Adapter
 from agentfly_core.learners.policy import load_policy
 from agentfly_core.models import adapted
-from agentfly_core.record import Sampled
+from agentfly_core.records.trajectory import Sampled
 from agentfly_core.sampler import Request, SamplingParams
 from agentfly_core.samplers.transformers import TransformersSampler
 

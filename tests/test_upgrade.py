@@ -19,9 +19,9 @@ from agentfly_core.algorithms import grpo
 from agentfly_core.config import Adapter, Science, Update, WarmStart
 from agentfly_core.correction import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.datasets import arithmetic
-from agentfly_core.dealing import first_deal
 from agentfly_core.health import Sign
 from agentfly_core.listing import continuing
+from agentfly_core.records.schedule import first_deal
 from agentfly_core.run import Lab, opened
 from agentfly_core.section import BY_NAME, Added, Section
 from agentfly_core.site import Site

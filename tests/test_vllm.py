@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from agentfly_core.config import Adapter, Science
 from agentfly_core.models import adapted
-from agentfly_core.record import Sampled
+from agentfly_core.records.trajectory import Sampled
 from agentfly_core.sampler import Request, SamplerLost, SamplingParams
 from agentfly_core.samplers.vllm import VLLM, WrongWeights, launch
 from agentfly_core.samplers.vllm_server import BATCHED_TOKENS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentfly_core.agent import Episode
-from agentfly_core.record import Ending, Message, Observation
+from agentfly_core.records.trajectory import Ending, Message, Observation
 
 
 async def tool_loop(episode: Episode) -> Ending:

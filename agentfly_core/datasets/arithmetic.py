@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations_with_replacement
 
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 
 NUMBERS = range(10, 100)
 OPERATIONS = {"+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul", operator.mul)}

@@ -12,7 +12,7 @@ from typing import Any
 from agentfly_core.datasets.powers import EXPONENTS
 from agentfly_core.datasets.shop import COUNTS
 from agentfly_core.formats import hashing
-from agentfly_core.record import Message, Problem, ToolCall
+from agentfly_core.records.trajectory import Message, Problem, ToolCall
 from agentfly_core.templates.chatml import written
 from agentfly_core.tools.calculator import evaluate
 from agentfly_core.tools.calculator import written as number

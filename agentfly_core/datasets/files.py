@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentfly_core.dataset import BadRow
 from agentfly_core.formats import hashing, strict_json
-from agentfly_core.record import Problem
+from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.trajectory import Problem
 
 QUESTIONS = ("prompt", "question", "instruction", "problem")
 MAX_BYTES = 2**31

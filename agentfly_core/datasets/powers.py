@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import combinations
 
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 
 NUMBERS = range(10, 100)
 EXPONENTS = (1, 2, 3)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import permutations, product
 from typing import Any
 
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 
 COLOURS = ("red", "blue", "green", "black", "white", "pink")
 THINGS = ("cup", "pen", "hat", "box", "bag", "jar")

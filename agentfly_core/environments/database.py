@@ -10,7 +10,7 @@ from typing import Any
 
 from agentfly_core.environment import Environment
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.sandbox.told import told
 from agentfly_core.tool import ToolError
 

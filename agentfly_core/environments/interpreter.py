@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from agentfly_core.environment import Environment
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.sandbox.limits import Limits
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.result import ExecResult

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agentfly_core.environment import Environment
 from agentfly_core.formats import hashing
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.tool import ToolError
 
 

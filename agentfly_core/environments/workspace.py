@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.formats import hashing
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.limits import Limits
 from agentfly_core.sandbox.result import ExecResult

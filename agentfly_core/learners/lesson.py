@@ -15,8 +15,8 @@ from agentfly_core.batch import RolloutBatch, pack
 from agentfly_core.formats import hashing
 from agentfly_core.learner import UpdateJob
 from agentfly_core.outcomes import Outcomes, earned, outcomes
-from agentfly_core.parquet import read_scores, read_trajectories
-from agentfly_core.record import Ending, Scored, Trajectory, Unscored
+from agentfly_core.records.parquet import read_scores, read_trajectories
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from agentfly_core.datasets.powers import EXPONENTS, NUMBERS
 from agentfly_core.datasets.shop import COLOURS, COUNTS, THINGS
 from agentfly_core.models.pretrained import write
 from agentfly_core.parts import did_you_mean
-from agentfly_core.record import Message, ToolCall
+from agentfly_core.records.trajectory import Message, ToolCall
 from agentfly_core.templates.chatml import written
 
 VOCABULARY = 512

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentfly_core.record import Score, Trajectory
+from agentfly_core.records.trajectory import Score, Trajectory
 from agentfly_core.reward import reward
 from agentfly_core.sandbox.limits import MIB, Limits
 from agentfly_core.sandbox.preflight import chosen

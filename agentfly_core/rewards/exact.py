@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentfly_core.record import Trajectory
+from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.reward import reward
 
 

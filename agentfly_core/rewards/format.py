@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentfly_core.record import Score, ToolCall, Trajectory
+from agentfly_core.records.trajectory import Score, ToolCall, Trajectory
 from agentfly_core.reward import reward
 
 

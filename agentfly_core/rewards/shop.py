@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentfly_core.environments.shop import Shop
-from agentfly_core.record import Problem, Score
+from agentfly_core.records.trajectory import Problem, Score
 from agentfly_core.reward import reward
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agentfly_core.record import Sampled
+from agentfly_core.records.trajectory import Sampled
 from agentfly_core.sampler import Request
 
 

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from agentfly_core.models import adapted
-from agentfly_core.record import Sampled
+from agentfly_core.records.trajectory import Sampled
 from agentfly_core.sampler import Request, Voice
 
 

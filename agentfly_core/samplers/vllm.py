@@ -19,7 +19,7 @@ import aiohttp
 import httpx
 
 from agentfly_core.formats.text import fault
-from agentfly_core.record import Sampled
+from agentfly_core.records.trajectory import Sampled
 from agentfly_core.sampler import Request, SamplerLost, SamplingParams, Voice
 from agentfly_core.samplers.vllm_server import LONGEST_IDLE, launch
 from agentfly_core.system.service import Service, ServiceLost

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.text import clip
-from agentfly_core.record import BadCall, Message, Observation, ToolCall
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.template import ToolSchema
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A reward that any policy earns a part of."""
 
-from agentfly_core.record import Trajectory
+from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.reward import reward
 
 

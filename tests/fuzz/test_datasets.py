@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agentfly_core import dataset
 from agentfly_core.config import Science
-from agentfly_core.record import Problem
+from agentfly_core.records import dataset
+from agentfly_core.records.trajectory import Problem
 
 SEED = 15
 WORDS = ("", " ", "What is 2+2?", "é💥", "\0", "\ud800", "\u202e", "x" * 3000, "null", "NaN", "1")

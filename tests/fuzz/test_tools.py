@@ -22,7 +22,7 @@ from transformers import AutoTokenizer
 from typing_extensions import TypedDict
 
 from agentfly_core import tool as tools
-from agentfly_core.record import BadCall, Message, Observation, ToolCall
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tool import Tool, tool
 

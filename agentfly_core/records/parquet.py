@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentfly_core.record import (
+from agentfly_core.records.trajectory import (
     BadCall,
     Branch,
     Ending,

@@ -10,9 +10,9 @@ from typing import Any
 from agentfly_core.config import Data, Science
 from agentfly_core.formats.files import write_json
 from agentfly_core.formats.text import sentence
-from agentfly_core.parquet import read_problems, write_problems
 from agentfly_core.parts import construct, load
-from agentfly_core.record import Problem
+from agentfly_core.records.parquet import read_problems, write_problems
+from agentfly_core.records.trajectory import Problem
 
 SPLITS = ("train", "validation", "test")
 

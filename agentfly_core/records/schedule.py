@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentfly_core.config import Science
 from agentfly_core.formats import hashing
-from agentfly_core.record import Problem
+from agentfly_core.records.trajectory import Problem
 
 
 @dataclass(frozen=True, slots=True)

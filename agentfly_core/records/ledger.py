@@ -9,7 +9,7 @@ from typing import Literal
 
 import pandas as pd
 
-from agentfly_core.record import Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
 FILE = "ledger.parquet"
 Outcome = Literal["used", "zero_spread", "unscored"]

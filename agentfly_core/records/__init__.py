@@ -1,0 +1,1 @@
+"""Problems, trajectories, scores and the ledger: types and their parquet."""
