@@ -10,7 +10,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from agentfly_core.config import Adapter
+from agentfly_core.config.experiment import Adapter
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.files import write_json
 from agentfly_core.store import Artifact, Store

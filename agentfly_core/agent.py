@@ -10,11 +10,11 @@ from itertools import groupby
 from typing import Any, Literal
 
 from agentfly_core import calling
+from agentfly_core.config.import_path import did_you_mean
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import clip, fault
 from agentfly_core.hop import Hop
-from agentfly_core.parts import did_you_mean
 from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.records.trajectory import (
     BadCall,

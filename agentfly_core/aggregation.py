@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from agentfly_core.batch import RolloutBatch
-from agentfly_core.section import BY_NAME, Section
+from agentfly_core.config.section import BY_NAME, Section
 
 
 class TokenMean(Section):

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from agentfly_core import calling
+from agentfly_core.config.import_path import load
 from agentfly_core.environment import ServiceFailure
-from agentfly_core.parts import load
 from agentfly_core.signature import Signature
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.work import Overdue

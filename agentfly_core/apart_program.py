@@ -55,9 +55,9 @@ def _serve(line: socket.socket) -> None:
 
 
 def _answer(question: Mapping[str, Any], runner: asyncio.Runner) -> dict[str, Any]:
+    from agentfly_core.config.import_path import load
     from agentfly_core.environment import ServiceFailure
     from agentfly_core.formats.text import words_of
-    from agentfly_core.parts import load
 
     try:
         if "know" in question:

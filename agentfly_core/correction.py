@@ -13,8 +13,8 @@ from torch import Tensor
 
 from agentfly_core.algorithm import log_ratio
 from agentfly_core.batch import RolloutBatch
+from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.loss import TokenLosses, row_means
-from agentfly_core.section import BY_NAME, Section
 
 Bound = Annotated[float, Field(gt=0.0)]
 

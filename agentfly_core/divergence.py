@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from agentfly_core.algorithm import log_ratio
-from agentfly_core.config import step_named
-from agentfly_core.section import BY_NAME, Section
+from agentfly_core.config.experiment import step_named
+from agentfly_core.config.section import BY_NAME, Section
 
 Kind = Literal["k1", "k2", "k3", "abs"]
 Weight = Annotated[float, Field(gt=0.0)]

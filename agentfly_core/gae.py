@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from agentfly_core.section import BY_NAME, Section
+from agentfly_core.config.section import BY_NAME, Section
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 

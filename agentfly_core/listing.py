@@ -12,8 +12,8 @@ import yaml
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from agentfly_core import experiment
-from agentfly_core.config import Science
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.lease import leaseholder
 from agentfly_core.lock import holder_of
@@ -64,7 +64,7 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
 def continuing(store: Store, name: str, record: Mapping[str, Any]) -> str:
     """The exact command that continues a run, given its run.json: every setting that differs from the file is in it."""
     path = next((Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml"))), None)
-    known = path is None or path.parent == experiment.CONF
+    known = path is None or path.parent == loading.CONF
     words = ["agentfly", "train", record["experiment"] if known else str(path), *_overrides(path, record)]
     words += ["--run", name]
     words += [] if record["site"]["name"] == "local" else ["--site", record["site"]["name"]]
@@ -73,7 +73,7 @@ def continuing(store: Store, name: str, record: Mapping[str, Any]) -> str:
 
 def in_store(store: Store, *words: str) -> str:
     """A command as it is to be typed; it names the store unless that is the one taken when none is named."""
-    default = Store.at(experiment.site("local").store, store.root)
+    default = Store.at(loading.site("local").store, store.root)
     return shlex.join([*words, *([] if store.uri == default.uri else ["--store", store.uri])])
 
 
@@ -82,7 +82,7 @@ def _overrides(path: Path | None, record: Mapping[str, Any]) -> list[str]:
     keys = _differing(path, science)
     if keys is None:
         keys = [key for key, origin in record["origin"].items() if origin == "override"]
-    values = experiment.flat(science)
+    values = loading.flat(science)
     absent = [section for section, value in values.items() if value is None]
     keys = [next((section for section in absent if key.startswith(f"{section}.")), key) for key in keys]
     whole = {key.partition(".")[0] if ":" in key else key for key in keys}  # an import path has dots of its own
@@ -92,10 +92,10 @@ def _overrides(path: Path | None, record: Mapping[str, Any]) -> list[str]:
 def _differing(path: Path | None, science: Mapping[str, Any]) -> list[str] | None:
     """The keys in which a run differs from its experiment's file as it is now; None when that cannot be read."""
     try:
-        now = experiment.read(str(path)).science.model_dump(mode="json")
+        now = loading.read(str(path)).science.model_dump(mode="json")
     except ValueError:
         return None
-    return [change.key for change in experiment.differences(now, science)]
+    return [change.key for change in loading.differences(now, science)]
 
 
 def _yaml(value: Any) -> str:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.agents.tool_loop import tool_loop
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats import hashing
 from agentfly_core.gates import stop_if_failing, stop_if_unobserved, stop_if_unscored
 from agentfly_core.home import Home
 from agentfly_core.metrics import rollout_metrics
-from agentfly_core.parts import construct, load
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.timing import read_timings, write_timings

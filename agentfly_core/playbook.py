@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.import_path import at, construct, load
 from agentfly_core.environment import Environment
-from agentfly_core.parts import at, construct, load
 from agentfly_core.records.trajectory import Ending, Message, Problem, Role
 from agentfly_core.resources import Limit, in_order
 from agentfly_core.reward import Reward

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from agentfly_core.config import Science, resumable
+from agentfly_core.config.experiment import Science, resumable
 from agentfly_core.formats.files import sha256
 from agentfly_core.formats.hashing import digest
 from agentfly_core.records.schedule import Deal

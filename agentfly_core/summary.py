@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 from agentfly_core import slots, statistics
+from agentfly_core.config.import_path import load
 from agentfly_core.formats.text import sentence
 from agentfly_core.measured import measured
 from agentfly_core.metrics import solved_by_problem
-from agentfly_core.parts import load
 from agentfly_core.records import ledger
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories

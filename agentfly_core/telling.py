@@ -8,7 +8,7 @@ from typing import Any
 
 from agentfly_core import reading, slots
 from agentfly_core.adapter import base_of
-from agentfly_core.experiment import flat
+from agentfly_core.config.loading import flat
 from agentfly_core.measured import measured
 from agentfly_core.run import Lab, Run, final_policy
 from agentfly_core.store import Artifact

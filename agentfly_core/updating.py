@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from agentfly_core import adapter, slots
-from agentfly_core.config import Adapter, Science, Update
+from agentfly_core.config.experiment import Adapter, Science, Update
+from agentfly_core.config.import_path import load
 from agentfly_core.formats import files, hashing
 from agentfly_core.gates import stop_if_diverging
 from agentfly_core.learner import UpdateJob
 from agentfly_core.measured import measured, measuring, timing
-from agentfly_core.parts import load
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.run import Lab, Run, require_same_tokens
 from agentfly_core.saving import Saving

@@ -19,8 +19,9 @@ from typing import Any
 
 import yaml
 
-from agentfly_core import experiment, pointer, slots
-from agentfly_core.config import Science
+from agentfly_core import pointer, slots
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Science
 from agentfly_core.formats import files, strict_yaml
 from agentfly_core.formats.checksummed_json import Damaged
 
@@ -78,7 +79,7 @@ def pipeline(name: str, project: Path) -> Path:
 
     Raises ValueError for what is no experiment of the project.
     """
-    if name not in (known := experiment.names(project / experiment.CONF)):
+    if name not in (known := loading.names(project / loading.CONF)):
         raise ValueError(f"DVC reproduces the experiments in conf/: {', '.join(known)}. Got {name!r}.")
     params = project / "params.yaml"
     if not params.is_file():
@@ -102,9 +103,9 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
         return "the working directory is no DVC project"
     if not any((folder / ".git").exists() for folder in (project, *project.parents)):
         return "DVC needs a git repository (git init)"
-    if name not in experiment.names(project / experiment.CONF):
+    if name not in loading.names(project / loading.CONF):
         return "the experiment is not in conf/"
-    own = experiment.read(str(project / experiment.CONF / f"{name}.yaml")).science
+    own = loading.read(str(project / loading.CONF / f"{name}.yaml")).science
     changed = [key for key in ("data", "seed") if getattr(own, key) != getattr(science, key)]
     return f"{' and '.join(changed)} overridden" if changed else ""
 

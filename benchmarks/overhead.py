@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from agentfly_core import slots
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 from agentfly_core.measured import measured
 from agentfly_core.records.timing import read_timings, union
 from agentfly_core.run import Lab, policy_of
-from agentfly_core.site import Site
 from agentfly_core.store import Store
 from agentfly_core.summary import stages_before, stored_evaluation
 from flows.lab import store_at

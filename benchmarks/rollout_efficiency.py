@@ -29,7 +29,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentfly_core import probe
 from agentfly_core.agent import Episode
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 from agentfly_core.environment import Environment
 from agentfly_core.model import materialise
 from agentfly_core.playbook import Assignment, Playbook
@@ -40,7 +41,6 @@ from agentfly_core.rollout import collect
 from agentfly_core.sampler import Request, Voice
 from agentfly_core.samplers import vllm
 from agentfly_core.samplers.vllm import VLLM
-from agentfly_core.site import Site
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tool import tool

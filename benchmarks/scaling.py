@@ -24,13 +24,13 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from agentfly_core.config import Update
+from agentfly_core.config.experiment import Update
+from agentfly_core.config.site import Site
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.model import materialise
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
-from agentfly_core.site import Site
 from agentfly_core.system.service import new_address, supervised
 
 REPLY, GROUP, VOCABULARY = 16, 8, 128

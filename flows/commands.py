@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from agentfly_core import doctor as doctors
-from agentfly_core import experiment as experiments
 from agentfly_core import reading, slots, versioning
+from agentfly_core.config import loading as experiments
 from agentfly_core.formats import tracebacks
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.redaction import redact

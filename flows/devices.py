@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from prefect import get_run_logger
 from prefect.runtime import deployment
 
-from agentfly_core.site import Site
+from agentfly_core.config.site import Site
 from agentfly_core.system.devices import Device, held, numbered, slot
 
 logger = logging.getLogger(__name__)

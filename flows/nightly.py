@@ -9,7 +9,7 @@ from typing import Any
 
 from prefect import flow, get_run_logger, runtime
 
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.run import Lab, record_of, summary_of
 from flows.devices import devices

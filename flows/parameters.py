@@ -9,9 +9,9 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, Field, WithJsonSchema
 from pydantic.fields import FieldInfo
 
-from agentfly_core import experiment
-from agentfly_core.config import Part, Science
-from agentfly_core.section import Section
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Part, Science
+from agentfly_core.config.section import Section
 
 
 def override_pattern(kind: type[BaseModel]) -> str:
@@ -46,10 +46,10 @@ def _field(description: str, **schema: Any) -> Any:
 
 EXAMPLES: list[Any] = ["steps=30", "update.learning_rate=1e-4", "rollout.problems=8"]
 OVERRIDE: dict[str, Any] = {"type": "string", "pattern": override_pattern(Science), "examples": EXAMPLES}
-SITES: list[Any] = sorted({"local", *experiment.names(experiment.CONF / "site")})
+SITES: list[Any] = sorted({"local", *loading.names(loading.CONF / "site")})
 RUN = r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$"
 
-ExperimentName = Annotated[str, _field("An experiment of the folder conf/", enum=list(experiment.names()))]
+ExperimentName = Annotated[str, _field("An experiment of the folder conf/", enum=list(loading.names()))]
 RunName = Annotated[str, _field("Empty: named after the experiment and its settings, so that it goes on", pattern=RUN)]
 Overrides = Annotated[
     list[Annotated[str, WithJsonSchema(OVERRIDE)]],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from agentfly_core.config import step_named
+from agentfly_core.config.experiment import step_named
 from agentfly_core.run import Lab
 from agentfly_core.store import Artifact
 from agentfly_core.summary import stages_before

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agentfly_core import slots, successes, updating
-from agentfly_core.config import step_named
+from agentfly_core.config.experiment import step_named
 from agentfly_core.measured import measuring
 from agentfly_core.play import choose as choose_demonstrations
 from agentfly_core.play import demonstrate as play_demonstrations

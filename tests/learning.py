@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 from safetensors.torch import load_file
 
-from agentfly_core.config import Update
+from agentfly_core.config.experiment import Update
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed import DeepSpeedLearner
 from agentfly_core.records.parquet import write_scores, write_trajectories

@@ -16,11 +16,11 @@ from typing import Any
 import yaml
 
 from agentfly_core import slots
-from agentfly_core.config import Science
-from agentfly_core.experiment import Experiment, read
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.loading import Experiment, read
+from agentfly_core.config.site import Site
 from agentfly_core.records.schedule import first_deal
 from agentfly_core.run import Lab, name_of
-from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 
 HERE = Path(__file__).resolve().parent

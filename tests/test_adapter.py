@@ -11,7 +11,7 @@ from played import crowd
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentfly_core.config import Adapter
+from agentfly_core.config.experiment import Adapter
 from agentfly_core.learner import LearnerFailed
 from agentfly_core.learners.deepspeed import DeepSpeedLearner
 from agentfly_core.learners.policy import load_policy

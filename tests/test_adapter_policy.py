@@ -8,7 +8,7 @@ from learning import IDLE
 from test_run import lab
 
 from agentfly_core import adapter, slots
-from agentfly_core.config import Adapter
+from agentfly_core.config.experiment import Adapter
 from agentfly_core.model import materialise
 from agentfly_core.models import adapted
 from agentfly_core.store import Damaged, Slot

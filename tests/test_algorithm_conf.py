@@ -7,17 +7,18 @@ from dataclasses import fields
 import pytest
 from test_experiment import TINY
 
-from agentfly_core import algorithms, experiment
-from agentfly_core.config import AlgorithmPart
-from agentfly_core.parts import full_name, load
+from agentfly_core import algorithms
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import AlgorithmPart
+from agentfly_core.config.import_path import full_name, load
 
 NAMES = sorted({module.name for module in pkgutil.iter_modules(algorithms.__path__)} - {"sft"})
 
 
 def checked(folder, *overrides):
     (folder / "tiny.yaml").write_text(TINY)
-    science = experiment.read(str(folder / "tiny.yaml"), overrides).science
-    experiment.check(science)
+    science = loading.read(str(folder / "tiny.yaml"), overrides).science
+    loading.check(science)
     return science
 
 

@@ -10,8 +10,9 @@ import yaml
 from played import earned, played, turn
 from test_experiment import TINY
 
-from agentfly_core import algorithms, experiment
+from agentfly_core import algorithms
 from agentfly_core.batch import pack
+from agentfly_core.config import loading
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs/algorithms.md").read_text()
 PYTHON, *YAML = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) + re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -29,12 +30,12 @@ def mine(tmp_path, monkeypatch):
 
 def science(folder, text):
     (folder / "mine.yaml").write_text(yaml.safe_dump(yaml.safe_load(TINY) | yaml.safe_load(text)))
-    return experiment.read("mine.yaml").science
+    return loading.read("mine.yaml").science
 
 
 @pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
 def test_every_setting_of_the_page_is_valid(text, mine):
-    experiment.check(science(mine, text))
+    loading.check(science(mine, text))
 
 
 def test_the_algorithm_of_the_page_gives_these_advantages(mine):

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from test_display import SUMMARY
 
-from agentfly_core import experiment, slots
-from agentfly_core.parts import load
+from agentfly_core import slots
+from agentfly_core.config import loading
+from agentfly_core.config.import_path import load
+from agentfly_core.config.site import Site
 from agentfly_core.run import Lab, opened
-from agentfly_core.site import Site
 from agentfly_core.store import Store
 from flows.__main__ import main
 from flows.commands import show_places, show_summary, told
@@ -58,7 +59,7 @@ def test_a_run_names_the_places_that_hear_of_it_and_why(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://someone:secret@mlflow.example")
-    read = experiment.read("tiny")
+    read = loading.read("tiny")
     lab = Lab("tiny", read.science, read.origin, Site(), Store.at(".", project))
     places = Places(project / ".agentfly", "", Place("Prefect", "/home/user/.prefect", "PREFECT_HOME is set"))
     show_places(places, lab)
@@ -92,7 +93,7 @@ def test_a_run_is_looked_for_where_its_own_site_sent_it(project: Path, capsys: p
 @pytest.fixture
 def finished(project: Path) -> Store:
     """The run `base`, which has done all its steps and of which MLflow was told."""
-    read, store = experiment.read("tiny"), Store.at(".", project)
+    read, store = loading.read("tiny"), Store.at(".", project)
     with opened(Lab("tiny", read.science, read.origin, Site(), store), "base") as run:
         run.link("mlflow_told_steps", "2")
         with store.publish(slots.prepare(run.science)) as folder:
@@ -129,7 +130,7 @@ def test_a_finished_run_shows_its_summary_where_only_that_changes_which_may(
 def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    read = experiment.read("tiny")
+    read = loading.read("tiny")
     with opened(Lab("tiny", read.science, read.origin, Site(), Store.at(".", project)), "mine"):
         pass
     assert main(["open", "mlflow", "mine"]) == 2

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core import experiment
+from agentfly_core.config import loading
 from agentfly_core.sandbox.forkserver import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
-EXPERIMENTS = experiment.names(ROOT / "conf")
+EXPERIMENTS = loading.names(ROOT / "conf")
 CALCULATOR = "agentfly_core.tools.calculator:calculator"
 
 
@@ -26,13 +26,13 @@ def test_the_experiments_that_the_readme_names_are_there():
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_shipped_experiment_is_valid_and_all_its_parts_can_be_imported(name):
     try:
-        experiment.check(experiment.read(name).science)
+        loading.check(loading.read(name).science)
     except Unavailable as error:
         pytest.skip(str(error))
 
 
 def test_the_gpu_preset_has_the_settings_of_the_paper():
-    science = experiment.read("qwen2.5-3b-math").science
+    science = loading.read("qwen2.5-3b-math").science
     assert (science.rollout.problems, science.rollout.group_size, science.agent.max_turns) == (64, 8, 8)
     assert (science.update.learning_rate, science.algorithm.settings["kl"]["weight"]) == (5e-7, 0.001)
 
@@ -72,16 +72,16 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
 )
 def test_a_part_that_is_not_there_is_refused_before_any_work(override, message):
     with pytest.raises(ValueError, match=message):
-        experiment.check(experiment.read("quickstart", [override]).science)
+        loading.check(loading.read("quickstart", [override]).science)
 
 
 def test_a_module_of_ones_own_that_cannot_be_imported_is_named_with_its_error(tmp_path, monkeypatch):
     (tmp_path / "my_broken_tools.py").write_text("from agentfly_core.tool import toll\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ValueError, match=r"Cannot import 'my_broken_tools' .*ImportError: cannot import name 'toll'"):
-        experiment.check(experiment.read("quickstart", ["tools=[my_broken_tools:mine]"]).science)
+        loading.check(loading.read("quickstart", ["tools=[my_broken_tools:mine]"]).science)
 
 
 def test_each_site_can_be_read():
     for path in (ROOT / "conf/site").glob("*.yaml"):
-        assert experiment.site(path.stem).name == path.stem
+        assert loading.site(path.stem).name == path.stem

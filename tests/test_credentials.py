@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_experiment import TINY
 
-from agentfly_core import experiment
-from agentfly_core.credentials import SecretGiven
+from agentfly_core.config import loading
+from agentfly_core.config.credentials import SecretGiven
 from flows.__main__ import main
 from flows.triggered import lab_of_flow
 
@@ -37,7 +37,7 @@ def test_a_secret_is_refused_by_its_name_and_not_told(key: str) -> None:
     with pytest.raises(
         SecretGiven, match=rf"^an override: {key} is a secret by its name\."
     ) as told:
-        experiment.read("tiny", [f"{key}={PLANTED}"])
+        loading.read("tiny", [f"{key}={PLANTED}"])
     assert f"{last}_env=MY_" in str(told.value)
     assert PLANTED not in str(told.value)
 
@@ -57,7 +57,7 @@ def test_a_secret_is_refused_by_its_name_and_not_told(key: str) -> None:
     ],
 )
 def test_what_only_sounds_like_a_secret_is_a_setting(override: str) -> None:
-    assert experiment.read("tiny", [override]).name == "tiny"
+    assert loading.read("tiny", [override]).name == "tiny"
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_a_secret_is_refused_under_any_name(
 ) -> None:
     monkeypatch.setenv("SEARCH_KEY", PLANTED)
     with pytest.raises(SecretGiven, match=message) as told:
-        experiment.read("tiny", [override])
+        loading.read("tiny", [override])
     for secret in (PLANTED, "opensesame", "123456"):
         assert secret not in str(told.value)
 
 
 def test_a_secret_among_the_settings_of_an_override_is_refused() -> None:
     with pytest.raises(SecretGiven, match=r"warm_start.settings.api_key is a secret by its name"):
-        experiment.read(
+        loading.read(
             "tiny", [f"warm_start={{demonstrations: 'a:b', settings: {{api_key: {PLANTED}}}}}"]
         )
 
@@ -99,7 +99,7 @@ def test_a_secret_among_the_settings_of_an_override_is_refused() -> None:
 @pytest.mark.parametrize("text", [f"data.api_key: {PLANTED}", f"data.api_key=[{PLANTED}"])
 def test_what_cannot_be_read_is_not_told_either(text: str) -> None:
     with pytest.raises(ValueError, match=r"override 'data\.api_key'") as told:
-        experiment.read("tiny", [text])
+        loading.read("tiny", [text])
     assert PLANTED not in str(told.value)
 
 
@@ -112,7 +112,7 @@ def test_a_secret_in_the_file_is_refused_with_the_files_name(project: Path) -> N
     }
     (project / "conf/tiny.yaml").write_text(TINY.replace("data: {", f"data: {json.dumps(data)} #"))
     with pytest.raises(SecretGiven, match=r"^conf/tiny.yaml: data.api_key is a secret by its name"):
-        experiment.read("tiny")
+        loading.read("tiny")
 
 
 def test_a_command_that_is_given_a_secret_leaves_nothing(

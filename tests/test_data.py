@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core import experiment
+from agentfly_core.config import loading
 from agentfly_core.datasets.demonstrations import calculator
 from agentfly_core.datasets.files import read
 from agentfly_core.records import dataset
@@ -46,7 +46,7 @@ def test_a_demonstration_works_out_the_expression_of_a_problem() -> None:
 
 def test_the_experiment_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    science = experiment.read("word-problems").science
+    science = loading.read("word-problems").science
     dataset.prepare(science, tmp_path, tmp_path / "quarantine.json")
     assert sorted(path.stem for path in tmp_path.glob("*.parquet")) == ["test", "train", "validation"]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentfly_core import slots
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
 from agentfly_core.records import dataset
 from agentfly_core.records.dataset import BadRow
 from agentfly_core.records.trajectory import Problem

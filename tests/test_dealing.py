@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
 from agentfly_core.records.schedule import Deal, dealt, first_deal, refill
 from agentfly_core.records.trajectory import Problem
 

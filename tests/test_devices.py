@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core import experiment
-from agentfly_core.site import Site
+from agentfly_core.config import loading
+from agentfly_core.config.site import Site
 from agentfly_core.system import gpus
 from agentfly_core.system.devices import Device, held, numbered, slot
 from agentfly_core.system.supervisor import die_with_parent
@@ -218,6 +218,6 @@ def test_a_site_has_the_gpus_of_its_sampler_and_its_learner() -> None:
 
 def test_all_users_have_the_locks_in_one_folder_unless_another_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/somewhere")
-    assert experiment.site("local").locks in ("/run/lock", "/tmp")
+    assert loading.site("local").locks in ("/run/lock", "/tmp")
     monkeypatch.setenv("AGENTFLY_LOCKS", "/shared")
-    assert experiment.site("local").locks == "/shared"
+    assert loading.site("local").locks == "/shared"

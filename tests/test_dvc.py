@@ -13,7 +13,7 @@ import pytest
 import yaml
 from project import Project, until
 
-from agentfly_core import experiment
+from agentfly_core.config import loading
 from agentfly_core.versioning import Unversioned, Version, dataset_version, pipeline
 
 
@@ -93,7 +93,7 @@ def kill_tree(process) -> None:
 
 
 def science(*overrides: str):
-    return experiment.read("tiny", overrides).science
+    return loading.read("tiny", overrides).science
 
 
 def test_killed_while_training_repro_goes_on_from_what_is_on_disk(reproduction):
@@ -143,7 +143,7 @@ def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, mo
     root = enter(reproduction.project, monkeypatch)
     lock = (root / "dvc.lock").read_text()
     (root / "conf/other.yaml").write_text((root / "conf/tiny.yaml").read_text() + "seed: 5\n")
-    version = dataset_version("other", experiment.read("other").science, root)
+    version = dataset_version("other", loading.read("other").science, root)
     assert version.path == "data/generated/other"
     assert version.md5 in (root / "results/other/dvc.lock").read_text()
     assert version.md5 not in lock == (root / "dvc.lock").read_text()
@@ -168,11 +168,11 @@ def test_a_dataset_of_changed_files_has_another_version(root):
     tiny = yaml.safe_load((root / "conf/tiny.yaml").read_text())
     data = of_files | dict.fromkeys(("train", "validation", "test"), 4)
     (root / "conf/rows.yaml").write_text(yaml.safe_dump(tiny | {"data": data}))
-    first = dataset_version("rows", experiment.read("rows").science, root)
+    first = dataset_version("rows", loading.read("rows").science, root)
     (root / "rows.json").write_text(json.dumps(rows[::-1]))
-    second = dataset_version("rows", experiment.read("rows").science, root)
+    second = dataset_version("rows", loading.read("rows").science, root)
     assert isinstance(first, Version) and isinstance(second, Version)
-    assert first.md5 != second.md5 == dataset_version("rows", experiment.read("rows").science, root).md5
+    assert first.md5 != second.md5 == dataset_version("rows", loading.read("rows").science, root).md5
 
 
 def test_a_changed_raw_file_has_the_dataset_built_again(root):

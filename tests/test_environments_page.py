@@ -5,8 +5,8 @@ from pathlib import Path
 
 from letters import assigned, collected, playbook, scripted
 
-from agentfly_core import experiment
-from agentfly_core.parts import load
+from agentfly_core.config import loading
+from agentfly_core.config.import_path import load
 from agentfly_core.playbook import named
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
 from agentfly_core.resources import Limit, ResourceManager
@@ -26,8 +26,8 @@ async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_
     (tmp_path / "game.yaml").write_text(block("yaml"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    science = experiment.read("game.yaml").science
-    experiment.check(science)
+    science = loading.read("game.yaml").science
+    loading.check(science)
 
     game, limit = load("my_game:Game"), science.environments["my_game:Game"].limit
     rules = playbook(named("my_game:guess", Tool), rewards=[named("my_game:few_guesses", Reward)], limits={game: limit})

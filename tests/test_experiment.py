@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from agentfly_core import experiment
-from agentfly_core.config import Science
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 from agentfly_core.formats import strict_yaml
-from agentfly_core.site import Site
 
 TINY = """
 model: nano:calculator
@@ -25,14 +25,14 @@ def tiny(tmp_path):
 
 
 def test_a_value_comes_from_the_defaults_the_file_or_an_override(tiny):
-    read = experiment.read(tiny, ["rollout.group_size=4"])
+    read = loading.read(tiny, ["rollout.group_size=4"])
     assert (read.science.update.learning_rate, read.origin["update.learning_rate"]) == (3e-4, tiny)
     assert (read.science.rollout.group_size, read.origin["rollout.group_size"]) == (4, "override")
     assert (read.science.rollout.problems, read.origin["rollout.problems"]) == (16, "default")
 
 
 def test_an_override_replaces_all_that_stands_at_its_key(tiny):
-    read = experiment.read(
+    read = loading.read(
         tiny, ['rewards={"my.rewards:cites": 1}', "rewards.my.rewards:short=0.5", "evaluate.goal=my.rewards:cites"]
     )
     assert read.science.rewards == {"my.rewards:cites": 1.0, "my.rewards:short": 0.5}
@@ -40,14 +40,14 @@ def test_an_override_replaces_all_that_stands_at_its_key(tiny):
 
 
 def test_an_import_path_is_one_key_of_an_override(tiny):
-    read = experiment.read(tiny, ["rewards.agentfly_core.rewards.exact:exact=0.5"])
+    read = loading.read(tiny, ["rewards.agentfly_core.rewards.exact:exact=0.5"])
     assert read.science.rewards == {"agentfly_core.rewards.exact:exact": 0.5}
     assert read.origin["rewards.agentfly_core.rewards.exact:exact"] == "override"
 
 
 def test_a_number_is_short_for_the_limit_of_an_environment_and_the_same_experiment(tiny):
     short, full, worn = (
-        experiment.read(tiny, [f"environments={{my:Shop: {pool}}}"]).science
+        loading.read(tiny, [f"environments={{my:Shop: {pool}}}"]).science
         for pool in ("8", "{limit: 8}", "{limit: 8, max_uses: 100, lifetime: 3600}")
     )
     assert short == full
@@ -58,17 +58,17 @@ def test_a_number_is_short_for_the_limit_of_an_environment_and_the_same_experime
 
 def test_a_typing_mistake_is_refused_with_a_hint(tiny):
     with pytest.raises(ValueError, match=r"update.learning_rat: there is no such key. Did you mean 'learning_rate'"):
-        experiment.read(tiny, ["update.learning_rat=1"])
+        loading.read(tiny, ["update.learning_rat=1"])
     with pytest.raises(ValueError, match=r"experiment.*:\n  rollout.problems: .*greater than or equal to 1 \(got 0\)"):
-        experiment.read(tiny, ["rollout.problems=0"])
+        loading.read(tiny, ["rollout.problems=0"])
     with pytest.raises(ValueError, match=r"environments.my:Shop.limt: there is no such key. Did you mean 'limit'"):
-        experiment.read(tiny, ["environments={my:Shop: {limt: 8}}"])
+        loading.read(tiny, ["environments={my:Shop: {limt: 8}}"])
     with pytest.raises(ValueError, match="expected key=value"):
-        experiment.read(tiny, ["steps"])
+        loading.read(tiny, ["steps"])
     with pytest.raises(ValueError, match="no experiment 'quickstat'"):
-        experiment.read("quickstat")
+        loading.read("quickstat")
     with pytest.raises(ValueError, match=r"no experiment file 'mine.yaml' \(looked in /"):
-        experiment.read("mine.yaml")
+        loading.read("mine.yaml")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
 def test_a_file_that_holds_no_settings_is_refused_with_the_place_of_the_fault(text, message, tmp_path):
     (tmp_path / "tiny.yaml").write_text(text)
     with pytest.raises(ValueError, match=message):
-        experiment.read(str(tmp_path / "tiny.yaml"))
+        loading.read(str(tmp_path / "tiny.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_file_that_holds_no_settings_is_refused_with_the_place_of_the_fault(te
 )
 def test_an_override_that_cannot_be_read_is_refused(overrides, message, tiny):
     with pytest.raises(ValueError, match=message):
-        experiment.read(tiny, overrides)
+        loading.read(tiny, overrides)
 
 
 @pytest.mark.parametrize(
@@ -117,24 +117,24 @@ def test_a_value_that_contains_itself_is_refused_where_it_does(text):
 
 def test_an_override_may_be_json_of_any_text(tiny):
     system = "Be brief \U0001f600: yes"
-    assert experiment.read(tiny, [f"agent={json.dumps({'system': system})}"]).science.agent.system == system
+    assert loading.read(tiny, [f"agent={json.dumps({'system': system})}"]).science.agent.system == system
 
 
 def test_what_must_be_given_is_named(tmp_path):
     (tmp_path / "bare.yaml").write_text(TINY.replace("rewards:", "# rewards:"))
     with pytest.raises(ValueError, match=r"rewards: it must be given$"):
-        experiment.read(str(tmp_path / "bare.yaml"))
+        loading.read(str(tmp_path / "bare.yaml"))
 
 
 def test_another_value_is_another_experiment(tiny):
-    assert experiment.read(tiny).science.digest == experiment.read(tiny, ["seed=0"]).science.digest
-    assert experiment.read(tiny).science.digest != experiment.read(tiny, ["seed=1"]).science.digest
+    assert loading.read(tiny).science.digest == loading.read(tiny, ["seed=0"]).science.digest
+    assert loading.read(tiny).science.digest != loading.read(tiny, ["seed=1"]).science.digest
 
 
 def test_a_difference_says_whether_a_run_may_go_on_with_it(tiny):
-    old = experiment.read(tiny).science.model_dump(mode="json")
-    new = experiment.read(tiny, ["steps=9", "seed=1", "evaluate.every=3"]).science.model_dump(mode="json")
-    found = {d.key: d.resumable for d in experiment.differences(old, new)}
+    old = loading.read(tiny).science.model_dump(mode="json")
+    new = loading.read(tiny, ["steps=9", "seed=1", "evaluate.every=3"]).science.model_dump(mode="json")
+    found = {d.key: d.resumable for d in loading.differences(old, new)}
     assert found == {"steps": True, "seed": False, "evaluate.every": True}
 
 
@@ -143,9 +143,9 @@ def test_a_site_comes_from_its_file_then_the_environment_then_the_command(tmp_pa
     (tmp_path / "conf/site").mkdir(parents=True)
     (tmp_path / "conf/site/local.yaml").write_text("ranks: 1\nzero_stage: 2\n")
     monkeypatch.setenv("AGENTFLY_RANKS", "2")
-    site = experiment.site("local", "s3://bucket/runs")
+    site = loading.site("local", "s3://bucket/runs")
     assert (site.ranks, site.zero_stage, site.store) == (2, 2, "s3://bucket/runs")
-    origin = experiment.site_origin("local", "s3://bucket/runs")
+    origin = loading.site_origin("local", "s3://bucket/runs")
     assert [origin[key] for key in ("ranks", "zero_stage", "store", "device")] == [
         "AGENTFLY_RANKS",
         "conf/site/local.yaml",
@@ -153,28 +153,28 @@ def test_a_site_comes_from_its_file_then_the_environment_then_the_command(tmp_pa
         "default",
     ]
     with pytest.raises(ValueError, match="no site 'lokal'"):
-        experiment.site("lokal")
+        loading.site("lokal")
 
 
 def test_a_mistyped_variable_is_refused_and_the_marks_of_our_processes_are_not(monkeypatch):
     for name in ("AGENTFLY_RUN", "AGENTFLY_OWNER", "AGENTFLY_SANDBOX"):
         monkeypatch.setenv(name, "a mark")
-    assert experiment.site("local").name == "local"
+    assert loading.site("local").name == "local"
     monkeypatch.setenv("AGENTFLY_SAMPLR", "transformers")
     with pytest.raises(ValueError, match=r"no setting AGENTFLY_SAMPLR .* Did you mean 'AGENTFLY_SAMPLER'"):
-        experiment.site("local")
+        loading.site("local")
 
 
 def test_a_value_of_the_environment_that_does_not_fit_is_refused_with_where_it_may_stand(monkeypatch):
     monkeypatch.setenv("AGENTFLY_RANKS", "two")
     with pytest.raises(ValueError, match=r"AGENTFLY_RANKS.*is not a valid site configuration:\n  ranks: .*got 'two'"):
-        experiment.site("local")
+        loading.site("local")
 
 
 def test_a_password_is_no_setting_of_a_site(monkeypatch):
     monkeypatch.setenv("AGENTFLY_MLFLOW_TRACKING_URI", "http://me:opensesame@host:5000")
     with pytest.raises(ValueError, match=r"mlflow_tracking_uri: a secret is not a setting"):
-        experiment.site("local")
+        loading.site("local")
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_more_ranks_than_one_divide_the_optimizers_state():
 
 
 def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept_beside_others(tiny):
-    read = experiment.read(tiny, ["dtype=bfloat16"])
-    experiment.check_place(read.science, Site(zero_stage=0))
-    experiment.check_place(read.science, Site(ranks=2))
+    read = loading.read(tiny, ["dtype=bfloat16"])
+    loading.check_place(read.science, Site(zero_stage=0))
+    loading.check_place(read.science, Site(ranks=2))
     with pytest.raises(ValueError, match="zero_stage is 0 with 2 ranks, and beside bfloat16 weights it is ZeRO"):
-        experiment.check_place(read.science, Site(ranks=2, zero_stage=0))
+        loading.check_place(read.science, Site(ranks=2, zero_stage=0))

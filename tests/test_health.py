@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 from test_run import lab
 
-from agentfly_core import experiment, slots
+from agentfly_core import slots
+from agentfly_core.config import loading
 from agentfly_core.gates import GateClosed
 from agentfly_core.health import SIGNS, Sign, lasting, unmeasured, warnings
 from agentfly_core.measured import measuring
@@ -117,13 +118,13 @@ def test_a_sign_has_one_bound():
 
 
 def test_an_experiment_changes_one_value_of_a_sign_or_takes_it_away():
-    science = experiment.read("quickstart", ["health.entropy.stop=true", "health.grad_norm=null"]).science
+    science = loading.read("quickstart", ["health.entropy.stop=true", "health.grad_norm=null"]).science
     assert science.health["entropy"] == SIGNS["entropy"].model_copy(update={"stop": True})
     assert science.health["grad_norm"] is None
     assert "health/grad_norm" not in lasting(science.health, {}, {})
 
 
 def test_bounds_may_change_when_a_run_is_continued():
-    before, after = (experiment.read("quickstart", given).science for given in ([], ["health.entropy.below=0.1"]))
-    changes = experiment.differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
+    before, after = (loading.read("quickstart", given).science for given in ([], ["health.entropy.below=0.1"]))
+    changes = loading.differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
     assert [(change.key, change.resumable) for change in changes] == [("health.entropy.below", True)]

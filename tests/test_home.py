@@ -16,7 +16,8 @@ from letters import ADD, assigned, playbook, scripted, silent
 from rooms import ONE, TWO, Room, broken, events
 
 from agentfly_core.child import Child
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 from agentfly_core.environment import Environment
 from agentfly_core.home import home
 from agentfly_core.records.trajectory import Ending, Problem
@@ -25,7 +26,6 @@ from agentfly_core.rollout import collect
 from agentfly_core.run import Lab
 from agentfly_core.sampler import SamplerLost
 from agentfly_core.samplers.scripted import Scripted
-from agentfly_core.site import Site
 from agentfly_core.store import Store
 from agentfly_core.tool import tool
 from agentfly_core.warm import environments_at, environments_service

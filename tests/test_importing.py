@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from project import PROGRAMS, ROOT
 
-from agentfly_core.parts import load
+from agentfly_core.config.import_path import load
 from agentfly_core.records.trajectory import Observation, ToolCall
 from agentfly_core.sandbox.cgroups import Cgroups
 from agentfly_core.sandbox.order import Order
@@ -96,7 +96,7 @@ def test_a_service_starts_and_finds_ones_own_modules_whatever_lies_in_the_workin
         (tmp_path / f"{name}.py").write_text(BROKEN)
     (tmp_path / "my_part.py").write_text("from pathlib import Path\ndef mine(): Path('found').write_text('yes')\n")
     monkeypatch.chdir(tmp_path)
-    command = [sys.executable, "-c", "from agentfly_core.parts import load; load('my_part:mine')()"]
+    command = [sys.executable, "-c", "from agentfly_core.config.import_path import load; load('my_part:mine')()"]
     address, log = tmp_path / "a" / "s.sock", tmp_path / "log"
     with supervised("part", command, {}, address, log, "run-importing", restarts=0) as service:
         service.wait(lambda: (state := State.read(service.address)) is not None and state.exit is not None, 60)

@@ -15,9 +15,9 @@ from learning import PPO, after, digests, distance, going_on, saved, stored
 from played import played, turn
 from transformers import AutoModelForCausalLM, Qwen2Config
 
+from agentfly_core.config.site import Site
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.learners.policy import load_policy, recompute_activations
-from agentfly_core.site import Site
 from agentfly_core.system.service import supervised
 
 

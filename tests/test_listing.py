@@ -9,11 +9,11 @@ import pytest
 from buckets import Bucket
 from rich.console import Console
 
-from agentfly_core import experiment
+from agentfly_core.config import loading
+from agentfly_core.config.site import Site
 from agentfly_core.listing import Listed, Unreadable, listed, view
 from agentfly_core.lock import local_lock
 from agentfly_core.run import Lab, opened
-from agentfly_core.site import Site
 from agentfly_core.store import Slot, Store
 from agentfly_core.system.process import Owner
 
@@ -36,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 def start(store: Store, name: str, *overrides: str, file: str = "tiny", published: int = 0) -> None:
     """Start a run that ends after `published` steps."""
-    read = experiment.read(file, overrides)
+    read = loading.read(file, overrides)
     with opened(Lab(read.name, read.science, read.origin, Site(), store), name):
         for step in range(1, published + 1):
             with store.publish(Slot(f"runs/{name}/steps/{step:06d}/policy", "update", "key", {})):
@@ -66,8 +66,8 @@ def test_the_command_stands_for_the_very_science_of_the_run(project: Store) -> N
     overrides += ["evaluate.goal='my.rewards:cites'"]
     start(project, "tiny-1", *overrides)
     words = shlex.split(only(project).command)
-    again = experiment.read("tiny", [word for word in words[3:] if "=" in word])
-    assert again.science == experiment.read("tiny", overrides).science
+    again = loading.read("tiny", [word for word in words[3:] if "=" in word])
+    assert again.science == loading.read("tiny", overrides).science
 
 
 def test_the_command_leaves_out_what_the_run_left_out_of_the_file(project: Store) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core import experiment
-from agentfly_core.config import Science
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 from agentfly_core.learners import deepspeed
 from agentfly_core.samplers import vllm_server
-from agentfly_core.site import Site
 from agentfly_core.system.hardware import WAITING, slots, visible
 
 TWO_NODES = """\
@@ -96,7 +96,7 @@ def test_places_that_contradict_each_other_are_refused(
     for name, value in {"HOSTFILE": hostfile, **variables}.items():
         monkeypatch.setenv(f"AGENTFLY_{name}", value)
     with pytest.raises(ValueError, match=message) as refused:
-        experiment.site("local")
+        loading.site("local")
     assert len(str(refused.value).splitlines()) == 2, "one fault is told in one line"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core import experiment
+from agentfly_core.config import loading
 from agentfly_core.learners.nodes import HANDED_ON
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs/machines.md").read_text()
@@ -19,7 +19,7 @@ def site(tmp_path, monkeypatch):
 
     def read(text):
         (tmp_path / "conf/site/mine.yaml").write_text(text)
-        return experiment.site("mine")
+        return loading.site("mine")
 
     (tmp_path / "conf/site").mkdir(parents=True)
     (tmp_path / "trainers").write_text(HOSTFILE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentfly_core import experiment
+from agentfly_core.config import loading
 from agentfly_core.formats import strict_yaml
 
 SETTINGS = """
@@ -33,7 +33,7 @@ def tiny(tmp_path):
 )
 def test_a_setting_of_another_shape_is_refused_in_words_of_yaml(override, told, tiny):
     with pytest.raises(ValueError) as caught:
-        experiment.read(tiny, [override])
+        loading.read(tiny, [override])
     assert told in str(caught.value)
 
 
@@ -46,7 +46,7 @@ def test_what_is_nested_too_deeply_is_refused_with_its_source_and_place(text, ti
     with pytest.raises(ValueError, match=rf"^conf/deep.yaml, {told}"):
         strict_yaml.parse(text, "conf/deep.yaml")
     with pytest.raises(ValueError, match=told):
-        experiment.read(tiny, [f"data.use={text}"])
+        loading.read(tiny, [f"data.use={text}"])
 
 
 def test_what_is_nested_less_deeply_is_read():

@@ -18,10 +18,10 @@ from learning import digests, saved, stored
 from nodes import HERE, THERE, second_node
 from played import crowd
 
+from agentfly_core.config.site import Site
 from agentfly_core.learner import LearnerLost
 from agentfly_core.learners import nodes, tether
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
-from agentfly_core.site import Site
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
 from agentfly_core.system.service import Service, supervised
 from agentfly_core.system.supervisor import State

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from agentfly_core.algorithms.grpo import GRPO
-from agentfly_core.parts import completed, construct, fitting, full_name
+from agentfly_core.config.import_path import completed, construct, fitting, full_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

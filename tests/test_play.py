@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
 from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.gates import GateClosed
 from agentfly_core.home import home

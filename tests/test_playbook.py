@@ -7,7 +7,7 @@ from letters import Letters
 
 from agentfly_core.agent import Episode
 from agentfly_core.agents.tool_loop import tool_loop
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
 from agentfly_core.environments.shop import Shop
 from agentfly_core.play import require_room
 from agentfly_core.playbook import Playbook, PromptTooLong, check

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from project import ROOT
 
-from agentfly_core import experiment
+from agentfly_core.config import loading
 from agentfly_core.environment import ServiceFailure
 from agentfly_core.records.trajectory import Observation, ToolCall
 from agentfly_core.sandbox import KEY
@@ -68,6 +68,6 @@ async def test_a_missing_sandbox_is_ours_and_never_shown_to_the_model(monkeypatc
 def test_where_no_sandbox_works_an_experiment_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, "bubblewrap")
     monkeypatch.setenv("PATH", "")
-    science = experiment.read(str(ROOT / "conf/python-tool.yaml")).science
+    science = loading.read(str(ROOT / "conf/python-tool.yaml")).science
     with pytest.raises(OSError, match=r"No sandbox for model-written code works here .*bubblewrap is not installed"):
-        experiment.check(science)
+        loading.check(science)

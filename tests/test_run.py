@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from agentfly_core import slots
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.lock import Locked, _lock, local_lock
 from agentfly_core.run import Lab, Parent, final_policy, name_of, opened, require_same_tokens
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 
 REWARDS = {"agentfly_core.rewards.exact:exact": 1.0}

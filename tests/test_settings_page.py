@@ -7,24 +7,24 @@ import pytest
 import yaml
 from pydantic_core import PydanticUndefined
 
-from agentfly_core import config
+from agentfly_core.config import experiment
+from agentfly_core.config.site import Site
 from agentfly_core.health import Sign
-from agentfly_core.site import Site
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/settings.md").read_text()
 PLAIN = bool | int | float | str | None
 SECTIONS = {
-    "The experiment": config.Science,
-    "`data`": config.Data,
-    "`agent`": config.AgentPart,
-    "`environments`": config.Pool,
-    "`warm_start`": config.WarmStart,
-    "`adapter`": config.Adapter,
-    "`update`": config.Update,
-    "`rollout`": config.Rollout,
-    "`evaluate`": config.Evaluate,
-    "`gates`": config.Gates,
+    "The experiment": experiment.Science,
+    "`data`": experiment.Data,
+    "`agent`": experiment.AgentPart,
+    "`environments`": experiment.Pool,
+    "`warm_start`": experiment.WarmStart,
+    "`adapter`": experiment.Adapter,
+    "`update`": experiment.Update,
+    "`rollout`": experiment.Rollout,
+    "`evaluate`": experiment.Evaluate,
+    "`gates`": experiment.Gates,
     "`health`": Sign,
     "The site": Site,
 }
@@ -50,7 +50,7 @@ def test_every_setting_is_on_the_page_with_its_default(heading, kind):
 
 def test_the_page_says_what_may_change_when_a_run_is_continued():
     told = re.search(r"These may change when a run is continued: (.*?)\. All others", PAGE, re.DOTALL)[1]
-    assert set(re.findall(r"`([\w.]+)`", told)) == set(config.resumable(config.Science))
+    assert set(re.findall(r"`([\w.]+)`", told)) == set(experiment.resumable(experiment.Science))
 
 
 def test_every_link_from_page_to_page_leads_to_a_heading():

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from test_experiment import TINY
 
-from agentfly_core import experiment
+from agentfly_core.config import loading
 from agentfly_core.health import SIGNS
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs/steps.md").read_text()
@@ -19,17 +19,17 @@ def science(folder, text, monkeypatch):
     (folder / "mine.yaml").write_text(
         yaml.safe_dump(yaml.safe_load(TINY) | {"rollout": {"problems": 1}} | yaml.safe_load(text))
     )
-    return experiment.read("mine.yaml", ["data.train=24"]).science
+    return loading.read("mine.yaml", ["data.train=24"]).science
 
 
 @pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
 def test_every_setting_of_the_page_is_valid(text, tmp_path, monkeypatch):
-    experiment.check(science(tmp_path, text, monkeypatch))
+    loading.check(science(tmp_path, text, monkeypatch))
 
 
 def test_playing_ahead_without_a_correction_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="nothing corrects for the older policy"):
-        experiment.check(science(tmp_path, "rollout: {problems: 1, max_staleness: 1}", monkeypatch))
+        loading.check(science(tmp_path, "rollout: {problems: 1, max_staleness: 1}", monkeypatch))
 
 
 def test_every_sign_is_in_the_table():

@@ -9,12 +9,12 @@ import pytest
 from played import played, turn
 
 from agentfly_core import slots
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 from agentfly_core.measured import measuring
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
 from agentfly_core.run import Lab, opened
-from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 from agentfly_core.summary import Evaluation, summarise
 from agentfly_core.summary import evaluation as read_evaluation

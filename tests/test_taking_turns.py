@@ -14,14 +14,14 @@ import pytest
 from aiohttp import web
 from test_experiment import TINY
 
-from agentfly_core import experiment
-from agentfly_core.config import Science
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 from agentfly_core.sampler import Sampler, SamplerLost
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.samplers.transformers import TransformersSampler
 from agentfly_core.samplers.vllm import VLLM
 from agentfly_core.samplers.vllm_server import launch
-from agentfly_core.site import Site
 from agentfly_core.system.service import Service
 
 TOKENS, LOGPROBS = list(range(40, 72)), [-float(place) for place in range(31)]
@@ -145,18 +145,18 @@ def test_on_cpu_nothing_of_this_is_asked_for(policy: Path) -> None:
 def test_playing_ahead_on_shared_gpus_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     ahead = ["rollout.max_staleness=1", "update.old_logprobs=sampler"]
-    science = experiment.read(str(tmp_path / "tiny.yaml"), ahead).science
+    science = loading.read(str(tmp_path / "tiny.yaml"), ahead).science
     with pytest.raises(ValueError, match=r"max_staleness is 1, and vLLM with the GPUs \[0\] shares one with"):
-        experiment.check_place(science, Site(sampler="vllm", device="cuda", ranks=4))
-    experiment.check_place(science, Site(sampler="vllm", device="cuda", learner_gpus=(1, 2)))
-    experiment.check_place(science, Site(sampler="vllm"))
+        loading.check_place(science, Site(sampler="vllm", device="cuda", ranks=4))
+    loading.check_place(science, Site(sampler="vllm", device="cuda", learner_gpus=(1, 2)))
+    loading.check_place(science, Site(sampler="vllm"))
 
 
 def test_an_adapter_in_float32_is_refused_where_vllm_would_have_to_apply_it_on_a_gpu(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
-    science = experiment.read(str(tmp_path / "tiny.yaml"), ["adapter={rank: 4}"]).science
+    science = loading.read(str(tmp_path / "tiny.yaml"), ["adapter={rank: 4}"]).science
     with pytest.raises(ValueError, match="vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or"):
-        experiment.check_place(science, Site(sampler="vllm", device="cuda"))
-    experiment.check_place(science, Site(sampler="vllm"))
-    experiment.check_place(science, Site(sampler="transformers", device="cuda"))
-    experiment.check_place(science.model_copy(update={"dtype": "bfloat16"}), Site(sampler="vllm", device="cuda"))
+        loading.check_place(science, Site(sampler="vllm", device="cuda"))
+    loading.check_place(science, Site(sampler="vllm"))
+    loading.check_place(science, Site(sampler="transformers", device="cuda"))
+    loading.check_place(science.model_copy(update={"dtype": "bfloat16"}), Site(sampler="vllm", device="cuda"))

@@ -9,8 +9,8 @@ import pytest
 from letters import assigned, collected
 from transformers import AutoTokenizer
 
-from agentfly_core import experiment
-from agentfly_core.parts import construct, load
+from agentfly_core.config import loading
+from agentfly_core.config.import_path import construct, load
 from agentfly_core.playbook import Playbook
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Ending
@@ -29,11 +29,11 @@ def science(tmp_path, monkeypatch):
     (tmp_path / "quiz.yaml").write_text(re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    return experiment.read("quiz.yaml").science
+    return loading.read("quiz.yaml").science
 
 
 async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_it(science, nano):
-    experiment.check(science)
+    loading.check(science)
     problems = dataset.build(science.data, science.seed)["train"]
     tokenizer = AutoTokenizer.from_pretrained(nano)
     rules = Playbook.from_science(science, tokenizer)

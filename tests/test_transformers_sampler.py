@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from agentfly_core.config import Adapter
+from agentfly_core.config.experiment import Adapter
 from agentfly_core.learners.policy import load_policy
 from agentfly_core.models import adapted
 from agentfly_core.records.trajectory import Sampled

@@ -14,17 +14,18 @@ import yaml
 from pydantic import Field
 from released import EXPERIMENTS, RUN, Released, called
 
-from agentfly_core import experiment, health, slots
+from agentfly_core import health, slots
 from agentfly_core.algorithms import grpo
-from agentfly_core.config import Adapter, Science, Update, WarmStart
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Adapter, Science, Update, WarmStart
+from agentfly_core.config.section import BY_NAME, Added, Section
+from agentfly_core.config.site import Site
 from agentfly_core.correction import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.datasets import arithmetic
 from agentfly_core.health import Sign
 from agentfly_core.listing import continuing
 from agentfly_core.records.schedule import first_deal
 from agentfly_core.run import Lab, opened
-from agentfly_core.section import BY_NAME, Added, Section
-from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Store
 from flows.nightly import recorded_changes
 from flows.results import write_config
@@ -96,7 +97,7 @@ def use(patch: pytest.MonkeyPatch, later: type[Science]) -> None:
 def upgraded(monkeypatch: pytest.MonkeyPatch) -> None:
     sign = Sign(metric="train/later", above=1.0)
     monkeypatch.setitem(health.SIGNS, "later", sign)
-    monkeypatch.setitem(experiment.PARTS["health"], "later", sign.model_dump())
+    monkeypatch.setitem(loading.PARTS["health"], "later", sign.model_dump())
     monkeypatch.setattr(grpo, "GRPO", LaterGRPO)
     monkeypatch.setattr(arithmetic, "arithmetic", later_arithmetic)
     use(monkeypatch, LaterScience)

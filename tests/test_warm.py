@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from test_run import lab
 
-from agentfly_core.site import Site
+from agentfly_core.config.site import Site
 from agentfly_core.warm import divided
 
 

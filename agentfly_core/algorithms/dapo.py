@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 from agentfly_core.algorithm import Credit
 from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.batch import RolloutBatch
+from agentfly_core.config.section import Section
 from agentfly_core.losses import Clip, PolicyLoss
 from agentfly_core.outcomes import Outcomes
-from agentfly_core.section import Section
 from agentfly_core.sequences import sequences
 
 Tokens = Annotated[int, Field(ge=1)]

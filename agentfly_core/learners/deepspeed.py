@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from agentfly_core.config.site import Site
 from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob, unwatched
 from agentfly_core.learners import nodes
-from agentfly_core.site import Site
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING, visible
 from agentfly_core.system.service import Service, ServiceLost
 

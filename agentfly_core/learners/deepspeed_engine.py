@@ -24,7 +24,7 @@ from torch import Tensor
 from agentfly_core import probe
 from agentfly_core.algorithm import Critic
 from agentfly_core.batch import RolloutBatch
-from agentfly_core.config import Adapter, Update
+from agentfly_core.config.experiment import Adapter, Update
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners import whole
 from agentfly_core.learners.clipped_adamw import ClippedAdamW

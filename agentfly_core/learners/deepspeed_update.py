@@ -13,9 +13,9 @@ import torch
 from deepspeed.accelerator import get_accelerator
 from torch import Tensor, nn
 
-from agentfly_core import config
 from agentfly_core.algorithm import Algorithm, Outputs, mismatch
 from agentfly_core.batch import RolloutBatch, micro_batches
+from agentfly_core.config import experiment
 from agentfly_core.divergence import kl
 from agentfly_core.gates import SKIPPED_IN_A_ROW
 from agentfly_core.learner import UpdateJob
@@ -41,7 +41,7 @@ class Update:
 
     engine: Engine
     job: UpdateJob
-    settings: config.Update
+    settings: experiment.Update
     algorithm: Algorithm
     ranks: Ranks
     token_budget: int

@@ -29,8 +29,9 @@ import torch
 import torch.distributed as dist
 from deepspeed.accelerator import get_accelerator
 
-from agentfly_core import config
 from agentfly_core.algorithm import Algorithm, Critic
+from agentfly_core.config import experiment
+from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats.text import fault
 from agentfly_core.learner import FRESH, UpdateJob
 from agentfly_core.learners import deepspeed_engine as engines
@@ -39,7 +40,6 @@ from agentfly_core.learners.lesson import read_lesson
 from agentfly_core.learners.policy import Policy, load_policy
 from agentfly_core.learners.ranks import Ranks
 from agentfly_core.learners.whole import Engine
-from agentfly_core.parts import construct, load
 
 Progress = Callable[[int, int], None]
 Reply = Callable[[dict[str, Any]], None]
@@ -86,7 +86,7 @@ class Worker:
         algorithm = construct(load(job.algorithm["use"]), {k: v for k, v in job.algorithm.items() if k != "use"})
         self._go_to(job, algorithm.critic)
         self.label = None
-        settings = config.Update.model_validate(job.update)
+        settings = experiment.Update.model_validate(job.update)
         engines.set_hyper_parameters(self.engine, settings, algorithm.critic_rate)
         update = Update(self.engine, job, settings, algorithm.after(job.before), self.ranks, self.token_budget)
         lesson = read_lesson(job, algorithm.drops_equal)

@@ -16,7 +16,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentfly_core.algorithm import Critic
 from agentfly_core.batch import predictors, token_logprobs
-from agentfly_core.config import Adapter
+from agentfly_core.config.experiment import Adapter
 from agentfly_core.learners.forest import Forest
 from agentfly_core.models import adapted
 

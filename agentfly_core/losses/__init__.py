@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from agentfly_core.config.section import BY_NAME
 from agentfly_core.losses.cispo import CISPO
 from agentfly_core.losses.clip import Clip
 from agentfly_core.losses.dppo import DPPO
 from agentfly_core.losses.gspo import GSPO
 from agentfly_core.losses.reinforce import Reinforce
 from agentfly_core.losses.sapo import SAPO
-from agentfly_core.section import BY_NAME
 
 __all__ = ["CISPO", "DPPO", "GSPO", "SAPO", "Clip", "PolicyLoss", "Reinforce"]
 

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from agentfly_core.algorithm import Outputs, log_ratio
 from agentfly_core.batch import RolloutBatch
+from agentfly_core.config.section import Section
 from agentfly_core.loss import TokenLosses
-from agentfly_core.section import Section
 
 
 class Clip(Section):

@@ -6,8 +6,8 @@ from typing import Literal
 
 from agentfly_core.algorithm import Outputs
 from agentfly_core.batch import RolloutBatch
+from agentfly_core.config.section import Section
 from agentfly_core.loss import TokenLosses
-from agentfly_core.section import Section
 
 
 class Reinforce(Section):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.config import Data, Science
+from agentfly_core.config.experiment import Data, Science
+from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats.files import write_json
 from agentfly_core.formats.text import sentence
-from agentfly_core.parts import construct, load
 from agentfly_core.records.parquet import read_problems, write_problems
 from agentfly_core.records.trajectory import Problem
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
 from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem
 

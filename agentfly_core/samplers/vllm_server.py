@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.config import Science
-from agentfly_core.site import Site
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 from agentfly_core.system import hardware
 
 BATCHED_TOKENS = 2048

@@ -20,11 +20,11 @@ from lives import TINY, TRAIN, Lives, digests
 from rich.console import Console, RenderableType
 
 from agentfly_core import reading, slots, store
-from agentfly_core.experiment import read
+from agentfly_core.config.loading import read
+from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.records.schedule import first_deal
 from agentfly_core.run import Lab, links_of, opened
-from agentfly_core.site import Site
 from agentfly_core.store import Artifact, Slot, Store
 from agentfly_core.summary import run_ledger, steps_frame
 

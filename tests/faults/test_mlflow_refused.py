@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from agentfly_core import slots
-from agentfly_core.experiment import read
+from agentfly_core.config.loading import read
 from agentfly_core.store import Store
 
 ELSEWHERE = ("agentfly.run_uid", "agentfly.run_folder", "agentfly.policy_uri")

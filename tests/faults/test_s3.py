@@ -21,13 +21,13 @@ from held import serving
 from lives import KILLED, RUN, TRAIN, Lives, digests
 from project import until
 
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 from agentfly_core.lease import leaseholder, refuse_if_leased, remote_lock
 from agentfly_core.lock import Locked, LockLost
 from agentfly_core.refusal import Refused
 from agentfly_core.remote import Remote
 from agentfly_core.run import Lab, opened
-from agentfly_core.site import Site
 from agentfly_core.store import MANIFEST, Slot, Store
 
 BUCKET = "s3://agents"

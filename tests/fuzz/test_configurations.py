@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from agentfly_core import experiment, slots
-from agentfly_core.config import Science
-from agentfly_core.site import Site
+from agentfly_core import slots
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
 
 SEED = 15
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,13 +141,13 @@ def names(keys: Iterable[str]) -> list[str]:
 
 def read(path: Path, overrides: list[str]) -> None:
     """What happens to a configuration before any work."""
-    found = experiment.read(str(path), overrides)
-    experiment.check(found.science)
+    found = loading.read(str(path), overrides)
+    loading.check(found.science)
     again = Science.model_validate(found.science.model_dump(mode="json"))
     assert again.digest == found.science.digest
-    assert set(found.origin) == set(experiment.flat(found.science.model_dump(mode="json")))
+    assert set(found.origin) == set(loading.flat(found.science.model_dump(mode="json")))
     slots.prepare(found.science)
-    experiment.check_place(found.science, Site())
+    loading.check_place(found.science, Site())
 
 
 def refusal(work: Callable[[], object], of: object) -> str:
@@ -203,7 +204,7 @@ def test_200_sites_are_valid_or_refused_by_key(
     draw: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = [yaml.safe_load(file.read_text()) for file in SITES]
-    science = experiment.read(str(ROOT / "conf/quickstart.yaml")).science
+    science = loading.read(str(ROOT / "conf/quickstart.yaml")).science
     (tmp_path / "conf/site").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     for number in range(200):
@@ -211,7 +212,7 @@ def test_200_sites_are_valid_or_refused_by_key(
         Path("conf/site/spoilt.yaml").write_text(yaml.dump(spoilt.settings, Dumper=Dumper))
         variable = draw.choice([*Site.model_fields])
         monkeypatch.setenv(f"AGENTFLY_{variable.upper()}", draw.choice(WORDS).replace("\0", "0"))
-        told = refusal(lambda: experiment.check_place(science, experiment.site("spoilt")), (number, spoilt, variable))
+        told = refusal(lambda: loading.check_place(science, loading.site("spoilt")), (number, spoilt, variable))
         monkeypatch.delenv(f"AGENTFLY_{variable.upper()}")
         known = names((*spoilt.keys, variable, variable.upper()))
         assert not told or any(name in told for name in known), f"{known}: {told}"

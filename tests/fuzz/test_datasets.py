@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agentfly_core.config import Science
+from agentfly_core.config.experiment import Science
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem
 

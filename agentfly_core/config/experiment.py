@@ -19,10 +19,10 @@ from pydantic import (
     model_validator,
 )
 
+from agentfly_core.config.import_path import added, construct, full_name, load
+from agentfly_core.config.section import Keys, Section
 from agentfly_core.formats.hashing import digest
 from agentfly_core.health import SIGNS, Sign, later_signs
-from agentfly_core.parts import added, construct, full_name, load
-from agentfly_core.section import Keys, Section
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]

@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from agentfly_core import playbook
-from agentfly_core.config import Part, Science, resumable, step_named
-from agentfly_core.credentials import refuse_secrets
+from agentfly_core.config.credentials import refuse_secrets
+from agentfly_core.config.experiment import Part, Science, resumable, step_named
+from agentfly_core.config.import_path import at, completed, did_you_mean, fitting, full_name, load
+from agentfly_core.config.mismatch import place, said
+from agentfly_core.config.section import Section
+from agentfly_core.config.site import Site
 from agentfly_core.formats import strict_json, strict_yaml
 from agentfly_core.health import SIGNS
-from agentfly_core.mismatch import place, said
-from agentfly_core.parts import at, completed, did_you_mean, fitting, full_name, load
 from agentfly_core.records import dataset
 from agentfly_core.records.schedule import most
 from agentfly_core.sandbox import KEY as SANDBOX
-from agentfly_core.section import Section
-from agentfly_core.site import Site
 from agentfly_core.successes import Successes
 from agentfly_core.system.service import OWNER, RUN
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from agentfly_core.config import Positive
+from agentfly_core.config.experiment import Positive
+from agentfly_core.config.section import Section
 from agentfly_core.formats.redaction import redact
-from agentfly_core.section import Section
 from agentfly_core.system import devices, hardware
 
 

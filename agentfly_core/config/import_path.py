@@ -17,10 +17,10 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
+from agentfly_core.config.mismatch import place, said
+from agentfly_core.config.section import Added, Keys, added_within
 from agentfly_core.formats.text import fault, sentence
 from agentfly_core.formats.tracebacks import own_line
-from agentfly_core.mismatch import place, said
-from agentfly_core.section import Added, Keys, added_within
 from agentfly_core.system.module_search import refuse_hidden
 
 Parameters = Mapping[str, inspect.Parameter]

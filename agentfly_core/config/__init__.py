@@ -1,0 +1,1 @@
+"""Experiment and site files: pydantic models, and reading them."""
