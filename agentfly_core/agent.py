@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from agentfly_core import calling
+from agentfly_core.authoring import calling
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.loop_crossing import Hop
 from agentfly_core.config.import_path import did_you_mean
-from agentfly_core.environment import Environment, ServiceFailure
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import clip, fault
-from agentfly_core.hop import Hop
 from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.records.trajectory import (
     BadCall,

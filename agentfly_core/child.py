@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.files import write_json
 from agentfly_core.formats.text import clip

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from agentfly_core.environment import Environment
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.resources import Limit, ResourceManager
 from agentfly_core.system import background_loop
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.authoring.reward import score
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats import hashing
@@ -20,7 +21,6 @@ from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.timing import read_timings, write_timings
 from agentfly_core.records.trajectory import Problem, Role, Scored, Trajectory
-from agentfly_core.reward import score
 from agentfly_core.rollout import Assignment, Playbook, collect
 from agentfly_core.sampler import Sampler
 from agentfly_core.samplers.scripted import Scripted

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import at, construct, load
-from agentfly_core.environment import Environment
 from agentfly_core.records.trajectory import Ending, Message, Problem, Role
 from agentfly_core.resources import Limit, in_order
-from agentfly_core.reward import Reward
-from agentfly_core.template import ChatTemplate, ToolSchema
-from agentfly_core.tool import Tool
 
 if TYPE_CHECKING:
     from agentfly_core.agent import Episode
@@ -152,7 +152,7 @@ def limits_of(science: Science) -> dict[type[Environment], Limit]:
         found = {path: load(path) for path in science.environments}
     for path, kind in found.items():
         if not (isinstance(kind, type) and issubclass(kind, Environment)):
-            raise ValueError(f"{path} is no environment, expected a subclass of agentfly_core.environment:Environment.")
+            raise ValueError(f"{path} is no environment, expected a subclass of agentfly_core.authoring.environment:Environment.")
     return {found[path]: Limit(p.limit, p.max_uses, p.lifetime) for path, p in science.environments.items()}
 
 

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentfly_core import calling, signature
-from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.authoring import calling, injection
+from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.formats.text import fault
 from agentfly_core.records.trajectory import Problem
 
@@ -282,7 +282,7 @@ class Pool:
         return None
 
     def _called(self, method: Callable[..., Any]) -> str:
-        return f"{self._kind.__name__}.{signature.name(method)}()"
+        return f"{self._kind.__name__}.{injection.name(method)}()"
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do it whatever becomes of the caller."""

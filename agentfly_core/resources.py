@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TypeVar, cast
 
 from agentfly_core import child
-from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.pool import LeaseTimeout, Limit, Pool
 from agentfly_core.records.trajectory import Problem
 

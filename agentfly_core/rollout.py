@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agentfly_core import calling, signature
 from agentfly_core.agent import Doing, Episode, EpisodeOver, Span
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring import calling, injection
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import hashing, tracebacks
 from agentfly_core.formats.text import fault
 from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
@@ -73,7 +73,7 @@ class EpisodeBroken(ValueError):
         where = tracebacks.own_line(error) or tracebacks.defined(playbook.agent)
         return cls(
             f"An episode of the problem {assignment.problem.id!r} (chain {assignment.chain}, agent "
-            f"{signature.name(playbook.agent)!r}) broke off. It is an error in code, not the model's, so the stage "
+            f"{injection.name(playbook.agent)!r}) broke off. It is an error in code, not the model's, so the stage "
             f"stops:\n{tracebacks.trace(error)}\n{fault(error)}\nLook at {where}."
         )
 
@@ -175,16 +175,16 @@ async def _ending(playbook: Playbook, episode: Episode) -> Ending:
     finally:
         await episode.leave()
     if not isinstance(ending, Ending):
-        raise TypeError(f"The agent {signature.name(playbook.agent)} returned {ending!r}, expected an Ending.")
+        raise TypeError(f"The agent {injection.name(playbook.agent)} returned {ending!r}, expected an Ending.")
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns}
     if not answered.get(ending, True):
-        raise ValueError(f"The agent {signature.name(playbook.agent)} returned {ending!r} before there was any answer.")
+        raise ValueError(f"The agent {injection.name(playbook.agent)} returned {ending!r} before there was any answer.")
     return ending
 
 
 async def _of_agent(playbook: Playbook, episode: Episode) -> Any:
     """What the agent returned; its time is the episode's deadline, at which this is cancelled."""
-    what = f"The agent {signature.name(playbook.agent)}"
+    what = f"The agent {injection.name(playbook.agent)}"
     try:
         return await calling.on_loop("agents", partial(playbook.agent, episode), math.inf, what)
     except calling.Overdue as overdue:
@@ -204,7 +204,7 @@ def _record(
     error: str | None,
     observed: Mapping[str, Score | Unscored],
 ) -> Trajectory:
-    agent = signature.name(playbook.agent)
+    agent = injection.name(playbook.agent)
     step, problem, chain = assignment.step, assignment.problem, assignment.chain
     return Trajectory(
         id=hashing.short(step, problem.id, chain, agent),

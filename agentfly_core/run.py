@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfly_core import slots
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.loading import differences
 from agentfly_core.config.site import Site
@@ -21,11 +23,9 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.lease import refuse_if_leased, remote_lock
 from agentfly_core.lock import local_lock, refuse_if_held
 from agentfly_core.playbook import named
-from agentfly_core.reward import Reward
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.store import Artifact, Store
 from agentfly_core.system.revision import revision
-from agentfly_core.tool import Tool
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -13,6 +13,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from agentfly_core.authoring.reward import reward
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats import files
@@ -21,7 +22,6 @@ from agentfly_core.learner import UpdateJob
 from agentfly_core.learners import deepspeed
 from agentfly_core.play import of_step, play_shard, score_episodes
 from agentfly_core.records.trajectory import Problem, Trajectory
-from agentfly_core.reward import reward
 from agentfly_core.samplers import vllm
 from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.templates.chatml import Hermes

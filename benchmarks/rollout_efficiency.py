@@ -29,9 +29,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentfly_core import probe
 from agentfly_core.agent import Episode
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.environment import Environment
 from agentfly_core.model import materialise
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.pool import Limit
@@ -43,7 +44,6 @@ from agentfly_core.samplers import vllm
 from agentfly_core.samplers.vllm import VLLM
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.templates.chatml import Hermes
-from agentfly_core.tool import tool
 
 LATENCIES = (0.0, 0.05, 0.2)
 TURNS, REPLY, OPEN, ROUNDS, LONGEST = 4, 48, 4, 4, 1024

@@ -10,6 +10,7 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.home import home
@@ -20,7 +21,6 @@ from agentfly_core.rollout import collect
 from agentfly_core.samplers.vllm import VLLM
 from agentfly_core.system.service import Service
 from agentfly_core.templates.chatml import Hermes
-from agentfly_core.tool import tool
 from agentfly_core.tools.python import python_session
 from agentfly_core.tools.shell import shell
 

@@ -23,6 +23,7 @@ from rich.table import Table
 from transformers import AutoTokenizer
 
 from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.model import materialise
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.records.trajectory import Problem
@@ -30,7 +31,6 @@ from agentfly_core.resources import ResourceManager
 from agentfly_core.rollout import collect
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.templates.chatml import Hermes
-from agentfly_core.tool import Tool, tool
 
 LATENCIES = (0.0, 0.1, 0.5)
 QUESTION = "Wait."

@@ -11,11 +11,11 @@ import sys
 import threading
 from pathlib import Path
 
-from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.reward import reward
+from agentfly_core.authoring.tool import ToolError, tool
 from agentfly_core.records.trajectory import Problem, Score, Trajectory
-from agentfly_core.reward import reward
 from agentfly_core.system.supervisor import die_with_parent
-from agentfly_core.tool import ToolError, tool
 
 client = asyncio.Lock()
 

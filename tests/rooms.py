@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from agentfly_core.environment import Environment
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.records.trajectory import Problem
 
 ONE, TWO = Problem("one", "?"), Problem("two", "?")

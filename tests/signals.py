@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from agentfly_core import calling
+from agentfly_core.authoring import calling
 
 
 class Signal:

@@ -18,11 +18,11 @@ import pytest
 from letters import play
 from pydantic import TypeAdapter
 
-from agentfly_core import apart
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring import process_calls
+from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.reward import Reward, reward, score
+from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.records.trajectory import Observation, Problem, Score, ToolCall, Trajectory, Unscored
-from agentfly_core.reward import Reward, reward, score
-from agentfly_core.tool import Tool, tool
 
 HERE = Path(__file__).parent
 ADD = Problem("add", "1+1?", {"answer": "2"})
@@ -87,7 +87,7 @@ async def test_as_many_processes_as_there_are_cores_serve_any_number_of_calls() 
     found = await asyncio.gather(*(ask(crunchers.where, what=str(n)) for n in range(50)))
     answers = [json.loads(one.content) for one in found]
     assert [answer["what"] for answer in answers] == [str(n) for n in range(50)]
-    assert len({answer["pid"] for answer in answers}) <= apart.AT_ONCE
+    assert len({answer["pid"] for answer in answers}) <= process_calls.AT_ONCE
 
 
 async def test_a_reward_sees_the_very_trajectory_and_its_score_comes_back_whole() -> None:

@@ -16,23 +16,23 @@ from letters import ADD, assigned, collected, play, playbook, scripted, silent
 from rooms import ONE, TWO, Room, broken, events
 from signals import Signal
 
-from agentfly_core import authors
 from agentfly_core.agent import Episode
-from agentfly_core.calling import LoopLost, Overdue, call
-from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.authoring import author_loops
+from agentfly_core.authoring.calling import LoopLost, Overdue, call
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.reward import reward, score
+from agentfly_core.authoring.tool import tool
 from agentfly_core.home import home
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Trajectory, Unscored
 from agentfly_core.resources import ResourceManager
-from agentfly_core.reward import reward, score
 from agentfly_core.rollout import collect
-from agentfly_core.tool import tool
 
 ADVICE = "use `await` with an async client, or a plain `def`, which runs in a thread, or process=True"
 
 
 @pytest.fixture(autouse=True)
 def _little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(authors, "GRACE", 0.2)
+    monkeypatch.setattr(author_loops, "GRACE", 0.2)
     Room.made.clear()
 
 
@@ -116,7 +116,7 @@ async def test_what_a_call_starts_and_leaves_behind_is_its_own_doing(released: t
 async def test_a_callback_that_holds_the_loop_is_nobodys_fault(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authors, "STEP_SECONDS", 0.3)
+    monkeypatch.setattr(author_loops, "STEP_SECONDS", 0.3)
 
     async def hides() -> None:
         asyncio.get_running_loop().call_soon(released.wait, 30)
@@ -152,7 +152,7 @@ async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(releas
 def test_threads_that_a_tool_starts_by_asyncio_keep_neither_each_other_nor_the_program_waiting() -> None:
     program = """
 import asyncio, threading
-from agentfly_core.calling import Overdue, call
+from agentfly_core.authoring.calling import Overdue, call
 async def hangs():
     await asyncio.to_thread(threading.Event().wait)
 async def answers():
@@ -281,7 +281,7 @@ async def test_an_agent_that_blocks_fails_at_the_deadline_and_the_next_episode_c
 async def test_an_agent_that_blocks_is_named_long_before_its_deadline(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authors, "STEP_SECONDS", 0.3)
+    monkeypatch.setattr(author_loops, "STEP_SECONDS", 0.3)
 
     async def blocks(episode: Episode) -> Ending:
         if episode.problem is ADD:

@@ -5,8 +5,8 @@ import math
 import pytest
 from hypothesis import given, strategies
 
+from agentfly_core.authoring.tool import ToolError
 from agentfly_core.records.trajectory import Observation, ToolCall
-from agentfly_core.tool import ToolError
 from agentfly_core.tools.calculator import calculator, evaluate, written
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from signals import Signal
 
-from agentfly_core import calling
-from agentfly_core.calling import Overdue
-from agentfly_core.environment import Environment
+from agentfly_core.authoring import calling
+from agentfly_core.authoring.calling import Overdue
+from agentfly_core.authoring.environment import Environment
 
 
 async def call(function: Callable[..., Any], arguments: Mapping[str, Any], seconds: float) -> Any:
@@ -66,7 +66,7 @@ async def test_a_function_that_hangs_is_overdue_and_does_not_keep_the_loop_from_
 def test_a_function_that_hangs_for_ever_does_not_keep_the_program_from_ending() -> None:
     program = """
 import asyncio, threading
-from agentfly_core.calling import Overdue, call
+from agentfly_core.authoring.calling import Overdue, call
 try:
     asyncio.run(call(threading.Event().wait, {}, 0.01, "wait"))
 except Overdue:

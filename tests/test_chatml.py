@@ -8,9 +8,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.models.packaged import PACKAGES, source
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
-from agentfly_core.template import ToolSchema
 from agentfly_core.templates.chatml import Hermes
 
 ADD = ToolCall("calculator", {"expression": "41+58"})

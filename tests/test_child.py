@@ -17,8 +17,8 @@ import pytest
 from clocks import set_clock
 
 from agentfly_core import child
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.child import Child
-from agentfly_core.environment import ServiceFailure
 from agentfly_core.system import background_loop
 from agentfly_core.system.service import private_folder
 from agentfly_core.system.supervisor import die_with_parent

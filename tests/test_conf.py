@@ -76,7 +76,7 @@ def test_a_part_that_is_not_there_is_refused_before_any_work(override, message):
 
 
 def test_a_module_of_ones_own_that_cannot_be_imported_is_named_with_its_error(tmp_path, monkeypatch):
-    (tmp_path / "my_broken_tools.py").write_text("from agentfly_core.tool import toll\n")
+    (tmp_path / "my_broken_tools.py").write_text("from agentfly_core.authoring.tool import toll\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ValueError, match=r"Cannot import 'my_broken_tools' .*ImportError: cannot import name 'toll'"):
         loading.check(loading.read("quickstart", ["tools=[my_broken_tools:mine]"]).science)

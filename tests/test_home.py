@@ -15,10 +15,11 @@ import pytest
 from letters import ADD, assigned, playbook, scripted, silent
 from rooms import ONE, TWO, Room, broken, events
 
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.tool import tool
 from agentfly_core.child import Child
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.environment import Environment
 from agentfly_core.home import home
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.resources import ResourceManager
@@ -27,7 +28,6 @@ from agentfly_core.run import Lab
 from agentfly_core.sampler import SamplerLost
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.store import Store
-from agentfly_core.tool import tool
 from agentfly_core.warm import environments_at, environments_service
 
 COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"

@@ -17,7 +17,9 @@ from letters import assigned, collected, playbook
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core import rewards, tools
-from agentfly_core.environment import Environment
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.authoring.tool import Tool
 from agentfly_core.environments.database import Database
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.shop import Shop
@@ -25,10 +27,8 @@ from agentfly_core.environments.workspace import Workspace
 from agentfly_core.reading import Step, table
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
-from agentfly_core.reward import Reward, score
 from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.templates.chatml import Hermes
-from agentfly_core.tool import Tool
 from agentfly_core.tools.python import python
 
 HERE = Path(__file__).parent

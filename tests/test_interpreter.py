@@ -8,7 +8,7 @@ import pytest
 from boxes import IDLE, children, processes, until
 from signals import asked
 
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall
 from agentfly_core.resources import Limit, ResourceManager

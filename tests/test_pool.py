@@ -8,7 +8,7 @@ import pytest
 from rooms import ONE, TWO, Once, Room, broken, events
 from signals import Signal
 
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.resources import Limit, ResourceManager
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from project import ROOT
 
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.config import loading
-from agentfly_core.environment import ServiceFailure
 from agentfly_core.records.trajectory import Observation, ToolCall
 from agentfly_core.sandbox import KEY
 from agentfly_core.tools.python import python

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from agentfly_core.authoring.tool import tool
 from agentfly_core.formats.redaction import keeping_secrets, redact
 from agentfly_core.records.trajectory import Observation, ToolCall
-from agentfly_core.tool import tool
 
 PLANTED = "hf_Xq81kd93"
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from rooms import ONE, TWO, Hall, Once, Room, events
 
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.resources import LeaseExpired, LeaseTimeout, ResourceManager
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.reward import Reward, combined, reward, score
 from agentfly_core.records.trajectory import (
     Ending,
     Given,
@@ -23,7 +24,6 @@ from agentfly_core.records.trajectory import (
     Turn,
     Unscored,
 )
-from agentfly_core.reward import Reward, combined, reward, score
 
 
 def played(name: str = "t1", ending: Ending = Ending.NO_TOOL_CALLS, **observed: Score | Unscored) -> Trajectory:

@@ -8,13 +8,13 @@ import pytest
 from letters import ADD, STOP, assigned, collected, decode, encode, mask, play, playbook, tokens
 
 from agentfly_core.agent import Episode
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.tool import ToolError, tool
 from agentfly_core.playbook import PromptTooLong
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation, Sampled, ToolCall
 from agentfly_core.sampler import Request
 from agentfly_core.samplers.scripted import Scripted
-from agentfly_core.tool import ToolError, tool
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
 

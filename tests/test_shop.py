@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from letters import assigned, collected, playbook, scripted
 
+from agentfly_core.authoring.tool import ToolError
 from agentfly_core.environments.shop import Product, Shop
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score, Trajectory
 from agentfly_core.rewards.shop import bought
-from agentfly_core.tool import ToolError
 from agentfly_core.tools.shop import add_to_cart, checkout, lookup, search
 
 FACTS = {

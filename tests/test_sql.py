@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 from signals import asked
 
+from agentfly_core.authoring.tool import ToolError
 from agentfly_core.environments import database as databases
 from agentfly_core.environments import interpreter as interpreters
 from agentfly_core.environments.database import Database
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall
 from agentfly_core.sandbox.limits import Limits
-from agentfly_core.tool import ToolError
 from agentfly_core.tools.sql import sql
 
 SCRIPT = """

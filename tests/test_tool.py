@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.tool import Tool, ToolError, tool
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
-from agentfly_core.tool import Tool, ToolError, tool
 
 
 class Shelf(Environment):

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from agentfly_core.authoring.tool import Tool
 from agentfly_core.environments import workspace as workspaces
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall
-from agentfly_core.tool import Tool
 from agentfly_core.tools.files import create_file, edit_file, list_files, read_file, search_files, undo_change
 from agentfly_core.tools.shell import shell
 

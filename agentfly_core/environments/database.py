@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentfly_core.environment import Environment
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.tool import ToolError
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.sandbox.told import told
-from agentfly_core.tool import ToolError
 
 SECONDS = 5.0
 PAGES = 4096  # of 4 KiB each

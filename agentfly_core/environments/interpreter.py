@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import ClassVar
 
-from agentfly_core.environment import Environment
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.sandbox.limits import Limits
 from agentfly_core.sandbox.preflight import chosen

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentfly_core.environment import Environment
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.tool import ToolError
 from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.tool import ToolError
 
 
 @dataclass(frozen=True, slots=True)

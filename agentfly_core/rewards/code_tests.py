@@ -13,8 +13,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Score, Trajectory
-from agentfly_core.reward import reward
 from agentfly_core.sandbox.limits import MIB, Limits
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.result import Status

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Trajectory
-from agentfly_core.reward import reward
 
 
 @reward

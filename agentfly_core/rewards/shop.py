@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from agentfly_core.authoring.reward import reward
 from agentfly_core.environments.shop import Shop
 from agentfly_core.records.trajectory import Problem, Score
-from agentfly_core.reward import reward
 
 
 @reward

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.tool import ToolError
 from agentfly_core.sandbox.limits import MIB, Limits
 from agentfly_core.sandbox.result import ExecResult, Status
-from agentfly_core.tool import ToolError
 
 
 def told(result: ExecResult, limits: Limits, note: str = "") -> str:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.text import clip
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
-from agentfly_core.template import ToolSchema
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

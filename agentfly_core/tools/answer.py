@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentfly_core.tool import tool
+from agentfly_core.authoring.tool import tool
 
 
 @tool(ends_episode=True)

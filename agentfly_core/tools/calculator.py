@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 
-from agentfly_core.tool import ToolError, tool
+from agentfly_core.authoring.tool import ToolError, tool
 
 Number = int | float
 MAX_LENGTH = 200

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.workspace import Workspace
-from agentfly_core.tool import tool
 
 FOUND = 50
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.told import told
-from agentfly_core.tool import tool
 
 SHOWN = 8192
 SILENT = "The program printed nothing."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.workspace import LIMITS, Workspace
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.told import told
-from agentfly_core.tool import tool
 
 SHOWN = 8192
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.database import Database
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.tool import tool
 
 ROWS = 50
 

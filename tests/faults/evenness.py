@@ -1,7 +1,7 @@
 """A reward that any policy earns a part of."""
 
+from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Trajectory
-from agentfly_core.reward import reward
 
 
 @reward

@@ -21,10 +21,10 @@ from pydantic import BaseModel, Field
 from transformers import AutoTokenizer
 from typing_extensions import TypedDict
 
-from agentfly_core import tool as tools
+from agentfly_core.authoring import tool as tools
+from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.templates.chatml import Hermes
-from agentfly_core.tool import Tool, tool
 
 SEED = 15
 

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from agentfly_core import authors
-from agentfly_core.authors import Which, harmless
-from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.authoring import author_loops
+from agentfly_core.authoring.author_call import LoopLost, Outcome, Overdue, Work
+from agentfly_core.authoring.author_loops import Which, harmless
+from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.system import interpreter_watch
-from agentfly_core.work import LoopLost, Outcome, Overdue, Work
 
 __all__ = ["LoopLost", "Overdue", "call", "in_thread", "made", "nothing_needed", "on_loop"]
 
@@ -42,7 +42,7 @@ async def call(function: Callable[..., Any], arguments: Mapping[str, Any], secon
 
 async def made(kind: type[E], seconds: float) -> E:
     """A new instance of an environment, at home on the authors' loop; raises what `call` does."""
-    home = authors.loop("parts")
+    home = author_loops.loop("parts")
 
     async def make() -> E:
         environment = kind()
@@ -67,12 +67,12 @@ async def on_loop(
     _refuse_lost(lent)
     work = Work(what, seconds)
     try:
-        return await _on_loop(authors.loop(which), function, work)
+        return await _on_loop(author_loops.loop(which), function, work)
     except LoopLost:
         if work.begun:
             raise
     _refuse_lost(lent)
-    return await _on_loop(authors.loop(which), function, Work(what, seconds))
+    return await _on_loop(author_loops.loop(which), function, Work(what, seconds))
 
 
 def nothing_needed() -> None:
@@ -100,26 +100,26 @@ def _refuse_lost(lent: Sequence[Environment]) -> None:
             raise ServiceFailure(f"{kind} was lost: its event loop was given up, since code held it")
 
 
-async def _on_loop(loop: authors.Loop, function: Callable[[], Awaitable[Any]], work: Work) -> Any:
+async def _on_loop(loop: author_loops.Loop, function: Callable[[], Awaitable[Any]], work: Work) -> Any:
     loop.begin(work, function)
     try:
         if await _in_time(loop, work):
             return work.result()
         loop.cancel(work)
-        while not await work.ends_within(work.seconds + authors.GRACE) and loop.is_held_by(work):
-            await asyncio.wait([work.ended], timeout=authors.GRACE)
+        while not await work.ends_within(work.seconds + author_loops.GRACE) and loop.is_held_by(work):
+            await asyncio.wait([work.ended], timeout=author_loops.GRACE)
         raise _overdue(work)
     except asyncio.CancelledError:
         loop.cancel(work)
-        await asyncio.wait([work.ended], timeout=authors.GRACE)
+        await asyncio.wait([work.ended], timeout=author_loops.GRACE)
         raise
 
 
-async def _in_time(loop: authors.Loop, work: Work) -> bool:
+async def _in_time(loop: author_loops.Loop, work: Work) -> bool:
     """Whether a call ended in its own time."""
     while not await work.ends_within(work.seconds):
         if loop.is_held_by_another(work):
-            await asyncio.wait([work.ended], timeout=2 * authors.TICK)
+            await asyncio.wait([work.ended], timeout=2 * author_loops.TICK)
         if work.spent >= work.seconds:
             return work.ended.done()
     return True

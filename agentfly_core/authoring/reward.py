@@ -11,8 +11,8 @@ from typing import Any, overload
 
 from pydantic import TypeAdapter
 
-from agentfly_core import apart, calling, signature
-from agentfly_core.environment import Environment, ServiceFailure
+from agentfly_core.authoring import calling, injection, process_calls
+from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.formats.text import fault, shown, words_of
 from agentfly_core.records.trajectory import Ending, Problem, Score, Scored, Trajectory, Unscored
 
@@ -49,17 +49,17 @@ class Reward:
         if not self.process:
             return await self._score(trajectory, lent, self._call)
         try:
-            found = await apart.asked(apart.path_of(self.function), asdict(trajectory), self.timeout)
-        except (calling.Overdue, apart.Died) as error:
+            found = await process_calls.asked(process_calls.path_of(self.function), asdict(trajectory), self.timeout)
+        except (calling.Overdue, process_calls.Died) as error:
             return Unscored(f"{self.name}: {words_of(error)}")
         return Unscored(**found) if "reason" in found else Score(**{**found, "per_turn": tuple(found["per_turn"])})
 
-    async def answer_apart(self, question: Mapping[str, Any], caller: apart.Caller) -> dict[str, Any]:
+    async def answer_apart(self, question: Mapping[str, Any], caller: process_calls.Caller) -> dict[str, Any]:
         """What `score` asks another process, in that process."""
         trajectory = TypeAdapter(Trajectory).validate_python(question)
         return asdict(await self._score(trajectory, {}, caller))
 
-    async def _score(self, trajectory: Trajectory, lent: Mapping[type, Any], caller: apart.Caller) -> Score | Unscored:
+    async def _score(self, trajectory: Trajectory, lent: Mapping[type, Any], caller: process_calls.Caller) -> Score | Unscored:
         known = {**lent, Trajectory: trajectory, Problem: trajectory.problem}
         arguments = {name: known[kind] for name, kind in self._signature.lent.items()}
         try:
@@ -83,15 +83,15 @@ class Reward:
         return Score(float(score.value), parts, tuple(float(part) for part in score.per_turn))
 
     @functools.cached_property
-    def _signature(self) -> signature.Signature:
-        found = signature.read(self.function)
+    def _signature(self) -> injection.Signature:
+        found = injection.read(self.function)
         if found.asked:
             raise ValueError(
                 f"The reward {self.name!r} asks for {', '.join(found.asked)}; a reward is lent its Trajectory, Problem "
                 "and environments only, by annotation: read other values from trajectory.problem.facts."
             )
         if self.process:
-            apart.check(found, self.function, self, f"The reward {self.name!r}")
+            process_calls.check(found, self.function, self, f"The reward {self.name!r}")
         return found
 
 
@@ -121,7 +121,7 @@ def reward(
     """
 
     def make(wrapped: Callable[..., Any]) -> Reward:
-        return Reward(wrapped, name or signature.name(wrapped), timeout, ready, process)
+        return Reward(wrapped, name or injection.name(wrapped), timeout, ready, process)
 
     return make if function is None else make(function)
 

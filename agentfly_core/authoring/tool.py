@@ -10,12 +10,12 @@ from typing import Any, overload
 
 from pydantic_core import to_jsonable_python
 
-from agentfly_core import apart, calling, signature
-from agentfly_core.arguments import Arguments, BadArguments, documentation
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring import calling, injection, process_calls
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation
 from agentfly_core.formats.text import clip, fault, words_of
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
-from agentfly_core.template import ToolSchema
 
 
 class ToolError(Exception):
@@ -67,16 +67,16 @@ class Tool:
             return await self._answer(call, lent, self._call)
         question = {"call": asdict(call), "problem": asdict(lent[Problem]) if self.needs else None}
         try:
-            return Observation(**await apart.asked(apart.path_of(self.function), question, self.timeout))
-        except (calling.Overdue, apart.Died) as error:
+            return Observation(**await process_calls.asked(process_calls.path_of(self.function), question, self.timeout))
+        except (calling.Overdue, process_calls.Died) as error:
             return self._error(words_of(error))
 
-    async def answer_apart(self, question: Mapping[str, Any], caller: apart.Caller) -> dict[str, Any]:
+    async def answer_apart(self, question: Mapping[str, Any], caller: process_calls.Caller) -> dict[str, Any]:
         """What `answer` asks another process, in that process."""
         lent: dict[type, Any] = {Problem: Problem(**question["problem"])} if self.needs else {}
         return asdict(await self._answer(ToolCall(**question["call"]), lent, caller))
 
-    async def _answer(self, call: ToolCall, lent: Mapping[type, Any], caller: apart.Caller) -> Observation:
+    async def _answer(self, call: ToolCall, lent: Mapping[type, Any], caller: process_calls.Caller) -> Observation:
         arguments = {name: lent[kind] for name, kind in self.needs.items()}
         try:
             arguments |= self._arguments.read(call.arguments)
@@ -88,7 +88,7 @@ class Tool:
         except (Exception, SystemExit) as error:  # a model must not escape a bad reward by crashing a tool
             return self._error(fault(error))
 
-    async def _result(self, arguments: Mapping[str, Any], caller: apart.Caller) -> Any:
+    async def _result(self, arguments: Mapping[str, Any], caller: process_calls.Caller) -> Any:
         for _ in range(self.retries):
             try:
                 return await caller(self.function, arguments)
@@ -107,12 +107,12 @@ class Tool:
         return Arguments(self.function, self._signature.asked)
 
     @functools.cached_property
-    def _signature(self) -> signature.Signature:
-        found = signature.read(self.function)
+    def _signature(self) -> injection.Signature:
+        found = injection.read(self.function)
         if Trajectory in found.lent.values():
             raise ValueError(f"The tool {self.name!r} asks for a Trajectory, which is lent to rewards only.")
         if self.process:
-            apart.check(found, self.function, self, f"The tool {self.name!r}")
+            process_calls.check(found, self.function, self, f"The tool {self.name!r}")
         return found
 
 
@@ -155,7 +155,7 @@ def tool(
 
     def make(wrapped: Callable[..., Any]) -> Tool:
         callee = wrapped() if isinstance(wrapped, type) else wrapped
-        called = name or signature.name(callee)
+        called = name or injection.name(callee)
         return Tool(callee, called, description, timeout, max_chars, retries, parallel, ends_episode, ready, process)
 
     return make if function is None else make(function)

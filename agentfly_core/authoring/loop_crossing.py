@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from agentfly_core import authors
+from agentfly_core.authoring import author_loops
 
 R = TypeVar("R")
 
@@ -24,7 +24,7 @@ class Hop:
 
         Raises `refusal` when this is closed, and to an asker whose own time is over.
         """
-        asking = authors.asking()
+        asking = author_loops.asking()
         done = self._done(work, refusal, over=asking is not None and asking.overdue >= 0)
         try:
             future = asyncio.run_coroutine_threadsafe(done, self._loop)

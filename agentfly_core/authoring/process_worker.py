@@ -1,6 +1,6 @@
 """The process in which tools and rewards run that are to have one of their own, and its keeper.
 
-    python -m agentfly_core.apart_program SOCKET
+    python -m agentfly_core.authoring.process_worker SOCKET
 
 It is two processes. The upper one, the keeper, is a child subreaper: when the socket's other end is closed, also by the
 death of who holds it, it kills the lower one and all that it started, whatever they do. The lower one reads a line of
@@ -55,8 +55,8 @@ def _serve(line: socket.socket) -> None:
 
 
 def _answer(question: Mapping[str, Any], runner: asyncio.Runner) -> dict[str, Any]:
+    from agentfly_core.authoring.environment import ServiceFailure
     from agentfly_core.config.import_path import load
-    from agentfly_core.environment import ServiceFailure
     from agentfly_core.formats.text import words_of
 
     try:
@@ -79,7 +79,7 @@ class _Caller:
         self._runner = runner
 
     async def __call__(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-        from agentfly_core.authors import harmless
+        from agentfly_core.authoring.author_loops import harmless
 
         try:
             result = function(**arguments)

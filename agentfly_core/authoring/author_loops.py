@@ -20,10 +20,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from agentfly_core.environment import Environment
+from agentfly_core.authoring.author_call import LoopLost, Overdue, Work
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.formats.text import fault, shown
 from agentfly_core.system import background_loop
-from agentfly_core.work import LoopLost, Overdue, Work
 
 Which = Literal["parts", "agents"]
 TICK = 0.1

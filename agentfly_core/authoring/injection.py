@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentfly_core.environment import Environment
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.records.trajectory import Problem, Trajectory
 
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -16,14 +16,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from agentfly_core import calling
+from agentfly_core.authoring import calling
+from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.injection import Signature
 from agentfly_core.config.import_path import load
-from agentfly_core.environment import ServiceFailure
-from agentfly_core.signature import Signature
 from agentfly_core.system.module_search import finding_ours
-from agentfly_core.work import Overdue
 
-PROGRAM = "agentfly_core.apart_program"
+PROGRAM = "agentfly_core.authoring.process_worker"
 START_SECONDS = 120.0
 END_SECONDS = 30.0
 AT_ONCE = len(os.sched_getaffinity(0))

@@ -14,10 +14,10 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
+from agentfly_core.authoring.injection import name
 from agentfly_core.config.import_path import did_you_mean
 from agentfly_core.config.mismatch import place, said
 from agentfly_core.formats.text import sentence
-from agentfly_core.signature import name
 
 _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 

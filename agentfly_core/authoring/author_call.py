@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from agentfly_core.environment import ServiceFailure
+from agentfly_core.authoring.environment import ServiceFailure
 
 Outcome = tuple[Any, Exception | None]
 

@@ -1,0 +1,1 @@
+"""What authors write with: tools, rewards, environments, chat templates."""
