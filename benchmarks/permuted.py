@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from agentfly_core.algorithm import Credit
 from agentfly_core.algorithms.grpo import GRPO
-from agentfly_core.batch import RolloutBatch
-from agentfly_core.outcomes import Outcomes
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.outcomes import Outcomes
 
 
 @dataclass(frozen=True, kw_only=True)

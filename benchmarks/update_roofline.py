@@ -29,7 +29,6 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from agentfly_core.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.config.experiment import Update
 from agentfly_core.config.site import Site
 from agentfly_core.learner import UpdateJob
@@ -37,6 +36,7 @@ from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.model import materialise
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
+from agentfly_core.rl.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
 from agentfly_core.system.service import new_address, supervised
 

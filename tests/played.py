@@ -2,9 +2,9 @@
 
 import random
 
-from agentfly_core.batch import pack
-from agentfly_core.outcomes import outcomes
 from agentfly_core.records.trajectory import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.outcomes import outcomes
 
 SAID = Message("assistant", "")
 

@@ -11,10 +11,10 @@ from played import earned, played, turn
 from reference import Story, Token
 from torch import Tensor
 
-from agentfly_core.algorithm import Outputs
-from agentfly_core.batch import RolloutBatch, pack
-from agentfly_core.outcomes import Outcomes
 from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.rl.batch import RolloutBatch, pack
+from agentfly_core.rl.interface import Outputs
+from agentfly_core.rl.outcomes import Outcomes
 
 WEIGHTS = {"exact": 1.0, "brief": 0.3}
 

@@ -8,8 +8,8 @@ from played import earned, played, turn
 
 from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.algorithms.reinforce_pp import ReinforcePP
-from agentfly_core.batch import pack
-from agentfly_core.divergence import AdaptiveKL, RewardKL
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.kl import AdaptiveKL, RewardKL
 
 ADAPTIVE = GRPO(kl=AdaptiveKL(weight=0.1, target=0.02, horizon=1000))
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from played import played, turn
 from ragged import by_trajectory, ragged
 
-from agentfly_core.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
-from agentfly_core.batch import pack
+from agentfly_core.rl.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
+from agentfly_core.rl.batch import pack
 
 SHORT = played(turn([1], {3: -1.0}))
 FOLDED = played(turn([1], {3: -1.0, 4: -1.0}), turn([1], {3: -1.0}, fresh=True))  # three tokens in two rows

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from played import crowd, earned
 
-from agentfly_core.algorithm import Outputs, mismatch
 from agentfly_core.algorithms.grpo import GRPO
-from agentfly_core.batch import micro_batches, pack
 from agentfly_core.learners.policy import load_policy
 from agentfly_core.losses import Clip
+from agentfly_core.rl.batch import micro_batches, pack
+from agentfly_core.rl.interface import Outputs, mismatch
 
 
 def test_mismatch_tells_how_far_sampler_and_learner_are_apart():

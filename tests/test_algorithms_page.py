@@ -11,8 +11,8 @@ from played import earned, played, turn
 from test_experiment import TINY
 
 from agentfly_core import algorithms
-from agentfly_core.batch import pack
 from agentfly_core.config import loading
+from agentfly_core.rl.batch import pack
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs/algorithms.md").read_text()
 PYTHON, *YAML = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) + re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

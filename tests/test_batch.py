@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from played import crowd, played, turn
 
-from agentfly_core.batch import micro_batches, pack, predictors, token_logprobs
 from agentfly_core.learners.policy import PIECES, load_policy
+from agentfly_core.rl.batch import micro_batches, pack, predictors, token_logprobs
 
 ASKS = turn([1, 2], {3: -0.5, 4: -0.25})
 ANSWERS = turn([5], {6: -1.0}, {7: -2.0})

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ragged import WEIGHTS, by_trajectory, now, ragged, tokens
 
 from agentfly_core import algorithms
-from agentfly_core.algorithm import Algorithm
 from agentfly_core.config.import_path import full_name, load
 from agentfly_core.config.section import Section
+from agentfly_core.rl.interface import Algorithm
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
 MADE = {name: load(full_name(name, "agentfly_core.algorithms"))() for name in NAMES}

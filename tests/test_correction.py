@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from played import played, turn
 from ragged import ragged
 
-from agentfly_core.batch import pack
-from agentfly_core.correction import IcePop, SequenceMask, SequenceTIS, TokenTIS
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 
 
 def apart(*factors):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from agentfly_core.divergence import KL, LossKL, kl
+from agentfly_core.rl.kl import KL, LossKL, kl
 
 KINDS = ("k1", "k2", "k3", "abs")
 

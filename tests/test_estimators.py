@@ -22,8 +22,8 @@ from agentfly_core.algorithms.reinforce_pp_baseline import ReinforcePPBaseline
 from agentfly_core.algorithms.remax import ReMax
 from agentfly_core.algorithms.rft import RFT
 from agentfly_core.algorithms.rloo import RLOO
-from agentfly_core.batch import pack
-from agentfly_core.divergence import AdaptiveKL, RewardKL
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.kl import AdaptiveKL, RewardKL
 
 SHORT = played(turn([1], {3: -1.0}))
 LONG = played(turn([1], {3: -1.0, 4: -1.0, 5: -1.0}))

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from played import earned, played, turn
 from ragged import by_trajectory, ragged
 
-from agentfly_core.algorithm import Outputs
 from agentfly_core.algorithms.ppo import PPO
-from agentfly_core.batch import pack
-from agentfly_core.gae import BilevelGAE, TokenGAE, TurnGAE
-from agentfly_core.sequences import sequences
+from agentfly_core.rl.advantage import sequences
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.gae import BilevelGAE, TokenGAE, TurnGAE
+from agentfly_core.rl.interface import Outputs
 
 TWO_TURNS = played(turn([1], {3: -1.0, 4: -1.0}), turn([5, 6], {3: -1.0, 4: -1.0}))
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from played import earned, played, turn
 
-from agentfly_core.batch import pack
-from agentfly_core.outcomes import outcomes
 from agentfly_core.records.trajectory import Ending, Message, Sampled, Scored, Unscored
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.outcomes import outcomes
 
 ASKS = turn([1], {3: -1.0, 4: -1.0})
 ANSWERS = turn([5, 6], {7: -1.0}, {8: -1.0})

@@ -6,10 +6,10 @@ import pytest
 import torch
 from played import earned, played, turn
 
-from agentfly_core.algorithm import Outputs
 from agentfly_core.algorithms.rft import RFT
 from agentfly_core.algorithms.sft import SFT
-from agentfly_core.batch import pack
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.interface import Outputs
 
 
 def test_the_loss_is_the_mean_surprise_at_replies_and_nothing_else_is_learned():

@@ -11,13 +11,13 @@ from letters import ADD, assigned, collected, playbook, scripted
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
-from agentfly_core.batch import pack
 from agentfly_core.environments.database import Database
 from agentfly_core.environments.shop import Shop
 from agentfly_core.environments.workspace import Workspace
-from agentfly_core.outcomes import outcomes
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.outcomes import outcomes
 
 
 class Tower(Environment):

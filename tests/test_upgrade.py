@@ -20,11 +20,11 @@ from agentfly_core.config import loading
 from agentfly_core.config.experiment import Adapter, Science, Update, WarmStart
 from agentfly_core.config.section import BY_NAME, Added, Section
 from agentfly_core.config.site import Site
-from agentfly_core.correction import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.datasets import arithmetic
 from agentfly_core.health import Sign
 from agentfly_core.listing import continuing
 from agentfly_core.records.schedule import first_deal
+from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.run import Lab, opened
 from agentfly_core.store import Artifact, Store
 from flows.nightly import recorded_changes

@@ -16,7 +16,6 @@ import torch
 from played import crowd, earned
 from ragged import now
 
-from agentfly_core.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
 from agentfly_core.algorithms.dr_grpo import DrGRPO
 from agentfly_core.algorithms.gdpo import GDPO
 from agentfly_core.algorithms.grpo import GRPO
@@ -26,10 +25,11 @@ from agentfly_core.algorithms.reinforce_pp import ReinforcePP
 from agentfly_core.algorithms.reinforce_pp_baseline import ReinforcePPBaseline
 from agentfly_core.algorithms.remax import ReMax
 from agentfly_core.algorithms.rloo import RLOO
-from agentfly_core.batch import pack
-from agentfly_core.divergence import kl
-from agentfly_core.gae import TokenGAE
 from agentfly_core.losses import CISPO, DPPO, GSPO, SAPO, Clip
+from agentfly_core.rl.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.gae import TokenGAE
+from agentfly_core.rl.kl import kl
 
 verl = pytest.importorskip("verl.trainer.ppo.core_algos")
 SEEDS = range(10)

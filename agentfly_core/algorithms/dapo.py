@@ -7,13 +7,13 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from agentfly_core.algorithm import Credit
 from agentfly_core.algorithms.grpo import GRPO
-from agentfly_core.batch import RolloutBatch
 from agentfly_core.config.section import Section
 from agentfly_core.losses import Clip, PolicyLoss
-from agentfly_core.outcomes import Outcomes
-from agentfly_core.sequences import sequences
+from agentfly_core.rl.advantage import sequences
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.outcomes import Outcomes
 
 Tokens = Annotated[int, Field(ge=1)]
 

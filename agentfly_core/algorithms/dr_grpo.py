@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentfly_core.aggregation import Aggregation, SeqSumNorm
-from agentfly_core.algorithm import Credit, centred, spread, within_groups
-from agentfly_core.batch import RolloutBatch
-from agentfly_core.outcomes import Outcomes
-from agentfly_core.policy_gradient import PolicyGradient
+from agentfly_core.rl.aggregation import Aggregation, SeqSumNorm
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Credit, centred, spread, within_groups
+from agentfly_core.rl.outcomes import Outcomes
+from agentfly_core.rl.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

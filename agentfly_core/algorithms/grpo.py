@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentfly_core.algorithm import Credit, spread, standardised, within_groups
-from agentfly_core.batch import RolloutBatch
-from agentfly_core.outcomes import Outcomes
-from agentfly_core.policy_gradient import PolicyGradient
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Credit, spread, standardised, within_groups
+from agentfly_core.rl.outcomes import Outcomes
+from agentfly_core.rl.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentfly_core import losses
-from agentfly_core.aggregation import Aggregation, SeqMeanTokenMean
 from agentfly_core.algorithms.grpo import GRPO
+from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenMean
 
 
 @dataclass(frozen=True, kw_only=True)

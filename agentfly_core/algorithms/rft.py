@@ -8,10 +8,10 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from agentfly_core.algorithm import Credit, spread
 from agentfly_core.algorithms.sft import SFT
-from agentfly_core.batch import RolloutBatch
-from agentfly_core.outcomes import Outcomes
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Credit, spread
+from agentfly_core.rl.outcomes import Outcomes
 
 
 @dataclass(frozen=True)

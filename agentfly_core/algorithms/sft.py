@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from agentfly_core.algorithm import Credit, Critic, Loss, OffPolicy, Outputs
-from agentfly_core.batch import RolloutBatch
-from agentfly_core.outcomes import Outcomes
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Credit, Critic, Loss, OffPolicy, Outputs
+from agentfly_core.rl.outcomes import Outcomes
 
 
 @dataclass(frozen=True)

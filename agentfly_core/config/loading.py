@@ -234,7 +234,7 @@ def _completed(science: Science) -> Science:
 
 
 def _require_algorithm(use: str) -> None:
-    from agentfly_core.algorithm import Algorithm
+    from agentfly_core.rl.interface import Algorithm
 
     maker = load(use)
     missing = [name for name in dir(Algorithm) if not name.startswith("_") and not hasattr(maker, name)]

@@ -22,8 +22,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from agentfly_core import probe
-from agentfly_core.algorithm import Critic
-from agentfly_core.batch import RolloutBatch
 from agentfly_core.config.experiment import Adapter, Update
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners import whole
@@ -31,6 +29,8 @@ from agentfly_core.learners.clipped_adamw import ClippedAdamW
 from agentfly_core.learners.policy import Policy, load_policy, recompute_activations
 from agentfly_core.learners.whole import MOMENTS, Engine
 from agentfly_core.models import adapted, written
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Critic
 
 POLICY = "model."  # where the policy's weights stand in the engine's module; the critic's begin with "critic."
 TENSORS, STATE = "learner.safetensors", "learner.json"

@@ -29,7 +29,6 @@ import torch
 import torch.distributed as dist
 from deepspeed.accelerator import get_accelerator
 
-from agentfly_core.algorithm import Algorithm, Critic
 from agentfly_core.config import experiment
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats.text import fault
@@ -40,6 +39,7 @@ from agentfly_core.learners.lesson import read_lesson
 from agentfly_core.learners.policy import Policy, load_policy
 from agentfly_core.learners.ranks import Ranks
 from agentfly_core.learners.whole import Engine
+from agentfly_core.rl.interface import Algorithm, Critic
 
 Progress = Callable[[int, int], None]
 Reply = Callable[[dict[str, Any]], None]

@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import Field
 
 from agentfly_core.config.section import BY_NAME
-from agentfly_core.losses.cispo import CISPO
-from agentfly_core.losses.clip import Clip
-from agentfly_core.losses.dppo import DPPO
-from agentfly_core.losses.gspo import GSPO
-from agentfly_core.losses.reinforce import Reinforce
-from agentfly_core.losses.sapo import SAPO
+from agentfly_core.rl.cispo import CISPO
+from agentfly_core.rl.clip import Clip
+from agentfly_core.rl.dppo import DPPO
+from agentfly_core.rl.gspo import GSPO
+from agentfly_core.rl.reinforce import Reinforce
+from agentfly_core.rl.sapo import SAPO
 
 __all__ = ["CISPO", "DPPO", "GSPO", "SAPO", "Clip", "PolicyLoss", "Reinforce"]
 

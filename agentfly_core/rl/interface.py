@@ -13,8 +13,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from agentfly_core.batch import RolloutBatch
-from agentfly_core.outcomes import Outcomes
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.outcomes import Outcomes
 
 Critic = Literal["none", "head", "model"]
 OffPolicy = Literal["ratio", "imitation", "none"]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agentfly_core.batch import RolloutBatch
 from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Turn, Unscored
-from agentfly_core.sequences import sequences
+from agentfly_core.rl.advantage import sequences
+from agentfly_core.rl.batch import RolloutBatch
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 from pydantic import AfterValidator, Field
 from torch import Tensor
 
-from agentfly_core.algorithm import log_ratio
 from agentfly_core.config.experiment import step_named
 from agentfly_core.config.section import BY_NAME, Section
+from agentfly_core.rl.interface import log_ratio
 
 Kind = Literal["k1", "k2", "k3", "abs"]
 Weight = Annotated[float, Field(gt=0.0)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agentfly_core.algorithm import Outputs
-from agentfly_core.batch import RolloutBatch
 from agentfly_core.config.section import Section
-from agentfly_core.loss import TokenLosses
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Outputs
+from agentfly_core.rl.policy_loss import TokenLosses
 
 
 class Reinforce(Section):

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from agentfly_core.algorithm import log_ratio
-from agentfly_core.batch import RolloutBatch
 from agentfly_core.config.section import BY_NAME, Section
-from agentfly_core.loss import TokenLosses, row_means
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import log_ratio
+from agentfly_core.rl.policy_loss import TokenLosses, row_means
 
 Bound = Annotated[float, Field(gt=0.0)]
 

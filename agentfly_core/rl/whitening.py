@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from agentfly_core.batch import RolloutBatch
+from agentfly_core.rl.batch import RolloutBatch
 
 
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from agentfly_core.batch import RolloutBatch
+from agentfly_core.rl.batch import RolloutBatch
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from agentfly_core.algorithm import Outputs, log_ratio
-from agentfly_core.batch import RolloutBatch
 from agentfly_core.config.section import Section
-from agentfly_core.loss import TokenLosses
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Outputs, log_ratio
+from agentfly_core.rl.policy_loss import TokenLosses
 
 
 class SAPO(Section):

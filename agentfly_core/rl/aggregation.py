@@ -11,8 +11,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from agentfly_core.batch import RolloutBatch
 from agentfly_core.config.section import BY_NAME, Section
+from agentfly_core.rl.batch import RolloutBatch
 
 
 class TokenMean(Section):

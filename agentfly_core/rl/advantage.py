@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agentfly_core.batch import RolloutBatch
+from agentfly_core.rl.batch import RolloutBatch
 
 
 @dataclass(frozen=True)

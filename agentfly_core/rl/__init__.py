@@ -1,0 +1,1 @@
+"""Advantages, losses, KL, importance sampling, aggregation, GAE, batches."""
