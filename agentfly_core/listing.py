@@ -12,13 +12,13 @@ import yaml
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from agentfly_core.artifacts.lease import leaseholder
+from agentfly_core.artifacts.lock import holder_of
+from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.lease import leaseholder
-from agentfly_core.lock import holder_of
 from agentfly_core.run import record_of, summary_of
-from agentfly_core.store import Store
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.checksummed_json import Damaged, json_of
 from agentfly_core.formats.files import write_json
-from agentfly_core.store import Artifact
 
 
 def write(path: Path, artifact: Artifact) -> None:

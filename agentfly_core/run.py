@@ -13,18 +13,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.lease import refuse_if_leased, remote_lock
+from agentfly_core.artifacts.lock import local_lock, refuse_if_held
+from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.loading import differences
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.lease import refuse_if_leased, remote_lock
-from agentfly_core.lock import local_lock, refuse_if_held
 from agentfly_core.playbook import named
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.store import Artifact, Store
 from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)
@@ -290,7 +290,7 @@ def final_policy(store: Store, name: str) -> Artifact:
 
 def policy_of(store: Store, name: str, step: int) -> Artifact:
     """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when there is none."""
-    uri = f"{slots.of_step(name, step)}/policy"
+    uri = f"{keys.of_step(name, step)}/policy"
     if step == 0 and (start := store.read_json(f"runs/{name}/start.json")):
         return Artifact(start["uri"], start["digest"])
     if store.manifest(uri) is not None:
@@ -324,7 +324,7 @@ def _record(lab: Lab, name: str) -> dict[str, Any]:
         "seed": lab.science.seed,
         "revision": revision(),
         "versions": _versions(),
-        "stages": dict(slots.VERSIONS),
+        "stages": dict(keys.VERSIONS),
         "threads": lab.site.threads,
         "ranks": lab.site.ranks,
         "cpus": os.cpu_count(),
@@ -352,10 +352,10 @@ def _compare_settings(record: Mapping[str, Any], science: Science, name: str) ->
 
 
 def _compare_stages(record: Mapping[str, Any], name: str) -> None:
-    if any(slots.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
+    if any(keys.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(
-            f"The run {name!r} was started with stages {record['stages']}, this code has {dict(slots.VERSIONS)}. "
+            f"The run {name!r} was started with stages {record['stages']}, this code has {dict(keys.VERSIONS)}. "
             f"Finish it with `git checkout {old}`, or start another run with --new."
         )
     if record["revision"] != revision():

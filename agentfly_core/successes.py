@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
-from agentfly_core.store import Artifact, Store
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
     """The scores and episodes of a run's steps 1 to `last`; raises ValueError for a step that it has not scored."""
     found: list[Artifact] = []
     for step in range(1, last + 1):
-        folder = slots.of_step(run, step)
+        folder = keys.of_step(run, step)
         if store.manifest(f"{folder}/scored") is None:
             there = f"its last one is {step - 1}" if step > 1 else f"runs there: {', '.join(store.names('runs'))}"
             raise ValueError(f"The run {run!r} has not scored a step {step} in {store.uri}; {there}.")

@@ -8,17 +8,18 @@ from typing import Any
 
 import pandas as pd
 
-from agentfly_core import slots, statistics
+from agentfly_core import statistics
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measured
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.import_path import load
 from agentfly_core.formats.text import sentence
-from agentfly_core.measured import measured
 from agentfly_core.metrics import solved_by_problem
 from agentfly_core.records import ledger
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Scored, Unscored
 from agentfly_core.run import Lab, Parent, Run
-from agentfly_core.store import Artifact
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,10 @@ def _unscored(lab: Lab, split: str, stored: Sequence[Artifact], scores: Sequence
 
 def stored_evaluation(lab: Lab, policy: Artifact, split: str) -> Evaluation:
     """An evaluation that was made before; raises FileNotFoundError where it was not."""
-    data = lab.store.artifact(slots.prepare(lab.science).uri)
+    data = lab.store.artifact(keys.prepare(lab.science).uri)
     shards = range(shards_of_split(lab.science, lab.store.open(data), split))
-    found = [lab.store.artifact(slots.evaluation(lab.science, policy, data, split, shard).uri) for shard in shards]
-    return evaluation(lab, policy, split, found, lab.store.artifact(slots.scored(lab.science, found).uri))
+    found = [lab.store.artifact(keys.evaluation(lab.science, policy, data, split, shard).uri) for shard in shards]
+    return evaluation(lab, policy, split, found, lab.store.artifact(keys.scored(lab.science, found).uri))
 
 
 def summarise(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str | None) -> dict[str, Any]:
@@ -92,27 +93,27 @@ def stages_before(lab: Lab, parent: Parent | None) -> dict[str, list[Artifact]]:
     The warm start's are its demonstrations and then the policy of each round.
     """
     store, science = lab.store, lab.science
-    data = store.artifact(slots.prepare(science).uri)
-    model = parent.policy if parent else store.artifact(slots.model(science).uri)
+    data = store.artifact(keys.prepare(science).uri)
+    model = parent.policy if parent else store.artifact(keys.model(science).uri)
     found = {"prepare": [data]} if parent else {"prepare": [data], "model": [model]}
     if science.warm_start:
-        episodes = store.artifact(slots.demonstrations(science, model, data).uri)
+        episodes = store.artifact(keys.demonstrations(science, model, data).uri)
         rounds = range(1, science.warm_start.rounds + 1)
-        policies = [store.artifact(slots.warm_start(science, model, episodes, number).uri) for number in rounds]
+        policies = [store.artifact(keys.warm_start(science, model, episodes, number).uri) for number in rounds]
         found["warm_start"] = [episodes, *policies]
     return found
 
 
 def steps_frame(lab: Lab, run: str) -> pd.DataFrame:
     """One row a step of a run with all its metrics, for plots."""
-    folders = [slots.of_step(run, step) for step in range(1, lab.science.steps + 1)]
+    folders = [keys.of_step(run, step) for step in range(1, lab.science.steps + 1)]
     found = [lab.store.read_json(f"{folder}/metrics.json") for folder in folders]
     return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in found])
 
 
 def run_ledger(run: Run) -> pd.DataFrame:
     """Every problem consumed by the run and what became of it, step by step."""
-    folders = [run.store.artifact(f"{slots.of_step(run.name, k)}/scored") for k in range(1, run.science.steps + 1)]
+    folders = [run.store.artifact(f"{keys.of_step(run.name, k)}/scored") for k in range(1, run.science.steps + 1)]
     return ledger.joined([run.store.open(folder) for folder in folders])
 
 

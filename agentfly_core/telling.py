@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from agentfly_core import reading, slots
+from agentfly_core import reading
 from agentfly_core.adapter import base_of
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measured
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.loading import flat
-from agentfly_core.measured import measured
 from agentfly_core.run import Lab, Run, final_policy
-from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, stages_before, stored_evaluation
 from agentfly_core.tracking import Success, Tracker
 
@@ -70,7 +71,7 @@ class RunTeller(Teller):
 
     def step(self, step: int) -> None:
         """A step's metrics, and each few steps a table of its episodes."""
-        here = slots.of_step(self.run.name, step)
+        here = keys.of_step(self.run.name, step)
         found = self.run.store.read_json(f"{here}/metrics.json")
         self.tracker.points(found["metrics"], step, found["time_ms"])
         if step == 1 or step % self.run.science.log_trajectories_every == 0:
@@ -113,13 +114,13 @@ class RunTeller(Teller):
         run, science = self.run, self.run.science
         summary = run.finished
         assert summary is not None, f"{run.name} is not finished"
-        self.data(run.store.artifact(slots.prepare(science).uri))
+        self.data(run.store.artifact(keys.prepare(science).uri))
         self.made(stages_before(run.lab, run.parent))
         self.evaluation(stored_evaluation(run.lab, run.start, "test"), 0)
         for step in range(1, science.steps + 1):
             self.step(step)
             with suppress(FileNotFoundError):  # a policy that was not evaluated
-                policy = run.store.artifact(f"{slots.of_step(run.name, step)}/policy")
+                policy = run.store.artifact(f"{keys.of_step(run.name, step)}/policy")
                 self.evaluation(stored_evaluation(run.lab, policy, "validation"), step)
         policy = final_policy(run.store, run.name)
         after = stored_evaluation(run.lab, policy, "test")

@@ -7,17 +7,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from agentfly_core import adapter, slots
+from agentfly_core import adapter
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
+from agentfly_core.artifacts.store import Artifact, Slot, Store
 from agentfly_core.config.experiment import Adapter, Science, Update
 from agentfly_core.config.import_path import load
 from agentfly_core.formats import files, hashing
 from agentfly_core.gates import stop_if_diverging
 from agentfly_core.learner import UpdateJob
-from agentfly_core.measured import measured, measuring, timing
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.run import Lab, Run, require_same_tokens
 from agentfly_core.saving import Saving
-from agentfly_core.store import Artifact, Slot, Store
 from agentfly_core.system.progress import Progress, report
 
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
@@ -33,7 +34,7 @@ def fresh(policy: Artifact) -> str:
 
 def step_job(run: Run, step: int) -> UpdateJob:
     """The update of step 1, 2, ..., from the stored policy of the step before and the stored scored episodes."""
-    store, science, here = run.store, run.science, slots.of_step(run.name, step)
+    store, science, here = run.store, run.science, keys.of_step(run.name, step)
     before = policy_of(run, step - 1)
     policy, base = adapter.folders(store, before)
     reference, reference_base = adapter.folders(store, near) if (near := _reference(run)) else (None, None)
@@ -65,8 +66,8 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
     """Round 1, 2, ... of the masked supervised fine-tuning."""
     science, warm_start = lab.science, lab.science.warm_start
     assert warm_start is not None
-    here = slots.warm_start(science, model, demonstrations, number)
-    before = slots.warm_start(science, model, demonstrations, number - 1)
+    here = keys.warm_start(science, model, demonstrations, number)
+    before = keys.warm_start(science, model, demonstrations, number - 1)
     policy, base = adapter.folders(lab.store, lab.store.artifact(before.uri) if number > 1 else model)
     learning_rate = warm_start.learning_rate * (1 - (number - 1) / warm_start.rounds)
     return UpdateJob(
@@ -97,7 +98,7 @@ def publish(
     `save` gets the publication of the new learner state, where that shall be kept. Raises GateClosed, and
     publishes nothing, when the policy diverges.
     """
-    for left in (slots.learner(slot), slot):  # a state and its policy belong together
+    for left in (keys.learner(slot), slot):  # a state and its policy belong together
         store.remove(left.uri)
     with store.publish(slot) as folder, measuring(folder) as metrics:
         metrics |= saving.learner.update(job, watch)
@@ -109,7 +110,7 @@ def publish(
             if job.adapter:
                 adapter.remember(folder, adapter.base_of(store, before) or before, Adapter(**job.adapter))
             if save:
-                save(store.publish(slots.learner(slot)))
+                save(store.publish(keys.learner(slot)))
             else:
                 saving.wait()
     return store.artifact(slot.uri)
@@ -120,8 +121,8 @@ def made(run: Run, slot: Slot, step: int) -> Artifact | None:
 
     Where the run died between the two, both are made again.
     """
-    newest = not run.store.holds(f"{slots.of_step(run.name, step + 1)}/policy")
-    if newest and keeps_state(run, step) and not run.store.holds(slots.learner(slot).uri):
+    newest = not run.store.holds(f"{keys.of_step(run.name, step + 1)}/policy")
+    if newest and keeps_state(run, step) and not run.store.holds(keys.learner(slot).uri):
         return None
     return run.store.find(slot)
 
@@ -135,7 +136,7 @@ def policy_of(run: Run, step: int) -> Artifact:
     """The policy that a step published; step 0 is the one that the run started from."""
     if step == 0:
         return run.start
-    return run.store.artifact(f"{slots.of_step(run.name, step)}/policy")
+    return run.store.artifact(f"{keys.of_step(run.name, step)}/policy")
 
 
 def label_of(run: Run, step: int) -> str:
@@ -148,7 +149,7 @@ def catch_up(run: Run, saving: Saving, step: int) -> None:
     if saving.learner.label() == label_of(run, step - 1):
         return
     saving.wait()
-    whole = (k for k in range(step - 1, 0, -1) if run.store.find(slots.learner(_policy_slot(run, k))))
+    whole = (k for k in range(step - 1, 0, -1) if run.store.find(keys.learner(_policy_slot(run, k))))
     for earlier in range(next(whole, 0) + 1, step):
         saving.learner.update(step_job(run, earlier), watching("replay", earlier))
 
@@ -161,14 +162,14 @@ def retain(run: Run, step: int) -> None:
     """
     keep, store = run.science.update, run.store
     states = [k for k in range(1, step + 1) if _has_both(run, k)]
-    if not states or not store.whole(store.artifact(f"{slots.of_step(run.name, states[-1])}/learner")):
+    if not states or not store.whole(store.artifact(f"{keys.of_step(run.name, states[-1])}/learner")):
         return
     for old in states[: -keep.keep_learner]:
-        store.remove(f"{slots.of_step(run.name, old)}/learner")
+        store.remove(f"{keys.of_step(run.name, old)}/learner")
     needed = min(states[-keep.keep_learner :][0], step - run.science.rollout.max_staleness)
     first = min(needed, step + 1 - keep.keep_policies) if keep.keep_policies else 1
     for old in reversed(range(1, first)):
-        if not run.evaluates(old) and not store.strip(f"{slots.of_step(run.name, old)}/policy", WEIGHTS):
+        if not run.evaluates(old) and not store.strip(f"{keys.of_step(run.name, old)}/policy", WEIGHTS):
             break
 
 
@@ -206,7 +207,7 @@ def watching(stage: str, step: int) -> Watch:
 
 def _has_both(run: Run, step: int) -> bool:
     """Whether a step has its learner state and the policy that goes with it."""
-    return all(run.store.holds(f"{slots.of_step(run.name, step)}/{part}") for part in ("learner", "policy"))
+    return all(run.store.holds(f"{keys.of_step(run.name, step)}/{part}") for part in ("learner", "policy"))
 
 
 def _reference(run: Run) -> Artifact | None:
@@ -219,8 +220,8 @@ def _reference(run: Run) -> Artifact | None:
 
 
 def _policy_slot(run: Run, step: int) -> Slot:
-    scored = run.store.artifact(f"{slots.of_step(run.name, step)}/scored")
-    return slots.policy(run.science, run.name, policy_of(run, step - 1), scored, step, run.reference)
+    scored = run.store.artifact(f"{keys.of_step(run.name, step)}/scored")
+    return keys.policy(run.science, run.name, policy_of(run, step - 1), scored, step, run.reference)
 
 
 def _adapter(science: Science) -> dict[str, object] | None:
@@ -228,7 +229,7 @@ def _adapter(science: Science) -> dict[str, object] | None:
 
 
 def _learner_state(store: Store, policy: Slot) -> str | None:
-    found = store.find(slots.learner(policy))
+    found = store.find(keys.learner(policy))
     return str(store.open(found)) if found else None
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import yaml
 
-from agentfly_core import pointer, slots
+from agentfly_core import pointer
+from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats import files, strict_yaml
@@ -114,7 +115,7 @@ def _is_of_other_files(name: str, science: Science, project: Path) -> bool:
     """Whether the dataset that DVC knows was built from files that have changed since, which DVC does not watch."""
     known = project / "results" / name / "dataset.json"
     try:
-        return known.is_file() and pointer.read(known).uri != slots.prepare(science).uri
+        return known.is_file() and pointer.read(known).uri != keys.prepare(science).uri
     except Damaged as damage:
         logger.warning("%s DVC makes it again.", damage)
         return True

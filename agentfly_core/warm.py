@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core import adapter
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.site import Site
 from agentfly_core.home import Home, home
 from agentfly_core.learners import deepspeed
@@ -18,7 +19,6 @@ from agentfly_core.rollout import LEASE_SECONDS
 from agentfly_core.run import Lab
 from agentfly_core.sampler import Sampler
 from agentfly_core.saving import Saving
-from agentfly_core.store import Artifact
 from agentfly_core.system.service import Service, new_address, supervised
 
 IN_PROCESS = Service("transformers", "")

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measured
+from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.measured import measured
 from agentfly_core.records.timing import read_timings, union
 from agentfly_core.run import Lab, policy_of
-from agentfly_core.store import Store
 from agentfly_core.summary import stages_before, stored_evaluation
 from flows.lab import store_at
 
@@ -49,7 +49,7 @@ class Step:
 
 def step(store: Store, run: str, number: int) -> Step:
     """Read step 2, 3, ...: its wall time is from the end of the update before to the end of its own."""
-    here, before = slots.of_step(run, number), slots.of_step(run, number - 1)
+    here, before = keys.of_step(run, number), keys.of_step(run, number - 1)
     shards = [store.artifact(f"{here}/{name}") for name in store.names(here) if name.startswith("rollout-")]
     update = measured(store, store.artifact(f"{here}/policy"))
     ended = measured(store, store.artifact(f"{before}/policy")).time_ms

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.run import Run
-from agentfly_core.store import Artifact
 
 Played = tuple[list[Artifact], Artifact]
 Play = Callable[[Artifact, int, int], Played]

@@ -15,7 +15,10 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from agentfly_core import doctor as doctors
-from agentfly_core import reading, slots, versioning
+from agentfly_core import reading, versioning
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.lock import Locked, LockLost
+from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
 from agentfly_core.formats import tracebacks
 from agentfly_core.formats.checksummed_json import Damaged
@@ -23,13 +26,11 @@ from agentfly_core.formats.redaction import redact
 from agentfly_core.formats.text import fault, words_of
 from agentfly_core.gates import GateClosed
 from agentfly_core.listing import continuing, in_store
-from agentfly_core.lock import Locked, LockLost
 from agentfly_core.run import Lab, links_of, name_of, record_of, refuse_if_open, refuse_other_settings, summary_of
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.trial import attacked
-from agentfly_core.store import Store
 from agentfly_core.system.service import ServiceLost
 from agentfly_core.tracking import Place
 from flows import results
@@ -220,7 +221,7 @@ def _finished(lab: Lab, name: str) -> dict[str, Any] | None:
     summary = summary_of(lab.store, name)
     if summary is None or summary["steps"] != lab.science.steps:
         return None
-    return summary if lab.store.holds(slots.prepare(lab.science).uri) else None
+    return summary if lab.store.holds(keys.prepare(lab.science).uri) else None
 
 
 def _continuing(arguments: Namespace, lab: Lab, name: str) -> str:

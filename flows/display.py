@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Table
 from rich.text import Text
 
-from agentfly_core.slots import VERSIONS
+from agentfly_core.artifacts.keys import VERSIONS
 from agentfly_core.system.progress import Progress as Told
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"

@@ -10,9 +10,9 @@ from typing import Any
 from prefect import flow
 
 from agentfly_core import pointer
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.run import Lab, name_of, of_run
-from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, evaluation
 from agentfly_core.warm import Playground, playground
 from flows import results

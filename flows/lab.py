@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
 from agentfly_core.run import Lab
-from agentfly_core.store import Store
 from flows.places import settle
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prefect import flow
 
-from agentfly_core.store import Artifact
+from agentfly_core.artifacts.store import Artifact
 from flows import results
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.tell import telling_stage

@@ -9,10 +9,11 @@ from typing import Any
 
 import yaml
 
-from agentfly_core import pointer, slots
+from agentfly_core import pointer
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.files import write_json, write_text
 from agentfly_core.run import Lab, final_policy
-from agentfly_core.store import Artifact
 from agentfly_core.summary import Evaluation, steps_frame
 
 
@@ -29,7 +30,7 @@ def folder(experiment: str) -> Path:
 def write_config(lab: Lab) -> None:
     """The complete configuration, with the version of each stage's code; a new release changes no more than it must."""
     every_key = lab.science.model_dump(mode="json")  # DVC stops where one that dvc.yaml names is missing
-    values = every_key | lab.science.identity() | {"stages": dict(slots.VERSIONS)}
+    values = every_key | lab.science.identity() | {"stages": dict(keys.VERSIONS)}
     write_text(folder(lab.experiment) / "config.yaml", yaml.safe_dump(values, sort_keys=True))
 
 

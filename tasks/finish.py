@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentfly_core import slots, updating
+from agentfly_core import updating
+from agentfly_core.artifacts import keys
 from agentfly_core.records import ledger
 from agentfly_core.run import Run, final_policy
 from agentfly_core.summary import Evaluation, run_ledger, summarise
@@ -15,7 +16,7 @@ from tasks.stage import stage
 def finish(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str | None) -> dict[str, Any]:
     """Write the ledger and summary.json of a run that has done all its steps; returns the summary."""
     summary = summarise(run, before, after, mlflow_run_id)
-    slot = slots.ledger(run.name, final_policy(run.store, run.name))
+    slot = keys.ledger(run.name, final_policy(run.store, run.name))
     with run.store.publish(slot) as folder:
         run_ledger(run).to_parquet(folder / ledger.FILE)
     updating.retain(run, run.science.steps)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from agentfly_core import health, slots
+from agentfly_core import health
+from agentfly_core.artifacts import keys
 from agentfly_core.run import Run
 from tasks.stage import stage
 
@@ -25,7 +26,7 @@ def look_at_health(run: Run, step: int) -> None:
 
 
 def _metrics(run: Run, step: int) -> Mapping[str, float]:
-    found: Mapping[str, float] = run.store.read_json(f"{slots.of_step(run.name, step)}/metrics.json")["metrics"]
+    found: Mapping[str, float] = run.store.read_json(f"{keys.of_step(run.name, step)}/metrics.json")["metrics"]
     return found
 
 

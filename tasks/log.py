@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from agentfly_core import health, slots
-from agentfly_core.measured import measured, worst
+from agentfly_core import health
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measured, worst
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.metrics import point, telling
 from agentfly_core.run import Run
-from agentfly_core.store import Artifact
 from tasks.stage import stage
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,6 @@ def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: A
         logger.warning(NOTHING, step, run.name, step)
     told = telling(graded.metrics, run.science.algorithm.make().compares_group)
     metrics = {**told, **updated.metrics, **worst(played, "resources/"), **seconds}
-    before = run.store.read_json(f"{slots.of_step(run.name, step - 1)}/metrics.json") if step > 1 else {"metrics": {}}
+    before = run.store.read_json(f"{keys.of_step(run.name, step - 1)}/metrics.json") if step > 1 else {"metrics": {}}
     metrics |= health.lasting(run.science.health, metrics, before["metrics"])
-    run.store.write_json(f"{slots.of_step(run.name, step)}/metrics.json", point(step, metrics, updated.time_ms))
+    run.store.write_json(f"{keys.of_step(run.name, step)}/metrics.json", point(step, metrics, updated.time_ms))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentfly_core import slots
 from agentfly_core.adapter import require_same_shape
-from agentfly_core.measured import measuring
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.model import materialise
 from agentfly_core.run import Lab, Parent
 from tasks.stage import Made, reused, stage
@@ -16,7 +16,7 @@ def base_model(lab: Lab, parent: Parent | None) -> Made:
     if parent:
         require_same_shape(lab.store, parent.policy, lab.science.adapter)
         return parent.policy
-    slot = slots.model(lab.science)
+    slot = keys.model(lab.science)
     if found := lab.store.find(slot):
         return reused(found)
     with lab.store.publish(slot) as folder, measuring(folder):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentfly_core import slots
-from agentfly_core.measured import measuring
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.records import dataset
 from agentfly_core.run import Lab
 from agentfly_core.versioning import dataset_version
@@ -21,7 +21,7 @@ def version(lab: Lab) -> str:
 @stage("prepare the dataset")
 def prepare(lab: Lab) -> Made:
     """Publish the experiment's dataset; raises ValueError for data that cannot be used."""
-    slot = slots.prepare(lab.science)
+    slot = keys.prepare(lab.science)
     if found := lab.store.find(slot):
         return reused(found)
     with lab.store.publish(slot) as folder, measuring(folder):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly_core import play, slots
-from agentfly_core.measured import measuring, timing
+from agentfly_core import play
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring, timing
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.play import of_shard, of_step, of_test, play_shard, watching
 from agentfly_core.records.dataset import split
 from agentfly_core.records.schedule import Deal, dealt
 from agentfly_core.rollout import Assignment
 from agentfly_core.run import Lab, Run
-from agentfly_core.store import Artifact
 from agentfly_core.warm import Playground, environments_at, sampler_at, tokenizer_of
 from tasks.stage import Made, reused, stage
 
@@ -29,7 +30,7 @@ def rollout(
     run: Run, policy: Artifact, version: int, data: Artifact, ground: Playground, deal: Deal, shard: int
 ) -> Made:
     """Publish one shard of a step's episodes, played with an earlier step's policy."""
-    slot = slots.rollout(run.science, run.name, policy, data, deal, shard)
+    slot = keys.rollout(run.science, run.name, policy, data, deal, shard)
     if found := run.store.find(slot):
         return reused(found)
     assigned = of_step(run.science, dealt(run.science, deal, split(run.store.open(data), "train")), deal.step)
@@ -42,7 +43,7 @@ def rollout(
 @stage("evaluate {name} step {step} shard {shard}", retries=3)
 def held_out(lab: Lab, policy: Artifact, data: Artifact, ground: Playground, name: str, shard: int, step: int) -> Made:
     """Publish one shard of the episodes that a policy plays on a held-out split."""
-    slot = slots.evaluation(lab.science, policy, data, name, shard)
+    slot = keys.evaluation(lab.science, policy, data, name, shard)
     if found := lab.store.find(slot):
         return reused(found)
     assigned = of_test(lab.science, split(lab.store.open(data), name), name)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentfly_core import slots
-from agentfly_core.measured import measuring
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.play import score_episodes
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.run import Lab
-from agentfly_core.store import Artifact
 from tasks.stage import Made, reused, stage
 
 
@@ -21,7 +21,7 @@ def score(
 
     Those that are in `before` are taken from there; `round` 1, 2, ... of a step that may be refilled has its own place.
     """
-    slot = slots.scored(lab.science, rollouts, round)
+    slot = keys.scored(lab.science, rollouts, round)
     if found := lab.store.find(slot):
         return reused(found)
     known = read_scores(lab.store.open(before) / SCORES) if before else []

@@ -11,10 +11,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.redaction import keeping_secrets
 from agentfly_core.learner import LearnerLost
 from agentfly_core.sampler import SamplerLost
-from agentfly_core.store import Artifact
 
 Made: TypeAlias = Artifact | State[Artifact]
 P = ParamSpec("P")

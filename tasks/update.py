@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from agentfly_core import slots, updating
+from agentfly_core import updating
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.run import Run
-from agentfly_core.store import Artifact
 from agentfly_core.system.service import Service
 from agentfly_core.warm import rest, saving
 from tasks.stage import Made, reused, stage
@@ -18,7 +19,7 @@ def update(run: Run, policy: Artifact, scored: Artifact, sampler: Service, servi
 
     The learner state of a step is written while the next one is played; the next policy waits for it.
     """
-    slot = slots.policy(run.science, run.name, policy, scored, step, run.reference)
+    slot = keys.policy(run.science, run.name, policy, scored, step, run.reference)
     if found := updating.made(run, slot, step):
         return reused(found)
     states = saving(service)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentfly_core import slots, successes, updating
+from agentfly_core import successes, updating
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
-from agentfly_core.measured import measuring
 from agentfly_core.play import choose as choose_demonstrations
 from agentfly_core.play import demonstrate as play_demonstrations
 from agentfly_core.records.dataset import split
 from agentfly_core.run import Lab, policy_of, require_same_tokens
-from agentfly_core.store import Artifact
 from agentfly_core.system.service import Service
 from agentfly_core.warm import environments_at, rest, saving, tokenizer_of
 from tasks.stage import Made, reused, stage
@@ -20,7 +21,7 @@ from tasks.stage import Made, reused, stage
 @stage("play demonstrations")
 def demonstrate(lab: Lab, model: Artifact, data: Artifact, environments: Service) -> Made:
     """Publish episodes that a script played on training problems."""
-    slot = slots.demonstrations(lab.science, model, data)
+    slot = keys.demonstrations(lab.science, model, data)
     if found := lab.store.find(slot):
         return reused(found)
     with lab.store.publish(slot) as folder, measuring(folder):
@@ -35,7 +36,7 @@ def choose(lab: Lab, model: Artifact, data: Artifact) -> Made:
 
     They are chosen once: what becomes of that run later changes nothing. The manifest names the episodes by digest.
     """
-    slot, settings = slots.demonstrations(lab.science, model, data), lab.science.warm_start
+    slot, settings = keys.demonstrations(lab.science, model, data), lab.science.warm_start
     if found := lab.store.find(slot):
         return reused(found)
     named = step_named(settings.demonstrations) if settings else None
@@ -55,8 +56,8 @@ def warm_start(
     lab: Lab, model: Artifact, demonstrations: Artifact, sampler: Service, service: Service, number: int
 ) -> Made:
     """Publish the policy after round 1, 2, ... of the warm start, and the learner state that the next one needs."""
-    slot = slots.warm_start(lab.science, model, demonstrations, number)
-    if (found := lab.store.find(slot)) and lab.store.find(slots.learner(slot)):
+    slot = keys.warm_start(lab.science, model, demonstrations, number)
+    if (found := lab.store.find(slot)) and lab.store.find(keys.learner(slot)):
         return reused(found)
     states = saving(service)
     updating.require_space(lab, model, states)

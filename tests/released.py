@@ -15,13 +15,13 @@ from typing import Any
 
 import yaml
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, Slot, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import Experiment, read
 from agentfly_core.config.site import Site
 from agentfly_core.records.schedule import first_deal
 from agentfly_core.run import Lab, name_of
-from agentfly_core.store import Artifact, Slot, Store
 
 HERE = Path(__file__).resolve().parent
 FOUND = json.loads((HERE / "released.json").read_text())
@@ -71,12 +71,12 @@ def _slots(science: Science) -> Iterator[Slot]:
     data, model, before, scored = (
         Artifact(f"artifacts/{name}", name * 8) for name in ("data", "base", "warm", "mark")
     )
-    yield slots.prepare(science)
-    yield slots.model(science)
+    yield keys.prepare(science)
+    yield keys.model(science)
     if science.warm_start:
-        yield slots.demonstrations(science, model, data)
-        yield slots.warm_start(science, model, before, 2)
-    yield slots.evaluation(science, before, data, "test", 0)
-    yield slots.rollout(science, "demo", before, data, first_deal(science, 3), 1)
-    yield slots.scored(science, [Artifact("runs/demo/steps/000003/rollout-000", "play" * 8)])
-    yield slots.policy(science, "demo", before, scored, 3, model if science.adapter else None)
+        yield keys.demonstrations(science, model, data)
+        yield keys.warm_start(science, model, before, 2)
+    yield keys.evaluation(science, before, data, "test", 0)
+    yield keys.rollout(science, "demo", before, data, first_deal(science, 3), 1)
+    yield keys.scored(science, [Artifact("runs/demo/steps/000003/rollout-000", "play" * 8)])
+    yield keys.policy(science, "demo", before, scored, 3, model if science.adapter else None)

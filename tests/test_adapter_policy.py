@@ -7,11 +7,12 @@ import pytest
 from learning import IDLE
 from test_run import lab
 
-from agentfly_core import adapter, slots
+from agentfly_core import adapter
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Damaged, Slot
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.model import materialise
 from agentfly_core.models import adapted
-from agentfly_core.store import Damaged, Slot
 from agentfly_core.updating import require_space
 
 SHAPE = Adapter(rank=2, alpha=4, targets=("q_proj", "v_proj"))
@@ -94,7 +95,7 @@ def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_p
 
 def test_an_experiment_without_an_adapter_keeps_the_keys_it_had_before_there_were_any(tmp_path, model):
     plain, adapting = lab(tmp_path).science, lab(tmp_path, adapter={}).science
-    keys = [slots.policy(science, "demo", model, model, 1).key for science in (plain, adapting)]
+    keys = [keys.policy(science, "demo", model, model, 1).key for science in (plain, adapting)]
     assert keys[0] != keys[1]
     older = plain.model_construct(**{name: value for name, value in plain if name != "adapter"})
-    assert slots.policy(older, "demo", model, model, 1).key == keys[0]
+    assert keys.policy(older, "demo", model, model, 1).key == keys[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentfly_core.store import Artifact
+from agentfly_core.artifacts.store import Artifact
 from flows.ahead import Played, ahead
 
 POLICIES = [Artifact(f"policy {k}", str(k)) for k in range(5)]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from test_display import SUMMARY
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.config.site import Site
 from agentfly_core.run import Lab, opened
-from agentfly_core.store import Store
 from flows.__main__ import main
 from flows.commands import show_places, show_summary, told
 from flows.places import Place, Places
@@ -96,7 +96,7 @@ def finished(project: Path) -> Store:
     read, store = loading.read("tiny"), Store.at(".", project)
     with opened(Lab("tiny", read.science, read.origin, Site(), store), "base") as run:
         run.link("mlflow_told_steps", "2")
-        with store.publish(slots.prepare(run.science)) as folder:
+        with store.publish(keys.prepare(run.science)) as folder:
             (folder / "problems").write_text("")
     store.write_json("runs/base/summary.json", {**SUMMARY, "run": "base", "steps": 2})
     return store

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
 from agentfly_core.config.experiment import Science
 from agentfly_core.records import dataset
 from agentfly_core.records.dataset import BadRow
@@ -68,7 +68,7 @@ def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
     keys = []
     for content in ("one", "two", "one"):
         source.write_text(content)
-        keys.append(slots.prepare(science("clean", train_file=str(source))).key)
+        keys.append(keys.prepare(science("clean", train_file=str(source))).key)
     assert keys[0] == keys[2] != keys[1]
 
 

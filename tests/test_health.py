@@ -6,13 +6,13 @@ import pytest
 from pydantic import ValidationError
 from test_run import lab
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import Slot
 from agentfly_core.config import loading
 from agentfly_core.gates import GateClosed
 from agentfly_core.health import SIGNS, Sign, lasting, unmeasured, warnings
-from agentfly_core.measured import measuring
 from agentfly_core.run import opened
-from agentfly_core.store import Slot
 from tasks.health import look_at_health
 from tasks.log import log_step
 
@@ -68,7 +68,7 @@ def logged(tmp_path, algorithm, updates, **settings):
             policy = published(run.store, step, "policy", {"train/skipped_steps": 0.0, **update})
             log_step.__wrapped__(run, [], scored, policy, step)
             look_at_health.__wrapped__(run, step)
-        names = [f"{slots.of_step(run.name, step)}/metrics.json" for step in range(1, len(updates) + 1)]
+        names = [f"{keys.of_step(run.name, step)}/metrics.json" for step in range(1, len(updates) + 1)]
         return [run.store.read_json(name)["metrics"] for name in names]
 
 

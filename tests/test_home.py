@@ -15,6 +15,7 @@ import pytest
 from letters import ADD, assigned, playbook, scripted, silent
 from rooms import ONE, TWO, Room, broken, events
 
+from agentfly_core.artifacts.store import Store
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.child import Child
@@ -27,7 +28,6 @@ from agentfly_core.rollout import collect
 from agentfly_core.run import Lab
 from agentfly_core.sampler import SamplerLost
 from agentfly_core.samplers.scripted import Scripted
-from agentfly_core.store import Store
 from agentfly_core.warm import environments_at, environments_service
 
 COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"

@@ -10,9 +10,9 @@ import pytest
 from buckets import Bucket
 from clocks import Moved, set_clock
 
-from agentfly_core.lease import EXPIRY, HEARTBEAT, Lease, leaseholder, refuse_if_leased
-from agentfly_core.lock import Locked, LockLost
-from agentfly_core.remote import Remote
+from agentfly_core.artifacts.lease import EXPIRY, HEARTBEAT, Lease, leaseholder, refuse_if_leased
+from agentfly_core.artifacts.lock import Locked, LockLost
+from agentfly_core.artifacts.object_storage import Remote
 from agentfly_core.system.process import Owner
 
 MINE = Owner.current()
@@ -168,7 +168,7 @@ def test_a_renewal_that_the_network_refuses_is_tried_again(
             mine.stop.set()
             return super().replace(uri, text, tag)
 
-    monkeypatch.setattr("agentfly_core.lease.HEARTBEAT", 0)
+    monkeypatch.setattr("agentfly_core.artifacts.lease.HEARTBEAT", 0)
     bucket = Throttled()
     mine = lease(bucket, Moved(), run)
     mine.take()

@@ -9,12 +9,12 @@ import pytest
 from buckets import Bucket
 from rich.console import Console
 
+from agentfly_core.artifacts.lock import local_lock
+from agentfly_core.artifacts.store import Slot, Store
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
 from agentfly_core.listing import Listed, Unreadable, listed, view
-from agentfly_core.lock import local_lock
 from agentfly_core.run import Lab, opened
-from agentfly_core.store import Slot, Store
 from agentfly_core.system.process import Owner
 
 TINY = """

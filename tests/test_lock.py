@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.lock import Locked, holder_of, local_lock, refuse_if_held
+from agentfly_core.artifacts.lock import Locked, holder_of, local_lock, refuse_if_held
 from agentfly_core.system.process import Owner
 
 WRITTEN = json.dumps(Owner.current().to_json()).encode()

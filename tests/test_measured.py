@@ -1,6 +1,6 @@
 """What stages measured of themselves."""
 
-from agentfly_core.measured import Measured, worst
+from agentfly_core.artifacts.stage_metrics import Measured, worst
 
 
 def test_of_several_shards_the_worst_numbers_are_told():

@@ -3,7 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError
 
-from agentfly_core.remote import Remote
+from agentfly_core.artifacts.object_storage import Remote
 
 
 class Answering:

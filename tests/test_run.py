@@ -6,19 +6,19 @@ import sys
 
 import pytest
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.lock import Locked, _lock, local_lock
+from agentfly_core.artifacts.store import Artifact, Slot, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.lock import Locked, _lock, local_lock
 from agentfly_core.run import Lab, Parent, final_policy, name_of, opened, require_same_tokens
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.store import Artifact, Slot, Store
 
 REWARDS = {"agentfly_core.rewards.exact:exact": 1.0}
 HOLD = """
-import sys; from pathlib import Path; from agentfly_core.lock import local_lock
+import sys; from pathlib import Path; from agentfly_core.artifacts.lock import local_lock
 with local_lock(Path(sys.argv[1])):
     print("held", flush=True); sys.stdin.read()
 """
@@ -321,5 +321,5 @@ def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
 def test_another_policy_to_stay_near_is_another_update(tmp_path):
     scored, first, second = (Artifact(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e"))
     science = near(tmp_path, "run:base@1").science
-    keys = [slots.policy(science, "demo", scored, scored, 1, named).key for named in (None, first, second)]
+    keys = [keys.policy(science, "demo", scored, scored, 1, named).key for named in (None, first, second)]
     assert len({*keys}) == 3

@@ -7,10 +7,10 @@ from played import played, turn
 from test_run import lab
 
 from agentfly_core import successes
+from agentfly_core.artifacts.store import Slot
 from agentfly_core.play import choose
 from agentfly_core.records.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
-from agentfly_core.store import Slot
 from agentfly_core.successes import Successes
 
 SUM, PRODUCT = Problem("sum", "What is 2+2?"), Problem("product", "What is 2*3?")

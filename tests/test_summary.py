@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from played import played, turn
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import Artifact, Slot, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.measured import measuring
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
 from agentfly_core.run import Lab, opened
-from agentfly_core.store import Artifact, Slot, Store
 from agentfly_core.summary import Evaluation, summarise
 from agentfly_core.summary import evaluation as read_evaluation
 
@@ -39,13 +39,13 @@ def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_
     settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 2, "warm_start": warm}
     science = Science.model_validate(settings)
     lab = Lab("tiny", science, {}, Site(), Store.at(str(tmp_path), tmp_path))
-    problems, model = published(lab.store, slots.prepare(science)), published(lab.store, slots.model(science))
-    episodes = published(lab.store, slots.demonstrations(science, model, problems))
+    problems, model = published(lab.store, keys.prepare(science)), published(lab.store, keys.model(science))
+    episodes = published(lab.store, keys.demonstrations(science, model, problems))
     for number in (1, 2):
-        published(lab.store, slots.warm_start(science, model, episodes, number))
+        published(lab.store, keys.warm_start(science, model, episodes, number))
     for step in (1, 2):
         metrics = {"time/rollout": 2.0, "time/score": 0.25, "time/update": 1.0}
-        lab.store.write_json(f"{slots.of_step('demo', step)}/metrics.json", {"step": step, "metrics": metrics})
+        lab.store.write_json(f"{keys.of_step('demo', step)}/metrics.json", {"step": step, "metrics": metrics})
     with opened(lab, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
         found = summarise(run, evaluation(0.5, 3.0), evaluation(0.75, 4.0), None)

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 from test_run import lab
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, Slot
 from agentfly_core.run import opened
 from agentfly_core.saving import Saving
-from agentfly_core.store import Artifact, Slot
 from agentfly_core.updating import _supervised, catch_up, publish, require_space, retain
 
 
@@ -103,13 +103,13 @@ def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_prece
     with opened(lab(tmp_path), "demo") as run:
         run.remember_start(published(run.store, "artifacts/model"))
         scored = published(run.store, "runs/demo/steps/000001/scored")
-        slot = slots.policy(run.science, "demo", run.start, scored, 1)
+        slot = keys.policy(run.science, "demo", run.start, scored, 1)
         with run.store.publish(slot):
             pass
         saving = Watched(Died())
-        saving.begin(run.store.publish(slots.learner(slot)), lambda: None)
+        saving.begin(run.store.publish(keys.learner(slot)), lambda: None)
         catch_up(run, saving, 2)
-        assert run.store.find(slots.learner(slot))
+        assert run.store.find(keys.learner(slot))
 
 
 def published(store, uri, files=()):
@@ -185,5 +185,5 @@ def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
         science = lab(tmp_path, warm_start=warm_start, update={"share_prefixes": share}).science
         settings = _supervised(science, 0.5)
         assert (settings["share_prefixes"], settings["learning_rate"], settings["epochs"]) == (share, 0.5, 3)
-        keys.add(slots.warm_start(science, model, model, 1).key)
+        keys.add(keys.warm_start(science, model, model, 1).key)
     assert len(keys) == 2

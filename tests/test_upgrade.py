@@ -14,8 +14,10 @@ import yaml
 from pydantic import Field
 from released import EXPERIMENTS, RUN, Released, called
 
-from agentfly_core import health, slots
+from agentfly_core import health
 from agentfly_core.algorithms import grpo
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Adapter, Science, Update, WarmStart
 from agentfly_core.config.section import BY_NAME, Added, Section
@@ -26,7 +28,6 @@ from agentfly_core.listing import continuing
 from agentfly_core.records.schedule import first_deal
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.run import Lab, opened
-from agentfly_core.store import Artifact, Store
 from flows.nightly import recorded_changes
 from flows.results import write_config
 
@@ -167,20 +168,20 @@ def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(lab: Lab
     played = Artifact(f"{step}/rollout-000", made[f"{step}/scored"]["inputs"]["rollout-000"])
     scored = Artifact(f"{step}/scored", made[f"{step}/policy"]["inputs"]["scored"])
     warm, policy = (
-        slots.warm_start(science, model, episodes, 1),
-        slots.policy(science, NAME, start, scored, 1),
+        keys.warm_start(science, model, episodes, 1),
+        keys.policy(science, NAME, start, scored, 1),
     )
     found = [
-        slots.prepare(science),
-        slots.model(science),
-        slots.demonstrations(science, model, data),
+        keys.prepare(science),
+        keys.model(science),
+        keys.demonstrations(science, model, data),
         warm,
         policy,
     ]
-    found += [slots.evaluation(science, start, data, "test", 0), slots.scored(science, [played])]
+    found += [keys.evaluation(science, start, data, "test", 0), keys.scored(science, [played])]
     found += [
-        slots.rollout(science, NAME, start, data, first_deal(science, 1), 0),
-        *map(slots.learner, (warm, policy)),
+        keys.rollout(science, NAME, start, data, first_deal(science, 1), 0),
+        *map(keys.learner, (warm, policy)),
     ]
     for slot in found:
         assert made[slot.uri] == {"stage": slot.stage, "key": slot.key, "inputs": slot.inputs}
@@ -199,13 +200,13 @@ def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_sectio
     monkeypatch.chdir(tmp_path)
     write_config(lab)
     told = yaml.safe_load((tmp_path / "results/tiny/config.yaml").read_text())
-    assert told == {**RUN["run.json"]["science"], "quantized": "no", "stages": slots.VERSIONS}
+    assert told == {**RUN["run.json"]["science"], "quantized": "no", "stages": keys.VERSIONS}
 
 
 def test_a_stage_that_a_release_adds_stops_no_run_of_the_release_before(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "VERSIONS", {**slots.VERSIONS, "later": 1})
+    monkeypatch.setattr(keys, "VERSIONS", {**keys.VERSIONS, "later": 1})
     with opened(lab, NAME) as run:
         assert run.uid == RUN["run.json"]["uid"]
 

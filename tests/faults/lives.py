@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from agentfly_core.store import MANIFEST, Store
+from agentfly_core.artifacts.store import MANIFEST, Store
 from agentfly_core.system.supervisor import die_with_parent
 
 HERE = Path(__file__).resolve().parent

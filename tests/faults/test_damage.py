@@ -19,13 +19,14 @@ from conftest import Whole
 from lives import TINY, TRAIN, Lives, digests
 from rich.console import Console, RenderableType
 
-from agentfly_core import reading, slots, store
+from agentfly_core import reading
+from agentfly_core.artifacts import keys, store
+from agentfly_core.artifacts.store import Artifact, Slot, Store
 from agentfly_core.config.loading import read
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.records.schedule import first_deal
 from agentfly_core.run import Lab, links_of, opened
-from agentfly_core.store import Artifact, Slot, Store
 from agentfly_core.summary import run_ledger, steps_frame
 
 CASES, SEED = 500, 15
@@ -71,26 +72,26 @@ def needed(lab: Lab) -> Iterator[Slot]:
     science, made = lab.science, lambda slot: lab.store.artifact(slot.uri)
 
     def evaluation(policy: Slot) -> Iterator[Slot]:
-        shards = [slots.evaluation(science, made(policy), made(data), "test", shard) for shard in (0, 1)]
+        shards = [keys.evaluation(science, made(policy), made(data), "test", shard) for shard in (0, 1)]
         yield from shards
-        yield slots.scored(science, [made(shard) for shard in shards])
+        yield keys.scored(science, [made(shard) for shard in shards])
 
-    yield (data := slots.prepare(science))
-    yield (model := slots.model(science))
-    yield (demonstrations := slots.demonstrations(science, made(model), made(data)))
+    yield (data := keys.prepare(science))
+    yield (model := keys.model(science))
+    yield (demonstrations := keys.demonstrations(science, made(model), made(data)))
     for number in (1, 2):
-        yield (policy := slots.warm_start(science, made(model), made(demonstrations), number))
-        yield slots.learner(policy)
+        yield (policy := keys.warm_start(science, made(model), made(demonstrations), number))
+        yield keys.learner(policy)
     yield from evaluation(policy)
     for step in STEPS:
         deal = first_deal(science, step)
-        shards = [slots.rollout(science, "demo", made(policy), made(data), deal, shard) for shard in deal.shards]
+        shards = [keys.rollout(science, "demo", made(policy), made(data), deal, shard) for shard in deal.shards]
         yield from shards
-        yield (scored := slots.scored(science, [made(shard) for shard in shards]))
-        yield (policy := slots.policy(science, "demo", made(policy), made(scored), step))
-        yield slots.learner(policy)
+        yield (scored := keys.scored(science, [made(shard) for shard in shards]))
+        yield (policy := keys.policy(science, "demo", made(policy), made(scored), step))
+        yield keys.learner(policy)
     yield from evaluation(policy)
-    yield slots.ledger("demo", made(policy))
+    yield keys.ledger("demo", made(policy))
 
 
 def found(lab: Lab, places: list[Slot]) -> list[Artifact]:

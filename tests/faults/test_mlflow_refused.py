@@ -15,9 +15,9 @@ from lives import RUN, TINY, TRAIN, Lives, digests
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Store
 from agentfly_core.config.loading import read
-from agentfly_core.store import Store
 
 ELSEWHERE = ("agentfly.run_uid", "agentfly.run_folder", "agentfly.policy_uri")
 
@@ -119,7 +119,7 @@ def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
     folder, store = heard
     run = demo(store, folder)
     has = told(store, run, tmp_path)
-    data = digests(folder)[slots.prepare(read(TINY).science).uri]
+    data = digests(folder)[keys.prepare(read(TINY).science).uri]
     assert has["params"]["rollout.group_size"] == "4"
     assert has["params"]["site.threads"] == "1"
     assert has["inputs"] == [data[:36]]

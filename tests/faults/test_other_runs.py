@@ -10,7 +10,7 @@ import pandas as pd
 from conftest import Whole
 from lives import RUN, TINY, Lives
 
-from agentfly_core.store import Store
+from agentfly_core.artifacts.store import Store
 
 
 def test_a_runs_own_episodes_are_chosen_once_and_imitated(whole: Whole, lives: Lives, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import httpx
 from lives import RUN, TINY, TRAIN, Lives
 
 HOLD = """
-import sys; from pathlib import Path; from agentfly_core.lock import local_lock
+import sys; from pathlib import Path; from agentfly_core.artifacts.lock import local_lock
 with local_lock(Path(sys.argv[1])):
     print("held", flush=True); sys.stdin.read()
 """

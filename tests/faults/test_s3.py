@@ -21,21 +21,21 @@ from held import serving
 from lives import KILLED, RUN, TRAIN, Lives, digests
 from project import until
 
+from agentfly_core.artifacts.lease import leaseholder, refuse_if_leased, remote_lock
+from agentfly_core.artifacts.lock import Locked, LockLost
+from agentfly_core.artifacts.object_storage import Remote
+from agentfly_core.artifacts.storage_errors import Refused
+from agentfly_core.artifacts.store import MANIFEST, Slot, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.lease import leaseholder, refuse_if_leased, remote_lock
-from agentfly_core.lock import Locked, LockLost
-from agentfly_core.refusal import Refused
-from agentfly_core.remote import Remote
 from agentfly_core.run import Lab, opened
-from agentfly_core.store import MANIFEST, Slot, Store
 
 BUCKET = "s3://agents"
 ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"
 SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {})
 HOLD = """
-import sys; from agentfly_core.lease import remote_lock; from agentfly_core.refusal import Refused
-from agentfly_core.remote import Remote
+import sys; from agentfly_core.artifacts.lease import remote_lock; from agentfly_core.artifacts.storage_errors import Refused
+from agentfly_core.artifacts.object_storage import Remote
 with remote_lock(Remote(sys.argv[1]), "runs/demo"):
     print("held", flush=True); sys.stdin.read()
 """
@@ -158,7 +158,7 @@ def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -
 def test_who_lost_a_run_to_another_writes_nothing_more(
     tmp_path: Path, reached: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentfly_core.lease.EXPIRY", 0)
+    monkeypatch.setattr("agentfly_core.artifacts.lease.EXPIRY", 0)
     store = Store.at(f"{BUCKET}/taken", tmp_path)
     assert store.remote
     with remote_lock(store.remote, "runs/demo"):

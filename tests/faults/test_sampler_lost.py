@@ -7,8 +7,8 @@ from collections import Counter
 from lives import KILLED, RUN, TRAIN, Lives, digests, survivors
 from project import until
 
+from agentfly_core.artifacts.store import Store
 from agentfly_core.records.parquet import read_trajectories
-from agentfly_core.store import Store
 
 VLLM = {"AGENTFLY_SAMPLER": "vllm", "AGENTFLY_VLLM_MEMORY_GIB": "0.125"}
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agentfly_core import slots
+from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
@@ -146,7 +146,7 @@ def read(path: Path, overrides: list[str]) -> None:
     again = Science.model_validate(found.science.model_dump(mode="json"))
     assert again.digest == found.science.digest
     assert set(found.origin) == set(loading.flat(found.science.model_dump(mode="json")))
-    slots.prepare(found.science)
+    keys.prepare(found.science)
     loading.check_place(found.science, Site())
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from agentfly_core.artifacts.store import Artifact, Slot
 from agentfly_core.config.experiment import Science, resumable
 from agentfly_core.formats.files import sha256
 from agentfly_core.formats.hashing import digest
 from agentfly_core.records.schedule import Deal
-from agentfly_core.store import Artifact, Slot
 
 Stage = Literal["prepare", "model", "demonstrate", "warm_start", "rollout", "score", "update", "evaluate"]
 VERSIONS: Mapping[Stage, int] = {

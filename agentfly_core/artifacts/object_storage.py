@@ -10,7 +10,7 @@ from typing import Any
 
 import fsspec
 
-from agentfly_core.refusal import Refused, asking
+from agentfly_core.artifacts.storage_errors import Refused, asking
 
 UNMET = {409, 412}
 

@@ -20,10 +20,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from agentfly_core.artifacts.object_storage import Remote
 from agentfly_core.formats import checksummed_json, files
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.hashing import digest
-from agentfly_core.remote import Remote
 from agentfly_core.system.process import Owner, mark_alive, marked
 from agentfly_core.system.revision import revision
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.formats.files import write_json
-from agentfly_core.store import Artifact, Store
 
 FILE = "metrics.json"
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentfly_core.artifacts.lock import LockLost, in_words, locked
+from agentfly_core.artifacts.object_storage import Remote
 from agentfly_core.formats import strict_json
-from agentfly_core.lock import LockLost, in_words, locked
-from agentfly_core.remote import Remote
 from agentfly_core.system.process import Owner
 
 HEARTBEAT = 20.0

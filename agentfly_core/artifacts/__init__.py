@@ -1,0 +1,1 @@
+"""Published directories: store, object storage, keys, locks."""
