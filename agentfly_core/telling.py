@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from agentfly_core import reading
-from agentfly_core.adapter import base_of
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.loading import flat
+from agentfly_core.models.adapter_artifact import base_of
 from agentfly_core.run import Lab, Run, final_policy
 from agentfly_core.summary import Evaluation, stages_before, stored_evaluation
 from agentfly_core.tracking import Success, Tracker

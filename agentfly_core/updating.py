@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from agentfly_core import adapter
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
 from agentfly_core.artifacts.store import Artifact, Slot, Store
@@ -16,6 +15,7 @@ from agentfly_core.config.import_path import load
 from agentfly_core.formats import files, hashing
 from agentfly_core.gates import stop_if_diverging
 from agentfly_core.learner import UpdateJob
+from agentfly_core.models import adapter_artifact
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.run import Lab, Run, require_same_tokens
 from agentfly_core.saving import Saving
@@ -36,8 +36,8 @@ def step_job(run: Run, step: int) -> UpdateJob:
     """The update of step 1, 2, ..., from the stored policy of the step before and the stored scored episodes."""
     store, science, here = run.store, run.science, keys.of_step(run.name, step)
     before = policy_of(run, step - 1)
-    policy, base = adapter.folders(store, before)
-    reference, reference_base = adapter.folders(store, near) if (near := _reference(run)) else (None, None)
+    policy, base = adapter_artifact.folders(store, before)
+    reference, reference_base = adapter_artifact.folders(store, near) if (near := _reference(run)) else (None, None)
     shards = [store.artifact(f"{here}/{name}") for name in store.names(here) if name.startswith("rollout-")]
     algorithm = science.algorithm
     return UpdateJob(
@@ -68,7 +68,7 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
     assert warm_start is not None
     here = keys.warm_start(science, model, demonstrations, number)
     before = keys.warm_start(science, model, demonstrations, number - 1)
-    policy, base = adapter.folders(lab.store, lab.store.artifact(before.uri) if number > 1 else model)
+    policy, base = adapter_artifact.folders(lab.store, lab.store.artifact(before.uri) if number > 1 else model)
     learning_rate = warm_start.learning_rate * (1 - (number - 1) / warm_start.rounds)
     return UpdateJob(
         start=before.key if number > 1 else fresh(model),
@@ -108,7 +108,7 @@ def publish(
                 files.uncache(Path(old))
             saving.learner.save_policy(folder)
             if job.adapter:
-                adapter.remember(folder, adapter.base_of(store, before) or before, Adapter(**job.adapter))
+                adapter_artifact.remember(folder, adapter_artifact.base_of(store, before) or before, Adapter(**job.adapter))
             if save:
                 save(store.publish(keys.learner(slot)))
             else:
@@ -194,9 +194,9 @@ def require_space(lab: Lab, policy: Artifact, saving: Saving) -> None:
 
 def _size(lab: Lab, policy: Artifact, width: int) -> int:
     """The bytes of the next policy, with so many for a number."""
-    folder, base = adapter.folders(lab.store, policy)
+    folder, base = adapter_artifact.folders(lab.store, policy)
     if lab.science.adapter:
-        return width * adapter.weights(base or folder, lab.science.adapter)
+        return width * adapter_artifact.weights(base or folder, lab.science.adapter)
     return sum(path.stat().st_size for path in folder.iterdir())
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfly_core import adapter
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.site import Site
 from agentfly_core.home import Home, home
 from agentfly_core.learners import deepspeed
+from agentfly_core.models import adapter_artifact
 from agentfly_core.playbook import kinds_of, limits_of
 from agentfly_core.rollout import LEASE_SECONDS
 from agentfly_core.run import Lab
@@ -49,8 +49,8 @@ def sampler_service(lab: Lab, model: Artifact, owner: str, logs: Path) -> Iterat
     from agentfly_core.samplers import vllm
 
     address = new_address("vllm")
-    folder, base = adapter.folders(lab.store, model)
-    ranks = [shape.rank for shape in (lab.science.adapter, adapter.shape_of(lab.store, model)) if shape]
+    folder, base = adapter_artifact.folders(lab.store, model)
+    ranks = [shape.rank for shape in (lab.science.adapter, adapter_artifact.shape_of(lab.store, model)) if shape]
     command, environment = vllm.launch(address, base or folder, lab.science, divided(lab), max(ranks, default=0))
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
         yield service
@@ -98,7 +98,7 @@ def divided(lab: Lab) -> Site:
 def sampler_at(service: Service, lab: Lab, policy: Artifact, version: int) -> Sampler:
     """The sampler behind a service, with a policy loaded whose tokens are labelled `version`; raises SamplerLost."""
     sampler = _sampler(service, lab.science.dtype, lab.site)
-    folder, base = adapter.folders(lab.store, policy)
+    folder, base = adapter_artifact.folders(lab.store, policy)
     sampler.load(folder, version, base)
     return sampler
 

@@ -27,13 +27,13 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentfly_core import probe
 from agentfly_core.agent import Episode
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.model import materialise
+from agentfly_core.models import probe
+from agentfly_core.models.reference import materialise
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.pool import Limit
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Sampled

@@ -37,8 +37,8 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentfly_core.model import materialise
 from agentfly_core.models import pretrained
+from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Message, ToolCall
 from agentfly_core.templates.chatml import END, START, written
 from benchmarks.peer import python_of

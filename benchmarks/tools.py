@@ -24,7 +24,7 @@ from transformers import AutoTokenizer
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.tool import Tool, tool
-from agentfly_core.model import materialise
+from agentfly_core.models.reference import materialise
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.resources import ResourceManager

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer
 
-from agentfly_core.model import materialise
+from agentfly_core.models.reference import materialise
 from benchmarks import peer
 from benchmarks.tools import QUESTION, replies, waiting, wall
 

@@ -33,7 +33,7 @@ from agentfly_core.config.experiment import Update
 from agentfly_core.config.site import Site
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
-from agentfly_core.model import materialise
+from agentfly_core.models.reference import materialise
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
 from agentfly_core.rl.batch import RolloutBatch, micro_batches, pack, predictors

@@ -36,7 +36,7 @@ from rich.table import Table
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from agentfly_core.model import materialise
+from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Message
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
 from agentfly_core.templates.chatml import Hermes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agentfly_core.adapter import require_same_shape
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.model import materialise
+from agentfly_core.models.adapter_artifact import require_same_shape
+from agentfly_core.models.reference import materialise
 from agentfly_core.run import Lab, Parent
 from tasks.stage import Made, reused, stage
 

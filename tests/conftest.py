@@ -15,7 +15,7 @@ from servers import prefect_server
 from agentfly_core.config.site import Site
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
-from agentfly_core.model import materialise
+from agentfly_core.models.reference import materialise
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.service import Service, supervised

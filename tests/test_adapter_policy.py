@@ -7,12 +7,11 @@ import pytest
 from learning import IDLE
 from test_run import lab
 
-from agentfly_core import adapter
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Damaged, Slot
 from agentfly_core.config.experiment import Adapter
-from agentfly_core.model import materialise
-from agentfly_core.models import adapted
+from agentfly_core.models import adapter_artifact, lora
+from agentfly_core.models.reference import materialise
 from agentfly_core.updating import require_space
 
 SHAPE = Adapter(rank=2, alpha=4, targets=("q_proj", "v_proj"))
@@ -25,10 +24,10 @@ def store(tmp_path, nano):
     with store.publish(Slot("artifacts/model/nano", "model", "0", {})) as folder:
         shutil.copytree(nano, folder, dirs_exist_ok=True)
     with store.publish(Slot("runs/demo/steps/000001/policy", "update", "1", {})) as folder:
-        model = adapted.load(nano, None, "float32")
-        adapted.add(model, SHAPE, seed=1)
+        model = lora.load(nano, None, "float32")
+        lora.add(model, SHAPE, seed=1)
         model.save_pretrained(folder)
-        adapter.remember(folder, store.artifact("artifacts/model/nano"), SHAPE)
+        adapter_artifact.remember(folder, store.artifact("artifacts/model/nano"), SHAPE)
     return store
 
 
@@ -43,39 +42,39 @@ def policy(store):
 
 
 def test_an_adapter_names_its_model_by_digest_and_a_whole_model_names_none(store, model, policy):
-    assert adapter.base_of(store, policy) == model
-    assert adapter.folders(store, policy) == (store.open(policy), store.open(model))
-    assert adapter.base_of(store, model) is None
-    assert adapter.folders(store, model) == (store.open(model), None)
+    assert adapter_artifact.base_of(store, policy) == model
+    assert adapter_artifact.folders(store, policy) == (store.open(policy), store.open(model))
+    assert adapter_artifact.base_of(store, model) is None
+    assert adapter_artifact.folders(store, model) == (store.open(model), None)
 
 
 def test_an_adapter_is_never_put_on_a_model_that_has_changed(store, model, policy, tmp_path):
     with store.publish(Slot(model.uri, "model", "another", {})) as folder:
         (folder / "model.safetensors").write_text("other weights")
     with pytest.raises(Damaged, match=r"000001/policy is an adapter on the model artifacts/model/nano with digest"):
-        adapter.folders(store, policy)
+        adapter_artifact.folders(store, policy)
     store.remove(model.uri)
     with pytest.raises(Damaged, match=r"is an adapter on the model(.|\n)*never published whole"):
-        adapter.folders(store, policy)
+        adapter_artifact.folders(store, policy)
 
 
 def test_training_goes_on_from_an_adapter_only_with_its_own_shape(store, model, policy):
-    adapter.require_same_shape(store, policy, SHAPE)
-    adapter.require_same_shape(store, model, SHAPE)
-    adapter.require_same_shape(store, model, None)
+    adapter_artifact.require_same_shape(store, policy, SHAPE)
+    adapter_artifact.require_same_shape(store, model, SHAPE)
+    adapter_artifact.require_same_shape(store, model, None)
     for asked in (None, Adapter(rank=2, alpha=4)):
         with pytest.raises(
             ValueError, match=r"got adapter: .*, expected {'rank': 2, 'alpha': 4, 'targets': \['q_proj'"
         ):
-            adapter.require_same_shape(store, policy, asked)
+            adapter_artifact.require_same_shape(store, policy, asked)
 
 
 def test_an_adapters_space_is_that_of_its_own_weights(store, model, policy, tmp_path, monkeypatch):
     numbers = 3 * 2 * 2 * (128 + 128)  # 3 layers, 2 targets, rank 2, matrices of 128 x 128
-    assert adapter.weights(store.open(model), SHAPE) == numbers
+    assert adapter_artifact.weights(store.open(model), SHAPE) == numbers
     trained = sum(
         weight.numel()
-        for weight in adapted.load(*adapter.folders(store, policy), "float32").parameters()
+        for weight in lora.load(*adapter_artifact.folders(store, policy), "float32").parameters()
         if weight.requires_grad
     )
     assert trained == numbers

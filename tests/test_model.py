@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentfly_core.model import materialise
+from agentfly_core.models.reference import materialise
 
 
 def contents(folder: Path) -> dict[str, bytes]:

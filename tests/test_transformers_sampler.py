@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.learners.policy import load_policy
-from agentfly_core.models import adapted
+from agentfly_core.models import lora
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.sampler import Request, SamplingParams
 from agentfly_core.samplers.transformers import TransformersSampler
@@ -100,8 +100,8 @@ async def test_importance_weights_of_smollm2_start_at_one(smollm2: Path) -> None
 
 
 async def test_importance_weights_of_an_adapter_start_at_one(nano: Path, tmp_path: Path) -> None:
-    model = adapted.load(nano, None, "float32")
-    adapted.add(model, Adapter(rank=4), seed=1)
+    model = lora.load(nano, None, "float32")
+    lora.add(model, Adapter(rank=4), seed=1)
     for parameter in model.parameters():
         parameter.data += 0.05 * parameter.requires_grad
     model.save_pretrained(tmp_path)

@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from agentfly_core.config.experiment import Adapter, Science
 from agentfly_core.config.site import Site
-from agentfly_core.models import adapted
+from agentfly_core.models import lora
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.sampler import Request, SamplerLost, SamplingParams
 from agentfly_core.samplers.vllm import VLLM, WrongWeights, launch
@@ -83,8 +83,8 @@ def policy(nano: Path, folder: Path, seed: int, largest_file: str = "1GB") -> Pa
 
 def adapter(base: Path, folder: Path, seed: int) -> Path:
     """An adapter of rank 6 on a policy; no weight of it is 0."""
-    model = adapted.load(base, None, "float32")
-    adapted.add(model, Adapter(rank=6, alpha=12), seed)
+    model = lora.load(base, None, "float32")
+    lora.add(model, Adapter(rank=6, alpha=12), seed)
     model.generation_config = GenerationConfig()  # the poisoned one cannot be saved
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
@@ -101,7 +101,7 @@ def expected(
     folder: Path, prompt: Sequence[int], tokens: Sequence[int], temperature: float, base: Path | None = None
 ) -> Tensor:
     """What transformers gives as log-probabilities of `tokens` after `prompt`."""
-    model = adapted.load(folder, base, "float32").eval()
+    model = lora.load(folder, base, "float32").eval()
     logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
     return torch.log_softmax(logits / temperature, -1).gather(1, torch.tensor(tokens)[:, None])[:, 0]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from agentfly_core.models import written
+from agentfly_core.models import sharded_save
 
 
 @pytest.fixture(params=["tied float32", "tied bfloat16", "untied float32", "untied bfloat16"])
@@ -21,7 +21,7 @@ def model(request: pytest.FixtureRequest, nano: Path) -> Any:
 
 @pytest.fixture()
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "SMALLEST", 1)
+    monkeypatch.setattr(sharded_save, "SMALLEST", 1)
 
 
 def weights(model: Any) -> dict[str, Tensor]:
@@ -34,13 +34,13 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_small_model_is_written_as_transformers_writes_it(model: Any, tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir()
-    written.write(model, weights(model), tmp_path / "ours")
+    sharded_save.write(model, weights(model), tmp_path / "ours")
     model.save_pretrained(tmp_path / "theirs")
     assert contents(tmp_path / "ours") == contents(tmp_path / "theirs")
 
 
 def test_parts_are_read_as_one_model(model: Any, of_any_size: None, tmp_path: Path) -> None:
-    written.write(model, weights(model), tmp_path)
+    sharded_save.write(model, weights(model), tmp_path)
     assert len(list(tmp_path.glob("model-0000?-of-00004.safetensors"))) == 4
     found, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values()), "nothing is missing, and nothing is too much"
@@ -54,15 +54,15 @@ def test_parts_are_read_as_one_model(model: Any, of_any_size: None, tmp_path: Pa
 def test_no_part_is_much_larger_than_the_others(of_any_size: None) -> None:
     sizes = {"a": 50, "b": 60, "c": 40, "d": 30, "e": 20, "f": 100, "g": 100}
     # beginning at 0, 50, 110, 150, 180, 200 and 300 of 400
-    parts = written._divided({name: torch.zeros(size) for name, size in sizes.items()})
+    parts = sharded_save._divided({name: torch.zeros(size) for name, size in sizes.items()})
     assert [sorted(part) for part in parts] == [["a", "b"], ["c", "d", "e"], ["f"], ["g"]]
 
 
 def test_only_what_is_large_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "SMALLEST", 300)
-    monkeypatch.setattr(written, "LARGEST", 1000)
+    monkeypatch.setattr(sharded_save, "SMALLEST", 300)
+    monkeypatch.setattr(sharded_save, "LARGEST", 1000)
     for numbers, parts in ((100, 1), (150, 2), (900, 4), (2500, 10)):  # of 4 bytes each
-        found = written._divided({str(k): torch.zeros(numbers // 50) for k in range(50)})
+        found = sharded_save._divided({str(k): torch.zeros(numbers // 50) for k in range(50)})
         assert len(list(found)) == parts
 
 
@@ -74,5 +74,5 @@ def test_views_of_one_buffer_as_zero_keeps_them_become_the_same_files(
     views = zip(own, flat.split([weight.numel() for weight in own.values()]), strict=True)
     for name, found in (("own", own), ("views", {key: view.view_as(own[key]) for key, view in views})):
         (tmp_path / name).mkdir()
-        written.write(model, found, tmp_path / name)
+        sharded_save.write(model, found, tmp_path / name)
     assert contents(tmp_path / "own") == contents(tmp_path / "views")

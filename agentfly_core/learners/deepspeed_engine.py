@@ -21,14 +21,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from agentfly_core import probe
 from agentfly_core.config.experiment import Adapter, Update
 from agentfly_core.learner import UpdateJob
 from agentfly_core.learners import whole
 from agentfly_core.learners.clipped_adamw import ClippedAdamW
 from agentfly_core.learners.policy import Policy, load_policy, recompute_activations
 from agentfly_core.learners.whole import MOMENTS, Engine
-from agentfly_core.models import adapted, written
+from agentfly_core.models import lora, probe, sharded_save
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Critic
 
@@ -144,10 +143,10 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     if torch.distributed.get_rank() != 0:
         return
     model = engine.module.model
-    if adapted.is_inside(model):
+    if lora.is_inside(model):
         model.save_pretrained(folder, state_dict=weights)
     else:
-        written.write(model, weights, folder)
+        sharded_save.write(model, weights, folder)
     for path in source.iterdir():
         if any(path.match(pattern) for pattern in TOKENIZER):
             shutil.copy(path, folder / path.name)

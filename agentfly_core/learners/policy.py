@@ -16,7 +16,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.learners.forest import Forest
-from agentfly_core.models import adapted
+from agentfly_core.models import lora
 from agentfly_core.rl.batch import predictors, token_logprobs
 from agentfly_core.rl.interface import Critic
 
@@ -134,9 +134,9 @@ def load_policy(
     With an `adapter`, a policy that has none gets a new one, made from the `seed`. Raises OSError where no model is. A
     weight of -0.0 becomes 0.0: summed over ranks, as a saved state is, the two could not be told apart.
     """
-    model = adapted.load(Path(folder), Path(base) if base else None, dtype)
-    if adapter is not None and not adapted.is_adapter(Path(folder)):
-        adapted.add(model, adapter, seed)
+    model = lora.load(Path(folder), Path(base) if base else None, dtype)
+    if adapter is not None and not lora.is_adapter(Path(folder)):
+        lora.add(model, adapter, seed)
     for parameter in model.parameters():
         parameter.data.add_(0.0)
     return Policy(model, critic).eval()

@@ -11,9 +11,9 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from agentfly_core import probe
-from agentfly_core.adapter import is_adapter
 from agentfly_core.formats.text import sentence
+from agentfly_core.models import probe
+from agentfly_core.models.adapter_artifact import is_adapter
 
 
 def make(reference: str, folder: Path, dtype: str) -> None:

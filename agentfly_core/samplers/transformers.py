@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from agentfly_core.models import adapted
+from agentfly_core.models import lora
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.sampler import Request, Voice
 
@@ -60,7 +60,7 @@ class TransformersSampler:
         return [row.sampled(version) for row in rows]
 
     def _read(self, policy: Path, base: Path | None) -> Any:
-        return adapted.load(policy, base, self._dtype).to(self._device).eval()
+        return lora.load(policy, base, self._dtype).to(self._device).eval()
 
 
 class _Shard:
