@@ -15,6 +15,7 @@ from agentfly_core.authoring.loop_crossing import Hop
 from agentfly_core.config.import_path import did_you_mean
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import clip, fault
+from agentfly_core.inference.sampler import Request, SamplingParams, Voice
 from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.records.trajectory import (
     BadCall,
@@ -27,7 +28,6 @@ from agentfly_core.records.trajectory import (
     ToolCall,
     Turn,
 )
-from agentfly_core.sampler import Request, SamplingParams, Voice
 from agentfly_core.system.clock import moment
 
 Doing = Literal["waiting", "generating", "tools", "rewards"]

@@ -15,10 +15,10 @@ from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import hashing, tracebacks
 from agentfly_core.formats.text import fault
+from agentfly_core.inference.sampler import Sampler, SamplerLost, Voice
 from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.records.trajectory import Ending, Score, Trajectory, Unscored
 from agentfly_core.resources import ResourceManager
-from agentfly_core.sampler import Sampler, SamplerLost, Voice
 
 __all__ = ["Assignment", "Playbook", "Timing", "collect", "play"]
 

@@ -12,12 +12,12 @@ from typing import Any
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.site import Site
 from agentfly_core.home import Home, home
+from agentfly_core.inference.sampler import Sampler
 from agentfly_core.learners import deepspeed
 from agentfly_core.models import adapter_artifact
 from agentfly_core.playbook import kinds_of, limits_of
 from agentfly_core.rollout import LEASE_SECONDS
 from agentfly_core.run import Lab
-from agentfly_core.sampler import Sampler
 from agentfly_core.saving import Saving
 from agentfly_core.system.service import Service, new_address, supervised
 
@@ -46,12 +46,12 @@ def sampler_service(lab: Lab, model: Artifact, owner: str, logs: Path) -> Iterat
     if lab.site.sampler == "transformers":
         yield IN_PROCESS
         return
-    from agentfly_core.samplers import vllm
+    from agentfly_core.inference import vllm_client
 
     address = new_address("vllm")
     folder, base = adapter_artifact.folders(lab.store, model)
     ranks = [shape.rank for shape in (lab.science.adapter, adapter_artifact.shape_of(lab.store, model)) if shape]
-    command, environment = vllm.launch(address, base or folder, lab.science, divided(lab), max(ranks, default=0))
+    command, environment = vllm_client.launch(address, base or folder, lab.science, divided(lab), max(ranks, default=0))
     with supervised("vllm", command, environment, address, logs / "vllm.log", owner) as service:
         yield service
 
@@ -130,9 +130,9 @@ def tokenizer_of(policy: Path) -> Any:
 @functools.cache
 def _sampler(service: Service, dtype: str, site: Site) -> Sampler:
     if service == IN_PROCESS:
-        from agentfly_core.samplers.transformers import TransformersSampler
+        from agentfly_core.inference.in_process import TransformersSampler
 
         return TransformersSampler(f"cuda:{site.sampler_gpus[0]}" if site.sampler_gpus else "cpu", dtype)
-    from agentfly_core.samplers import vllm
+    from agentfly_core.inference import vllm_client
 
-    return vllm.VLLM(service, dtype, site.concurrency, takes_turns=site.shares_gpus)
+    return vllm_client.VLLM(service, dtype, site.concurrency, takes_turns=site.shares_gpus)

@@ -32,12 +32,12 @@ from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
 from agentfly_core.child import Child
 from agentfly_core.formats.hashing import seed
+from agentfly_core.inference.sampler import Request
+from agentfly_core.inference.scripted import Scripted
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, ToolCall, Trajectory
 from agentfly_core.resources import Limit, ResourceManager
 from agentfly_core.rollout import play
-from agentfly_core.sampler import Request
-from agentfly_core.samplers.scripted import Scripted
 
 EPISODES, TURNS, ENVIRONMENTS = 64, 6, 16
 CRASHING, HANGING, CANCELLED = 5, 10, 20  # one in so many processes, calls and episodes

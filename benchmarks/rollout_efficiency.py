@@ -32,6 +32,9 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.inference import vllm_client
+from agentfly_core.inference.sampler import Request, Voice
+from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import probe
 from agentfly_core.models.reference import materialise
 from agentfly_core.playbook import Assignment, Playbook
@@ -39,9 +42,6 @@ from agentfly_core.pool import Limit
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Sampled
 from agentfly_core.resources import ResourceManager
 from agentfly_core.rollout import collect
-from agentfly_core.sampler import Request, Voice
-from agentfly_core.samplers import vllm
-from agentfly_core.samplers.vllm import VLLM
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.templates.chatml import Hermes
 
@@ -183,7 +183,7 @@ def served(model: str, cap: int, longest: int) -> Iterator[tuple[VLLM, Any]]:
         loaded: Any = AutoModelForCausalLM.from_pretrained(policy, trust_remote_code=False)
         probe.write(policy, loaded.config.vocab_size, probe.of_model(loaded))
         address = new_address("vllm")
-        command, environment = vllm.launch(address, policy, science, site)
+        command, environment = vllm_client.launch(address, policy, science, site)
         log = Path(scratch) / "vllm.log"
         with supervised("vllm", command, environment, address, log, "benchmark") as service:
             sampler = VLLM(service, "float32", cap)

@@ -24,12 +24,12 @@ from transformers import AutoTokenizer
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.tool import Tool, tool
+from agentfly_core.inference.scripted import Scripted
 from agentfly_core.models.reference import materialise
 from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.resources import ResourceManager
 from agentfly_core.rollout import collect
-from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.templates.chatml import Hermes
 
 LATENCIES = (0.0, 0.1, 0.5)

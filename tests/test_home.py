@@ -22,12 +22,12 @@ from agentfly_core.child import Child
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.home import home
+from agentfly_core.inference.sampler import SamplerLost
+from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.resources import ResourceManager
 from agentfly_core.rollout import collect
 from agentfly_core.run import Lab
-from agentfly_core.sampler import SamplerLost
-from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.warm import environments_at, environments_service
 
 COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"

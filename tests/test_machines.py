@@ -9,8 +9,8 @@ import pytest
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.inference import vllm_server
 from agentfly_core.learners import deepspeed
-from agentfly_core.samplers import vllm_server
 from agentfly_core.system.hardware import WAITING, slots, visible
 
 TWO_NODES = """\

@@ -10,8 +10,8 @@ import pytest
 from test_run import lab
 
 from agentfly_core.config.site import Site
+from agentfly_core.inference import vllm_server
 from agentfly_core.learners import deepspeed
-from agentfly_core.samplers import vllm_server
 from agentfly_core.system.hardware import GLIBC
 
 SIZE = 256 * 2**20

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from letters import STOP, assigned, collected, encode, mask, playbook, scripted, tokens
 
+from agentfly_core.inference.sampler import Request, SamplingParams
+from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Problem, Sampled
-from agentfly_core.sampler import Request, SamplingParams
-from agentfly_core.samplers.scripted import Scripted
 from agentfly_core.tools.calculator import calculator
 
 

@@ -17,11 +17,11 @@ from test_experiment import TINY
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.sampler import Sampler, SamplerLost
-from agentfly_core.samplers.scripted import Scripted
-from agentfly_core.samplers.transformers import TransformersSampler
-from agentfly_core.samplers.vllm import VLLM
-from agentfly_core.samplers.vllm_server import launch
+from agentfly_core.inference.in_process import TransformersSampler
+from agentfly_core.inference.sampler import Sampler, SamplerLost
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.vllm_client import VLLM
+from agentfly_core.inference.vllm_server import launch
 from agentfly_core.system.service import Service
 
 TOKENS, LOGPROBS = list(range(40, 72)), [-float(place) for place in range(31)]

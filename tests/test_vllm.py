@@ -19,11 +19,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from agentfly_core.config.experiment import Adapter, Science
 from agentfly_core.config.site import Site
+from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams
+from agentfly_core.inference.vllm_client import VLLM, WrongWeights, launch
+from agentfly_core.inference.vllm_server import BATCHED_TOKENS
 from agentfly_core.models import lora
 from agentfly_core.records.trajectory import Sampled
-from agentfly_core.sampler import Request, SamplerLost, SamplingParams
-from agentfly_core.samplers.vllm import VLLM, WrongWeights, launch
-from agentfly_core.samplers.vllm_server import BATCHED_TOKENS
 from agentfly_core.system.service import supervised
 from agentfly_core.system.supervisor import State
 

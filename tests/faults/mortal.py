@@ -25,7 +25,7 @@ import mlflow  # noqa: F401
 import psutil
 import transformers.models.auto.modeling_auto  # noqa: F401
 
-import agentfly_core.samplers.transformers  # noqa: F401
+import agentfly_core.inference.in_process  # noqa: F401
 import flows.train  # noqa: F401
 from agentfly_core.system.progress import Progress, listening
 from agentfly_core.system.supervisor import die_with_parent

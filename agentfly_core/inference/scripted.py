@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from agentfly_core.inference.sampler import Request
 from agentfly_core.records.trajectory import Sampled
-from agentfly_core.sampler import Request
 
 
 class Scripted:

@@ -19,9 +19,9 @@ import aiohttp
 import httpx
 
 from agentfly_core.formats.text import fault
+from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams, Voice
+from agentfly_core.inference.vllm_server import LONGEST_IDLE, launch
 from agentfly_core.records.trajectory import Sampled
-from agentfly_core.sampler import Request, SamplerLost, SamplingParams, Voice
-from agentfly_core.samplers.vllm_server import LONGEST_IDLE, launch
 from agentfly_core.system.service import Service, ServiceLost
 
 __all__ = ["VLLM", "WrongWeights", "launch"]

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
+from agentfly_core.inference.sampler import Request, Voice
 from agentfly_core.models import lora
 from agentfly_core.records.trajectory import Sampled
-from agentfly_core.sampler import Request, Voice
 
 
 class TransformersSampler:

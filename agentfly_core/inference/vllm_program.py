@@ -11,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 from functools import partial
 
-from agentfly_core.samplers import vllm_adapter
+from agentfly_core.inference import vllm_adapter
 
 GRACE = 3
 

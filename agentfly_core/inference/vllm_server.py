@@ -47,7 +47,7 @@ def launch(
         "kv-cache-memory-bytes": int(site.vllm_memory_gib * 2**30),
         "generation-config": "vllm",
         "logprobs-mode": "processed_logprobs",
-        "worker-extension-cls": "agentfly_core.samplers.vllm_worker.Swap",
+        "worker-extension-cls": "agentfly_core.inference.vllm_worker.Swap",
     }
     switches = ["enable-prefix-caching", "skip-tokenizer-init", "tokens-only", "enable-scale-out"]
     switches += ["disable-log-stats", "disable-uvicorn-access-log", "disable-fastapi-docs"]
@@ -61,7 +61,7 @@ def launch(
         options["max-lora-rank"] = next(rank for rank in ADAPTER_RANKS if rank >= adapter_rank)
         switches.append("enable-lora")
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-    program = [sys.executable, "-m", "agentfly_core.samplers.vllm_program"]
+    program = [sys.executable, "-m", "agentfly_core.inference.vllm_program"]
     return [*program, *arguments, *(f"--{switch}" for switch in switches)], _environment(model, site)
 
 

@@ -1,0 +1,1 @@
+"""Samplers: vLLM, transformers in process, scripted."""
