@@ -14,12 +14,12 @@ from agentfly_core.config.experiment import Adapter, Science, Update
 from agentfly_core.config.import_path import load
 from agentfly_core.formats import files, hashing
 from agentfly_core.gates import stop_if_diverging
-from agentfly_core.learner import UpdateJob
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.run import Lab, Run, require_same_tokens
-from agentfly_core.saving import Saving
 from agentfly_core.system.progress import Progress, report
+from agentfly_core.training.checkpointing import Saving
+from agentfly_core.training.job import UpdateJob
 
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
 WEIGHTS = "*.safetensors"

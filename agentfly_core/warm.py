@@ -13,13 +13,13 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.site import Site
 from agentfly_core.home import Home, home
 from agentfly_core.inference.sampler import Sampler
-from agentfly_core.learners import deepspeed
 from agentfly_core.models import adapter_artifact
 from agentfly_core.playbook import kinds_of, limits_of
 from agentfly_core.rollout import LEASE_SECONDS
 from agentfly_core.run import Lab
-from agentfly_core.saving import Saving
 from agentfly_core.system.service import Service, new_address, supervised
+from agentfly_core.training import client
+from agentfly_core.training.checkpointing import Saving
 
 IN_PROCESS = Service("transformers", "")
 _homes: dict[Service, Home] = {}
@@ -77,7 +77,7 @@ def environments_service(lab: Lab, owner: str) -> Iterator[Service]:
 def learner_service(lab: Lab, owner: str, logs: Path) -> Iterator[Service]:
     """The learner's workers, starting; at the end of the block what is being saved of them is waited for."""
     address = new_address("learner")
-    command, environment = deepspeed.launch(str(address), divided(lab))
+    command, environment = client.launch(str(address), divided(lab))
     with supervised("learner", command, environment, address, logs / "learner.log", owner) as service:
         try:
             yield service
@@ -116,7 +116,7 @@ def environments_at(service: Service) -> Home:
 @functools.cache
 def saving(service: Service) -> Saving:
     """The learner behind a service, with what is being saved of it."""
-    return Saving(deepspeed.DeepSpeedLearner(service))
+    return Saving(client.DeepSpeedLearner(service))
 
 
 @functools.cache

@@ -19,12 +19,12 @@ from agentfly_core.config.site import Site
 from agentfly_core.formats import files
 from agentfly_core.home import home
 from agentfly_core.inference import vllm_client
-from agentfly_core.learner import UpdateJob
-from agentfly_core.learners import deepspeed
 from agentfly_core.play import of_step, play_shard, score_episodes
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.templates.chatml import Hermes
+from agentfly_core.training import client
+from agentfly_core.training.job import UpdateJob
 
 HERE = "benchmarks.grpo_ours"
 
@@ -86,7 +86,7 @@ def services(given: dict[str, Any], experiment: Science, stack: ExitStack) -> tu
     command = *vllm_client.launch(address, Path(given["model"]), experiment, site), address, logs / "vllm.log"
     sampler = stack.enter_context(supervised("vllm", *command, "benchmark"))
     address = new_address("learner")
-    command = *deepspeed.launch(str(address), site), address, logs / "learner.log"
+    command = *client.launch(str(address), site), address, logs / "learner.log"
     return sampler, stack.enter_context(supervised("learner", *command, "benchmark"))
 
 
@@ -104,7 +104,7 @@ def main() -> None:
     policies = [Path(given["model"])]
     with ExitStack() as stack:
         sampling, learning, here = *services(given, experiment, stack), stack.enter_context(home({}))
-        sampler, learner = vllm_client.VLLM(sampling, "float32", given["group"]), deepspeed.DeepSpeedLearner(learning)
+        sampler, learner = vllm_client.VLLM(sampling, "float32", given["group"]), client.DeepSpeedLearner(learning)
         sampler.load(policies[0], 0)
         learner.label()
         for step in range(1, given["steps"] + 1):

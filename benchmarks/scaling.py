@@ -26,12 +26,12 @@ from rich.table import Table
 
 from agentfly_core.config.experiment import Update
 from agentfly_core.config.site import Site
-from agentfly_core.learner import UpdateJob
-from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
 from agentfly_core.system.service import new_address, supervised
+from agentfly_core.training.client import DeepSpeedLearner, launch
+from agentfly_core.training.job import UpdateJob
 
 REPLY, GROUP, VOCABULARY = 16, 8, 128
 

@@ -31,14 +31,14 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.config.experiment import Update
 from agentfly_core.config.site import Site
-from agentfly_core.learner import UpdateJob
-from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
 from agentfly_core.rl.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
 from agentfly_core.system.service import new_address, supervised
+from agentfly_core.training.client import DeepSpeedLearner, launch
+from agentfly_core.training.job import UpdateJob
 
 SIDES = {"cpu": 2048, "cuda": 8192}
 SHAPES = {

@@ -14,7 +14,7 @@ from prefect.states import Completed
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.redaction import keeping_secrets
 from agentfly_core.inference.sampler import SamplerLost
-from agentfly_core.learner import LearnerLost
+from agentfly_core.training.job import LearnerLost
 
 Made: TypeAlias = Artifact | State[Artifact]
 P = ParamSpec("P")

@@ -13,12 +13,12 @@ from played import crowd
 from servers import prefect_server
 
 from agentfly_core.config.site import Site
-from agentfly_core.learner import UpdateJob
-from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.models.reference import materialise
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.service import Service, supervised
+from agentfly_core.training.client import DeepSpeedLearner, launch
+from agentfly_core.training.job import UpdateJob
 
 hypothesis.settings.register_profile("busy machines too", deadline=None)
 hypothesis.settings.load_profile("busy machines too")

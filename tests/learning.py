@@ -9,12 +9,12 @@ import psutil
 from safetensors.torch import load_file
 
 from agentfly_core.config.experiment import Update
-from agentfly_core.learner import UpdateJob
-from agentfly_core.learners.deepspeed import DeepSpeedLearner
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored
-from agentfly_core.saving import Saving
 from agentfly_core.system.service import Service
+from agentfly_core.training.checkpointing import Saving
+from agentfly_core.training.client import DeepSpeedLearner
+from agentfly_core.training.job import UpdateJob
 
 GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
 PPO = {"use": "agentfly_core.algorithms.ppo:PPO"}

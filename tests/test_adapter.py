@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentfly_core.config.experiment import Adapter
-from agentfly_core.learner import LearnerFailed
-from agentfly_core.learners.deepspeed import DeepSpeedLearner
-from agentfly_core.learners.policy import load_policy
+from agentfly_core.training.client import DeepSpeedLearner
+from agentfly_core.training.job import LearnerFailed
+from agentfly_core.training.policy import load_policy
 
 ADAPTER = {"rank": 4, "alpha": 8, "targets": "all-linear"}
 LAYERS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]

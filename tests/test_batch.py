@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from played import crowd, played, turn
 
-from agentfly_core.learners.policy import PIECES, load_policy
 from agentfly_core.rl.batch import micro_batches, pack, predictors, token_logprobs
+from agentfly_core.training.policy import PIECES, load_policy
 
 ASKS = turn([1, 2], {3: -0.5, 4: -0.25})
 ANSWERS = turn([5], {6: -1.0}, {7: -2.0})
@@ -126,7 +126,7 @@ def test_sampled_tokens_alone_are_projected_and_once_more_in_the_backward_pass_i
         projected.append(len(hidden))
         return torch.nn.functional.linear(hidden, *layer)
 
-    monkeypatch.setattr("agentfly_core.learners.policy.linear", linear)
+    monkeypatch.setattr("agentfly_core.training.policy.linear", linear)
     batch = pack([played(ASKS, ANSWERS), played(turn([1, 2, 8], {3: -1.0, 4: -1.0, 5: -1.0}))])
     assert (batch.lengths.tolist(), int(batch.sampled.sum())) == ([7, 6], 7)
     logprobs, *_ = policy(batch.tokens, batch.sampled, 1.0)

@@ -9,8 +9,8 @@ from played import crowd, played, turn
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from agentfly_core.learners.deepspeed import DeepSpeedLearner
 from agentfly_core.records.trajectory import Unscored
+from agentfly_core.training.client import DeepSpeedLearner
 
 
 @pytest.fixture(params=["head", "model"])

@@ -7,9 +7,9 @@ import torch
 from played import played, turn
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
-from agentfly_core.learners.forest import grow, plant
-from agentfly_core.learners.policy import Policy
 from agentfly_core.rl.batch import pack
+from agentfly_core.training.policy import Policy
+from agentfly_core.training.prefix_tree import grow, plant
 
 ROWS = torch.tensor([[1, 87, 5, 0], [9, 9, 0, 0], [1, 87, 4, 2]])
 LENGTHS = torch.tensor([3, 2, 4])

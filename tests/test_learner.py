@@ -11,9 +11,9 @@ from played import crowd, played, turn
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from agentfly_core.learner import LearnerFailed, LearnerLost
-from agentfly_core.learners.deepspeed import DeepSpeedLearner
 from agentfly_core.records.trajectory import Unscored
+from agentfly_core.training.client import DeepSpeedLearner
+from agentfly_core.training.job import LearnerFailed, LearnerLost
 
 
 @pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])

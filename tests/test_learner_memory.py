@@ -16,9 +16,9 @@ from played import played, turn
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.config.site import Site
-from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
-from agentfly_core.learners.policy import load_policy, recompute_activations
 from agentfly_core.system.service import supervised
+from agentfly_core.training.client import DeepSpeedLearner, launch
+from agentfly_core.training.policy import load_policy, recompute_activations
 
 
 @contextmanager
@@ -72,9 +72,9 @@ def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(learner, wi
 FORGETFUL = """
 import gc, json, sys
 import torch
-from agentfly_core.learner import UpdateJob
-from agentfly_core.learners.deepspeed_engine import Memory
-from agentfly_core.learners.deepspeed_worker import Worker, join
+from agentfly_core.training.job import UpdateJob
+from agentfly_core.training.engine import Memory
+from agentfly_core.training.worker import Worker, join
 
 def held():
     storages = [x.untyped_storage() for x in gc.get_objects() if isinstance(x, torch.Tensor)]

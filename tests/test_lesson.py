@@ -7,10 +7,10 @@ import pytest
 import torch
 from played import crowd
 
-from agentfly_core.learner import UpdateJob
-from agentfly_core.learners.lesson import mini_batches, read_lesson
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
+from agentfly_core.training.data import mini_batches, read_lesson
+from agentfly_core.training.job import UpdateJob
 
 JOB = UpdateJob("fresh:0", "one", "", None, (), None, {}, {}, {}, None, 1.0, "float32", 1, None)
 

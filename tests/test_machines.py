@@ -10,8 +10,8 @@ from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_server
-from agentfly_core.learners import deepspeed
 from agentfly_core.system.hardware import WAITING, slots, visible
+from agentfly_core.training import client
 
 TWO_NODES = """\
 # ours
@@ -115,7 +115,7 @@ def test_gpus_count_from_0_in_what_a_scheduler_lets_this_process_see(monkeypatch
 def test_threads_of_the_learner_and_of_vllm_leave_the_cores_to_each_other_while_they_wait(tmp_path: Path) -> None:
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
     science = Science(model="m", data={"use": "my:data", "train": 1, "test": 1}, rewards=rewards, steps=1)
-    learner = deepspeed.launch(str(tmp_path / "learner.sock"), Site())
+    learner = client.launch(str(tmp_path / "learner.sock"), Site())
     sampler = vllm_server.launch(tmp_path / "vllm.sock", tmp_path, science, Site(sampler="vllm"))
     for _, environment in (learner, sampler):
         assert WAITING.items() <= environment.items()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.learners.nodes import HANDED_ON
+from agentfly_core.training.multinode import HANDED_ON
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs/machines.md").read_text()
 ONE_GPU, OWN_GPUS, NODES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

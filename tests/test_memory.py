@@ -11,8 +11,8 @@ from test_run import lab
 
 from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_server
-from agentfly_core.learners import deepspeed
 from agentfly_core.system.hardware import GLIBC
+from agentfly_core.training import client
 
 SIZE = 256 * 2**20
 PAGES = SIZE // resource.getpagesize()
@@ -34,7 +34,7 @@ for _ in range(2):
 @pytest.mark.parametrize("service", ["learner", "vllm"])
 def test_a_block_that_was_freed_is_touched_again_without_page_faults(service, tmp_path):
     if service == "learner":
-        _, environment = deepspeed.launch("learner.sock", Site())
+        _, environment = client.launch("learner.sock", Site())
     else:
         _, environment = vllm_server.launch(Path("vllm.sock"), tmp_path, lab(tmp_path).science, Site(sampler="vllm"))
     told = subprocess.run([sys.executable, "-c", TWICE], env=os.environ | environment, capture_output=True, check=True)

@@ -19,12 +19,12 @@ from nodes import HERE, THERE, second_node
 from played import crowd
 
 from agentfly_core.config.site import Site
-from agentfly_core.learner import LearnerLost
-from agentfly_core.learners import nodes, tether
-from agentfly_core.learners.deepspeed import DeepSpeedLearner, launch
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
 from agentfly_core.system.service import Service, supervised
 from agentfly_core.system.supervisor import State
+from agentfly_core.training import multinode, tether
+from agentfly_core.training.client import DeepSpeedLearner, launch
+from agentfly_core.training.job import LearnerLost
 
 TETHERED = """
 import sys
@@ -55,7 +55,7 @@ def test_the_launcher_is_told_which_gpus_the_learner_has(monkeypatch: pytest.Mon
 def test_on_several_nodes_the_launcher_knows_its_node_and_where_the_first_listens(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text(f"{HERE} slots=2\nworker-2 slots=4\n")
     command, environment = launch("/tmp/s", Site(hostfile=str(tmp_path / "hosts"), threads=8))
-    assert command[:7] == [sys.executable, "-m", "agentfly_core.learners.nodes", "--nodes", HERE, "worker-2", "--"]
+    assert command[:7] == [sys.executable, "-m", "agentfly_core.training.multinode", "--nodes", HERE, "worker-2", "--"]
     assert world(command) == {HERE: [0, 1], "worker-2": [0, 1, 2, 3]}
     places = [after(command, name) for name in ("--node_rank", "--master_addr", "--master_port")]
     assert places == ["{node}", HERE, "{port}"]
@@ -73,10 +73,10 @@ def test_other_nodes_get_the_folder_the_python_and_the_settings_but_no_secret(mo
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth 1")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    words = shlex.split(nodes.remote(["--world_info", "e30="]))
+    words = shlex.split(multinode.remote(["--world_info", "e30="]))
     assert words[:2] == ["cd", str(Path.cwd())]
     assert {"NCCL_SOCKET_IFNAME=eth 1", "DS_ACCELERATOR=cpu"} <= set(words)
-    assert words[-5:] == [sys.executable, "-m", "agentfly_core.learners.tether", "--world_info", "e30="]
+    assert words[-5:] == [sys.executable, "-m", "agentfly_core.training.tether", "--world_info", "e30="]
     assert not any("hf_secret" in word for word in words)
 
 
@@ -96,7 +96,7 @@ def test_a_tether_ends_all_it_holds_when_the_connection_closes_or_falls_silent(s
 
 
 def test_a_tether_ends_with_what_it_holds() -> None:
-    command = [sys.executable, "-m", "agentfly_core.learners.tether", sys.executable, "-c", "raise SystemExit(7)"]
+    command = [sys.executable, "-m", "agentfly_core.training.tether", sys.executable, "-c", "raise SystemExit(7)"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as held:
         assert held.wait(30) == 7
 

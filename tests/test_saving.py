@@ -9,9 +9,9 @@ from learning import after, digests, kill_worker, saved
 from test_run import lab
 
 from agentfly_core.artifacts.store import Slot, Store
-from agentfly_core.learner import LearnerFailed, LearnerLost
-from agentfly_core.learners.deepspeed import DeepSpeedLearner
-from agentfly_core.saving import Saving
+from agentfly_core.training.checkpointing import Saving
+from agentfly_core.training.client import DeepSpeedLearner
+from agentfly_core.training.job import LearnerFailed, LearnerLost
 from agentfly_core.warm import learner_service
 from agentfly_core.warm import saving as states_of
 

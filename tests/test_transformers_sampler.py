@@ -14,9 +14,9 @@ from transformers import AutoModelForCausalLM
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, SamplingParams
-from agentfly_core.learners.policy import load_policy
 from agentfly_core.models import lora
 from agentfly_core.records.trajectory import Sampled
+from agentfly_core.training.policy import load_policy
 
 STOPS = tuple(range(2, 60))  # an untrained model stops soon, each row at another length
 

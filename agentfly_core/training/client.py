@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.config.site import Site
-from agentfly_core.learner import LearnerFailed, LearnerLost, UpdateJob, unwatched
-from agentfly_core.learners import nodes
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING, visible
 from agentfly_core.system.service import Service, ServiceLost
+from agentfly_core.training import multinode
+from agentfly_core.training.job import LearnerFailed, LearnerLost, UpdateJob, unwatched
 
-BARE = "agentfly_core.learners.without_mlflow"
-WORKER = "agentfly_core.learners.deepspeed_worker"
+BARE = "agentfly_core.training.without_mlflow"
+WORKER = "agentfly_core.training.worker"
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
@@ -56,8 +56,8 @@ def _on_each_node(site: Site) -> list[str]:
     """What starts a command on several nodes, the first of which must be this machine."""
     if len(site.nodes) == 1:
         return []
-    nodes.free_port(next(iter(site.nodes)))
-    return [sys.executable, "-m", "agentfly_core.learners.nodes", "--nodes", *site.nodes, "--"]
+    multinode.free_port(next(iter(site.nodes)))
+    return [sys.executable, "-m", "agentfly_core.training.multinode", "--nodes", *site.nodes, "--"]
 
 
 class DeepSpeedLearner:

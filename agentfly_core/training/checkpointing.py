@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
-from agentfly_core.learner import Learner, LearnerLost
+from agentfly_core.training.job import Learner, LearnerLost
 
 logger = logging.getLogger(__name__)
 

@@ -22,14 +22,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from agentfly_core.config.experiment import Adapter, Update
-from agentfly_core.learner import UpdateJob
-from agentfly_core.learners import whole
-from agentfly_core.learners.clipped_adamw import ClippedAdamW
-from agentfly_core.learners.policy import Policy, load_policy, recompute_activations
-from agentfly_core.learners.whole import MOMENTS, Engine
 from agentfly_core.models import lora, probe, sharded_save
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Critic
+from agentfly_core.training import whole
+from agentfly_core.training.clipped_adamw import ClippedAdamW
+from agentfly_core.training.job import UpdateJob
+from agentfly_core.training.policy import Policy, load_policy, recompute_activations
+from agentfly_core.training.whole import MOMENTS, Engine
 
 POLICY = "model."  # where the policy's weights stand in the engine's module; the critic's begin with "critic."
 TENSORS, STATE = "learner.safetensors", "learner.json"

@@ -1,4 +1,4 @@
-"""`python -m agentfly_core.learners.without_mlflow MODULE ...` runs a module as a program that has no MLflow.
+"""`python -m agentfly_core.training.without_mlflow MODULE ...` runs a module as a program that has no MLflow.
 
 DeepSpeed imports it for its autotuner wherever it is installed: a second and a half for each process that it starts.
 """

@@ -1,4 +1,4 @@
-"""The program that `deepspeed --num_accelerators N --module agentfly_core.learners.deepspeed_worker` runs on each rank.
+"""The program that `deepspeed --num_accelerators N --module agentfly_core.training.worker` runs on each rank.
 
 It keeps one policy with its optimizer in memory and does what a client says over a UNIX socket, in lines of JSON. The
 first rank listens and tells the others.
@@ -32,14 +32,14 @@ from deepspeed.accelerator import get_accelerator
 from agentfly_core.config import experiment
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats.text import fault
-from agentfly_core.learner import FRESH, UpdateJob
-from agentfly_core.learners import deepspeed_engine as engines
-from agentfly_core.learners.deepspeed_update import Update
-from agentfly_core.learners.lesson import read_lesson
-from agentfly_core.learners.policy import Policy, load_policy
-from agentfly_core.learners.ranks import Ranks
-from agentfly_core.learners.whole import Engine
 from agentfly_core.rl.interface import Algorithm, Critic
+from agentfly_core.training import engine as engines
+from agentfly_core.training.data import read_lesson
+from agentfly_core.training.distributed import Ranks
+from agentfly_core.training.job import FRESH, UpdateJob
+from agentfly_core.training.policy import Policy, load_policy
+from agentfly_core.training.update import Update
+from agentfly_core.training.whole import Engine
 
 Progress = Callable[[int, int], None]
 Reply = Callable[[dict[str, Any]], None]

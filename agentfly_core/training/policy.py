@@ -15,10 +15,10 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentfly_core.config.experiment import Adapter
-from agentfly_core.learners.forest import Forest
 from agentfly_core.models import lora
 from agentfly_core.rl.batch import predictors, token_logprobs
 from agentfly_core.rl.interface import Critic
+from agentfly_core.training.prefix_tree import Forest
 
 PIECES = {"cpu": 256, "cuda": 1024}
 """How many tokens are projected at once: more on a GPU, since each piece adds a gradient for the whole vocabulary."""

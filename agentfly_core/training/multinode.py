@@ -1,6 +1,6 @@
 """The program that starts a command on every node of a learner, and ends it everywhere once it ended anywhere.
 
-    python -m agentfly_core.learners.nodes --nodes worker-1 worker-2 -- COMMAND...
+    python -m agentfly_core.training.multinode --nodes worker-1 worker-2 -- COMMAND...
 
 The first node is this machine, where the command is a child of this process. On the others it is started through ssh,
 by the same Python in the same folder, and held there by a tether. In the command `{node}` stands for the number of the
@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
-from agentfly_core.learners.tether import SIGN
+from agentfly_core.training.tether import SIGN
 
 SSH = ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ControlPath=none"]
-TETHER = "agentfly_core.learners.tether"
+TETHER = "agentfly_core.training.tether"
 HANDED_ON = (
     "PATH",
     "PYTHON",

@@ -1,0 +1,1 @@
+"""The DeepSpeed learner: client, workers, engine, checkpoints."""
