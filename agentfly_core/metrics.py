@@ -10,7 +10,7 @@ from typing import Any
 
 from agentfly_core.records.timing import union
 from agentfly_core.records.trajectory import BadCall, Ending, Scored, Trajectory, Unscored
-from agentfly_core.rollout import Timing
+from agentfly_core.rollout.shard import Timing
 
 ZERO_SPREAD = "agent/rollout/zero_spread_groups"
 

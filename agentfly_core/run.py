@@ -23,7 +23,7 @@ from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.loading import differences
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.playbook import named
+from agentfly_core.rollout.spec import named
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.site import Site
-from agentfly_core.home import Home, home
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
-from agentfly_core.playbook import kinds_of, limits_of
-from agentfly_core.rollout import LEASE_SECONDS
+from agentfly_core.rollout.event_loop import Home, home
+from agentfly_core.rollout.shard import LEASE_SECONDS
+from agentfly_core.rollout.spec import kinds_of, limits_of
 from agentfly_core.run import Lab
 from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.training import client

@@ -30,14 +30,14 @@ from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
-from agentfly_core.child import Child
 from agentfly_core.formats.hashing import seed
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.playbook import Assignment, Playbook
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, ToolCall, Trajectory
-from agentfly_core.resources import Limit, ResourceManager
-from agentfly_core.rollout import play
+from agentfly_core.rollout.child_process import Child
+from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.shard import play
+from agentfly_core.rollout.spec import Assignment, Playbook
 
 EPISODES, TURNS, ENVIRONMENTS = 64, 6, 16
 CRASHING, HANGING, CANCELLED = 5, 10, 20  # one in so many processes, calls and episodes

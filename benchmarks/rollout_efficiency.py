@@ -27,7 +27,6 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentfly_core.agent import Episode
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
@@ -37,11 +36,12 @@ from agentfly_core.inference.sampler import Request, Voice
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import probe
 from agentfly_core.models.reference import materialise
-from agentfly_core.playbook import Assignment, Playbook
-from agentfly_core.pool import Limit
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Sampled
-from agentfly_core.resources import ResourceManager
-from agentfly_core.rollout import collect
+from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.shard import collect
+from agentfly_core.rollout.spec import Assignment, Playbook
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.templates.chatml import Hermes
 

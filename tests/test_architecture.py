@@ -58,7 +58,7 @@ def test_the_record_needs_the_standard_library_only():
 
 
 def test_tools_and_records_load_neither_torch_nor_a_network_client():
-    code = "import sys, agentfly_core.authoring.tool, agentfly_core.authoring.reward, agentfly_core.rollout, agentfly_core.config.experiment;"
+    code = "import sys, agentfly_core.authoring.tool, agentfly_core.authoring.reward, agentfly_core.rollout.shard, agentfly_core.config.experiment;"
     code += "print([m for m in ('torch', 'httpx', 'mlflow', 'prefect', 'vllm') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

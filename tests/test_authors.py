@@ -16,16 +16,16 @@ from letters import ADD, assigned, collected, play, playbook, scripted, silent
 from rooms import ONE, TWO, Room, broken, events
 from signals import Signal
 
-from agentfly_core.agent import Episode
 from agentfly_core.authoring import author_loops
 from agentfly_core.authoring.calling import LoopLost, Overdue, call
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward, score
 from agentfly_core.authoring.tool import tool
-from agentfly_core.home import home
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Trajectory, Unscored
-from agentfly_core.resources import ResourceManager
-from agentfly_core.rollout import collect
+from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.event_loop import home
+from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.shard import collect
 
 ADVICE = "use `await` with an async client, or a plain `def`, which runs in a thread, or process=True"
 
@@ -299,7 +299,7 @@ async def test_an_agent_that_blocks_is_named_long_before_its_deadline(
 async def test_an_environment_that_does_not_listen_is_given_up_after_its_time(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentfly_core.pool.CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("agentfly_core.rollout.pool.CLOSE_SECONDS", 0.05)
     end = Signal()
 
     async def ignores(self: Room, problem: Problem | None = None) -> None:
@@ -325,7 +325,7 @@ async def test_an_environment_that_does_not_listen_is_given_up_after_its_time(
 async def test_making_an_environment_and_asking_for_its_state_are_bounded_too(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentfly_core.agent.STATE_SECONDS", 0.05)
+    monkeypatch.setattr("agentfly_core.rollout.episode.STATE_SECONDS", 0.05)
     Slow.released = released
 
     @tool

@@ -16,9 +16,9 @@ import psutil
 import pytest
 from clocks import set_clock
 
-from agentfly_core import child
 from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.child import Child
+from agentfly_core.rollout import child_process
+from agentfly_core.rollout.child_process import Child
 from agentfly_core.system import background_loop
 from agentfly_core.system.service import private_folder
 from agentfly_core.system.supervisor import die_with_parent
@@ -49,7 +49,7 @@ for line in sys.stdin:
 # Starts a child with a grandchild, says who they are, and waits to be killed.
 OWNER = """
 import asyncio, signal, sys
-from agentfly_core.child import Child
+from agentfly_core.rollout.child_process import Child
 async def main():
     one = Child(sys.executable, "-c", sys.argv[1])
     await one.start()
@@ -152,13 +152,13 @@ def test_what_a_killed_run_left_is_ended_when_the_next_one_starts_and_no_sooner(
     _, lost, folder = owner.stdout.readline().split()
     with monkeypatch.context() as hour:
         set_clock(hour, 3600)
-        child.sweep.__wrapped__()
+        child_process.sweep.__wrapped__()
         assert private_folder().parent == Path(folder).parent
     assert _runs(int(lost)), "its owner is alive"
     assert Path(folder).exists()
     os.kill(owner.pid, signal.SIGKILL)
     owner.wait()
-    child.sweep.__wrapped__()
+    child_process.sweep.__wrapped__()
     assert not _runs(int(lost))
     private_folder().rmdir()
     assert not Path(folder).exists()
@@ -167,7 +167,7 @@ def test_what_a_killed_run_left_is_ended_when_the_next_one_starts_and_no_sooner(
 def test_a_process_whose_mark_is_nonsense_is_left_alone() -> None:
     for mark in ("me", "{}", "[1]", '{"host": 1, "pid": "x", "started": 0, "boot": 0}'):
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "AGENTFLY_OWNER": mark}) as stranger:
-            child.sweep.__wrapped__()
+            child_process.sweep.__wrapped__()
             assert stranger.poll() is None
 
 

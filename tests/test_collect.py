@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import pytest
 from letters import ADD, STOP, Letters, assigned, collected, encode, play, playbook, scripted
 
-from agentfly_core.agent import Episode
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward, score
 from agentfly_core.authoring.tool import tool
 from agentfly_core.inference.sampler import Request, SamplerLost
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, Trajectory, Unscored
-from agentfly_core.rollout import EpisodeBroken
+from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.shard import EpisodeBroken
 from agentfly_core.tools.calculator import calculator
 
 

@@ -9,9 +9,9 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
-from agentfly_core.playbook import named
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
-from agentfly_core.resources import Limit, ResourceManager
+from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.spec import named
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs/environments.md").read_text()
 GUESSES = ("<guess number=50>", "<guess number=70>", "<guess number=62>", "62")

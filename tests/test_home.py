@@ -18,15 +18,15 @@ from rooms import ONE, TWO, Room, broken, events
 from agentfly_core.artifacts.store import Store
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
-from agentfly_core.child import Child
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.home import home
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Ending, Problem
-from agentfly_core.resources import ResourceManager
-from agentfly_core.rollout import collect
+from agentfly_core.rollout.child_process import Child
+from agentfly_core.rollout.event_loop import home
+from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.shard import collect
 from agentfly_core.run import Lab
 from agentfly_core.warm import environments_at, environments_service
 

@@ -11,7 +11,7 @@ from signals import asked
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall
-from agentfly_core.resources import Limit, ResourceManager
+from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.sandbox.running import run
 from agentfly_core.tools.python import LOST, python_session
 

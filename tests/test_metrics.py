@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from agentfly_core.agent import Span
 from agentfly_core.metrics import point, rollout_metrics, solved_by_problem
 from agentfly_core.records.trajectory import (
     BadCall,
@@ -20,7 +19,8 @@ from agentfly_core.records.trajectory import (
     Turn,
     Unscored,
 )
-from agentfly_core.rollout import Timing
+from agentfly_core.rollout.episode import Span
+from agentfly_core.rollout.shard import Timing
 
 TOOLS = ("calculator", "answer")
 

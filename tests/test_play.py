@@ -14,14 +14,14 @@ from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.gates import GateClosed
-from agentfly_core.home import home
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.play import demonstrate, of_step, of_test, play_shard, score_episodes
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
-from agentfly_core.resources import Limit
+from agentfly_core.rollout.event_loop import home
+from agentfly_core.rollout.resources import Limit
 
 PROBLEMS = [Problem(f"add-{i}", f"What is {i}+1?", {"answer": str(i + 1)}) for i in range(8)]
 CALL = '<tool_call>\n{"name": "shop", "arguments": {}}\n</tool_call>'

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from letters import Letters
 
-from agentfly_core.agent import Episode
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.environments.shop import Shop
 from agentfly_core.play import require_room
-from agentfly_core.playbook import Playbook, PromptTooLong, check
 from agentfly_core.records.trajectory import Ending, Message, Problem
-from agentfly_core.resources import Limit
 from agentfly_core.rewards.shop import bought
+from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.resources import Limit
+from agentfly_core.rollout.spec import Playbook, PromptTooLong, check
 from agentfly_core.tools.shop import checkout, search
 
 SHOP = "agentfly_core.environments.shop:Shop"

@@ -10,7 +10,7 @@ from signals import Signal
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.resources import Limit, ResourceManager
+from agentfly_core.rollout.resources import Limit, ResourceManager
 
 
 @pytest.fixture(autouse=True)

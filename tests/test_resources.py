@@ -7,7 +7,7 @@ from rooms import ONE, TWO, Hall, Once, Room, events
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.resources import LeaseExpired, LeaseTimeout, ResourceManager
+from agentfly_core.rollout.resources import LeaseExpired, LeaseTimeout, ResourceManager
 
 
 @pytest.fixture(autouse=True)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from letters import ADD, STOP, assigned, collected, decode, encode, mask, play, playbook, tokens
 
-from agentfly_core.agent import Episode
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import ToolError, tool
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.playbook import PromptTooLong
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation, Sampled, ToolCall
+from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.spec import PromptTooLong
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
 

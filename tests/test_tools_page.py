@@ -14,9 +14,9 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.playbook import Playbook
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Ending
+from agentfly_core.rollout.spec import Playbook
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/tools.md").read_text()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentfly_core.agent import Episode
 from agentfly_core.records.trajectory import Ending, Message, Observation
+from agentfly_core.rollout.episode import Episode
 
 
 async def tool_loop(episode: Episode) -> Ending:

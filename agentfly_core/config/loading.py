@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agentfly_core import playbook
 from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.experiment import Part, Science, resumable, step_named
 from agentfly_core.config.import_path import at, completed, did_you_mean, fitting, full_name, load
@@ -23,6 +22,7 @@ from agentfly_core.formats import strict_json, strict_yaml
 from agentfly_core.health import SIGNS
 from agentfly_core.records import dataset
 from agentfly_core.records.schedule import most
+from agentfly_core.rollout import spec
 from agentfly_core.sandbox import KEY as SANDBOX
 from agentfly_core.successes import Successes
 from agentfly_core.system.service import OWNER, RUN
@@ -107,7 +107,7 @@ def check(science: Science) -> None:
     _correct_once(science)
     _correct_for_another_policy(science)
     _compare_something(science)
-    playbook.check(science)
+    spec.check(science)
     data, template, warm_start = science.data, science.template, science.warm_start
     fitting(load(template.use), template.settings, GIVEN["template"])
     fitting(load(data.use), data.settings, GIVEN["data"])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from agentfly_core.agent import Span
-from agentfly_core.rollout import Timing
+from agentfly_core.rollout.episode import Span
+from agentfly_core.rollout.shard import Timing
 
 FILE = "timings.parquet"
 

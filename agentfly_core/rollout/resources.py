@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TypeVar, cast
 
-from agentfly_core import child
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.pool import LeaseTimeout, Limit, Pool
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.rollout import child_process
+from agentfly_core.rollout.pool import LeaseTimeout, Limit, Pool
 
 __all__ = ["LeaseExpired", "LeaseTimeout", "Limit", "ResourceManager", "in_order"]
 
@@ -42,7 +42,7 @@ class ResourceManager:
 
     async def __aenter__(self) -> ResourceManager:
         if self._pools:
-            await asyncio.to_thread(child.sweep)
+            await asyncio.to_thread(child_process.sweep)
         return self
 
     async def __aexit__(

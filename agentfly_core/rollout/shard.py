@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agentfly_core.agent import Doing, Episode, EpisodeOver, Span
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import hashing, tracebacks
 from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Sampler, SamplerLost, Voice
-from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.records.trajectory import Ending, Score, Trajectory, Unscored
-from agentfly_core.resources import ResourceManager
+from agentfly_core.rollout.episode import Doing, Episode, EpisodeOver, Span
+from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.spec import Assignment, Playbook, PromptTooLong
 
 __all__ = ["Assignment", "Playbook", "Timing", "collect", "play"]
 

@@ -16,7 +16,6 @@ from agentfly_core.config.import_path import did_you_mean
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import clip, fault
 from agentfly_core.inference.sampler import Request, SamplingParams, Voice
-from agentfly_core.playbook import Assignment, Playbook, PromptTooLong
 from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
@@ -28,6 +27,7 @@ from agentfly_core.records.trajectory import (
     ToolCall,
     Turn,
 )
+from agentfly_core.rollout.spec import Assignment, Playbook, PromptTooLong
 from agentfly_core.system.clock import moment
 
 Doing = Literal["waiting", "generating", "tools", "rewards"]

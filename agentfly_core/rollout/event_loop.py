@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.resources import Limit, ResourceManager
+from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.system import background_loop
 
 R = TypeVar("R")

@@ -16,10 +16,10 @@ from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import at, construct, load
 from agentfly_core.records.trajectory import Ending, Message, Problem, Role
-from agentfly_core.resources import Limit, in_order
+from agentfly_core.rollout.resources import Limit, in_order
 
 if TYPE_CHECKING:
-    from agentfly_core.agent import Episode
+    from agentfly_core.rollout.episode import Episode
 
 Agent = Callable[["Episode"], Awaitable[Ending]]
 P = TypeVar("P")

@@ -1,0 +1,1 @@
+"""Playing episodes: one, a shard of them, and the environments lent to them."""
