@@ -24,9 +24,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agentfly_core.runs.tracking import Place
 from agentfly_core.sandbox import KEY, preflight, report
 from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.tracking import Place
 
 MEMORY_GIB = 6.0
 DISK_GIB = 2.0

@@ -17,13 +17,13 @@ from agentfly_core.formats import hashing
 from agentfly_core.gates import stop_if_failing, stop_if_unobserved, stop_if_unscored
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.metrics import rollout_metrics
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.timing import read_timings, write_timings
 from agentfly_core.records.trajectory import Problem, Role, Scored, Trajectory
 from agentfly_core.rollout.event_loop import Home
 from agentfly_core.rollout.shard import Assignment, Playbook, collect
+from agentfly_core.runs.metrics import rollout_metrics
 from agentfly_core.successes import Successes
 from agentfly_core.system.progress import Progress, report
 

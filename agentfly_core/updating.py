@@ -16,7 +16,7 @@ from agentfly_core.formats import files, hashing
 from agentfly_core.gates import stop_if_diverging
 from agentfly_core.models import adapter_artifact
 from agentfly_core.records.parquet import EPISODES, SCORES
-from agentfly_core.run import Lab, Run, require_same_tokens
+from agentfly_core.runs.run import Lab, Run, require_same_tokens
 from agentfly_core.system.progress import Progress, report
 from agentfly_core.training.checkpointing import Saving
 from agentfly_core.training.job import UpdateJob

@@ -16,7 +16,7 @@ from agentfly_core.models import adapter_artifact
 from agentfly_core.rollout.event_loop import Home, home
 from agentfly_core.rollout.shard import LEASE_SECONDS
 from agentfly_core.rollout.spec import kinds_of, limits_of
-from agentfly_core.run import Lab
+from agentfly_core.runs.run import Lab
 from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.training import client
 from agentfly_core.training.checkpointing import Saving

@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from agentfly_core import algorithms, statistics
-from agentfly_core.run import final_policy
-from agentfly_core.summary import Evaluation, stored_evaluation
+from agentfly_core import algorithms
+from agentfly_core.runs import intervals
+from agentfly_core.runs.run import final_policy
+from agentfly_core.runs.summary import Evaluation, stored_evaluation
 from flows.lab import lab_of
 
 EXPERIMENT = "quickstart"
@@ -71,7 +72,7 @@ def table(found: dict[str, list[Pair]]) -> Table:
     for name, pairs in found.items():
         before = {f"{i}/{p}": value for i, pair in enumerate(pairs) for p, value in pair.before.solved.items()}
         after = {f"{i}/{p}": value for i, pair in enumerate(pairs) for p, value in pair.after.solved.items()}
-        difference, (low, high) = statistics.improvement(before, after)
+        difference, (low, high) = intervals.improvement(before, after)
         shares = ["  ".join(f"{getattr(p, when).success:.3f}" for p in pairs) for when in ("before", "after")]
         shown.add_row(name, *shares, f"{difference:+.3f}", f"{low:+.3f} to {high:+.3f}")
     return shown

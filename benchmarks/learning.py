@@ -17,9 +17,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from agentfly_core import statistics
-from agentfly_core.run import final_policy
-from agentfly_core.summary import Evaluation, stored_evaluation
+from agentfly_core.runs import intervals
+from agentfly_core.runs.run import final_policy
+from agentfly_core.runs.summary import Evaluation, stored_evaluation
 from flows.lab import lab_of
 
 CONTROL = "algorithm.use=benchmarks.permuted:PermutedGRPO"
@@ -60,7 +60,7 @@ def table(outcomes: list[Outcome]) -> Table:
     """Before, after and the paired difference, one row a run."""
     shown = Table("run", "problems", "before", "after", "after - before", "95 % interval, paired")
     for found in outcomes:
-        difference, (low, high) = statistics.improvement(found.before.solved, found.after.solved)
+        difference, (low, high) = intervals.improvement(found.before.solved, found.after.solved)
         shares = f"{found.before.success:.3f}", f"{found.after.success:.3f}", f"{difference:+.3f}"
         shown.add_row(found.name, str(len(found.after.solved)), *shares, f"{low:+.3f} to {high:+.3f}")
     return shown

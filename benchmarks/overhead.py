@@ -24,8 +24,8 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.records.timing import read_timings, union
-from agentfly_core.run import Lab, policy_of
-from agentfly_core.summary import stages_before, stored_evaluation
+from agentfly_core.runs.run import Lab, policy_of
+from agentfly_core.runs.summary import stages_before, stored_evaluation
 from flows.lab import store_at
 
 LEARNING = ("time/forward", "time/backward", "time/optimizer")

@@ -9,7 +9,7 @@ from contextvars import copy_context
 from functools import partial
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.run import Run
+from agentfly_core.runs.run import Run
 
 Played = tuple[list[Artifact], Artifact]
 Play = Callable[[Artifact, int, int], Played]

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from agentfly_core import doctor as doctors
-from agentfly_core import reading, versioning
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.lock import Locked, LockLost
 from agentfly_core.artifacts.store import Store
@@ -25,14 +24,15 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.redaction import redact
 from agentfly_core.formats.text import fault, words_of
 from agentfly_core.gates import GateClosed
-from agentfly_core.listing import continuing, in_store
-from agentfly_core.run import Lab, links_of, name_of, record_of, refuse_if_open, refuse_other_settings, summary_of
+from agentfly_core.runs import episodes, versioning
+from agentfly_core.runs.listing import continuing, in_store
+from agentfly_core.runs.run import Lab, links_of, name_of, record_of, refuse_if_open, refuse_other_settings, summary_of
+from agentfly_core.runs.tracking import Place
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.trial import attacked
 from agentfly_core.system.service import ServiceLost
-from agentfly_core.tracking import Place
 from flows import results
 from flows.display import logging_to, summary_table
 from flows.lab import lab_of, store_at
@@ -121,14 +121,14 @@ def config(arguments: Namespace) -> int:
 
 def show(arguments: Namespace) -> int:
     """Read episodes in the terminal."""
-    step = reading.read_step(store_at(arguments.store), arguments.run, arguments.step)
-    Console().print(reading.show(step, arguments.worst))
+    step = episodes.read_step(store_at(arguments.store), arguments.run, arguments.step)
+    Console().print(episodes.show(step, arguments.worst))
     return 0
 
 
 def list_runs(arguments: Namespace) -> int:
     """All runs of a store."""
-    Console().print(reading.runs(store_at(arguments.store)), soft_wrap=True)
+    Console().print(episodes.runs(store_at(arguments.store)), soft_wrap=True)
     return 0
 
 

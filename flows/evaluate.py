@@ -9,11 +9,11 @@ from typing import Any
 
 from prefect import flow
 
-from agentfly_core import pointer
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.records.dataset import shards_of_split
-from agentfly_core.run import Lab, name_of, of_run
-from agentfly_core.summary import Evaluation, evaluation
+from agentfly_core.runs import dvc_pointer
+from agentfly_core.runs.run import Lab, name_of, of_run
+from agentfly_core.runs.summary import Evaluation, evaluation
 from agentfly_core.warm import Playground, playground
 from flows import results
 from flows.devices import devices
@@ -67,7 +67,7 @@ def policy_named(lab: Lab, reference: str) -> Artifact:
     if reference.endswith(".json"):
         if not os.path.isfile(reference):
             raise ValueError(f"There is no file {reference!r}; expected one like results/EXPERIMENT/policy.json.")
-        return pointer.read(Path(reference))
+        return dvc_pointer.read(Path(reference))
     if reference in lab.store.names("runs"):
         raise ValueError(f"Got the policy {reference!r}, which is a run's name: say run:{reference}.")
     if reference and not reference.startswith("run:"):

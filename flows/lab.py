@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
-from agentfly_core.run import Lab
+from agentfly_core.runs.run import Lab
 from flows.places import settle
 
 

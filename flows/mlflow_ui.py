@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import httpx
 
+from agentfly_core.runs.tracking import Place, page
 from agentfly_core.system.module_search import finding_ours
-from agentfly_core.tracking import Place, page
 
 PORTS = range(5000, 5020)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
-from agentfly_core import pointer
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.files import write_json, write_text
-from agentfly_core.run import Lab, final_policy
-from agentfly_core.summary import Evaluation, steps_frame
+from agentfly_core.runs import dvc_pointer
+from agentfly_core.runs.run import Lab, final_policy
+from agentfly_core.runs.summary import Evaluation, steps_frame
 
 
 def wanted() -> bool:
@@ -46,7 +46,7 @@ def write_dataset(lab: Lab, data: Artifact) -> None:
 
 def write_pointer(lab: Lab, name: str, artifact: Artifact) -> None:
     """Where an artifact is and its digest."""
-    pointer.write(folder(lab.experiment) / f"{name}.json", artifact)
+    dvc_pointer.write(folder(lab.experiment) / f"{name}.json", artifact)
 
 
 def write_run(lab: Lab, run: str, summary: dict[str, Any]) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from agentfly_core import tracking
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import fault
-from agentfly_core.listing import continuing
-from agentfly_core.run import Lab, Run, links_of, opened
-from agentfly_core.telling import RunTeller, Teller
+from agentfly_core.runs import tracking
+from agentfly_core.runs.listing import continuing
+from agentfly_core.runs.reporter import RunTeller, Teller
+from agentfly_core.runs.run import Lab, Run, links_of, opened
 from flows.places import settle
 
 TOLD = "mlflow_told_steps"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from prefect.runtime import flow_run
 
 from agentfly_core.config.credentials import SecretGiven
-from agentfly_core.run import Lab
+from agentfly_core.runs.run import Lab
 from flows.lab import lab_of
 
 

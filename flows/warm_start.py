@@ -8,8 +8,8 @@ from prefect import flow
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
-from agentfly_core.run import Lab
-from agentfly_core.summary import stages_before
+from agentfly_core.runs.run import Lab
+from agentfly_core.runs.summary import stages_before
 from agentfly_core.system.service import Service
 from agentfly_core.warm import IN_PROCESS, Playground, environments_service, learner_service
 from flows import results

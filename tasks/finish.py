@@ -7,8 +7,8 @@ from typing import Any
 from agentfly_core import updating
 from agentfly_core.artifacts import keys
 from agentfly_core.records import ledger
-from agentfly_core.run import Run, final_policy
-from agentfly_core.summary import Evaluation, run_ledger, summarise
+from agentfly_core.runs.run import Run, final_policy
+from agentfly_core.runs.summary import Evaluation, run_ledger, summarise
 from tasks.stage import stage
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from agentfly_core import health
 from agentfly_core.artifacts import keys
-from agentfly_core.run import Run
+from agentfly_core.runs.run import Run
 from tasks.stage import stage
 
 logger = logging.getLogger(__name__)

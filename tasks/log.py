@@ -9,8 +9,8 @@ from agentfly_core import health
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured, worst
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.metrics import point, telling
-from agentfly_core.run import Run
+from agentfly_core.runs.metrics import point, telling
+from agentfly_core.runs.run import Run
 from tasks.stage import stage
 
 logger = logging.getLogger(__name__)

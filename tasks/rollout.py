@@ -13,7 +13,7 @@ from agentfly_core.play import of_shard, of_step, of_test, play_shard, watching
 from agentfly_core.records.dataset import split
 from agentfly_core.records.schedule import Deal, dealt
 from agentfly_core.rollout.shard import Assignment
-from agentfly_core.run import Lab, Run
+from agentfly_core.runs.run import Lab, Run
 from agentfly_core.warm import Playground, environments_at, sampler_at, tokenizer_of
 from tasks.stage import Made, reused, stage
 

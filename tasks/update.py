@@ -7,7 +7,7 @@ from functools import partial
 from agentfly_core import updating
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.run import Run
+from agentfly_core.runs.run import Run
 from agentfly_core.system.service import Service
 from agentfly_core.warm import rest, saving
 from tasks.stage import Made, reused, stage

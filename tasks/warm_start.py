@@ -12,7 +12,7 @@ from agentfly_core.config.experiment import step_named
 from agentfly_core.play import choose as choose_demonstrations
 from agentfly_core.play import demonstrate as play_demonstrations
 from agentfly_core.records.dataset import split
-from agentfly_core.run import Lab, policy_of, require_same_tokens
+from agentfly_core.runs.run import Lab, policy_of, require_same_tokens
 from agentfly_core.system.service import Service
 from agentfly_core.warm import environments_at, rest, saving, tokenizer_of
 from tasks.stage import Made, reused, stage

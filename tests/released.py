@@ -21,7 +21,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import Experiment, read
 from agentfly_core.config.site import Site
 from agentfly_core.records.schedule import first_deal
-from agentfly_core.run import Lab, name_of
+from agentfly_core.runs.run import Lab, name_of
 
 HERE = Path(__file__).resolve().parent
 FOUND = json.loads((HERE / "released.json").read_text())

@@ -12,7 +12,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.config.site import Site
-from agentfly_core.run import Lab, opened
+from agentfly_core.runs.run import Lab, opened
 from flows.__main__ import main
 from flows.commands import show_places, show_summary, told
 from flows.places import Place, Places

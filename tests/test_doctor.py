@@ -9,7 +9,7 @@ from rich.console import Console
 
 from agentfly_core import doctor
 from agentfly_core.doctor import Finding
-from agentfly_core.tracking import Place
+from agentfly_core.runs.tracking import Place
 
 
 def test_whatever_this_machine_cannot_run_comes_with_what_to_do(tmp_path: Path) -> None:

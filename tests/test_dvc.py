@@ -14,7 +14,7 @@ import yaml
 from project import Project, until
 
 from agentfly_core.config import loading
-from agentfly_core.versioning import Unversioned, Version, dataset_version, pipeline
+from agentfly_core.runs.versioning import Unversioned, Version, dataset_version, pipeline
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from agentfly_core.artifacts.store import Artifact, Slot, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.run import Lab, name_of
+from agentfly_core.runs.run import Lab, name_of
 from flows.evaluate import policy_named
 
 

@@ -12,7 +12,7 @@ from agentfly_core.artifacts.store import Slot
 from agentfly_core.config import loading
 from agentfly_core.gates import GateClosed
 from agentfly_core.health import SIGNS, Sign, lasting, unmeasured, warnings
-from agentfly_core.run import opened
+from agentfly_core.runs.run import opened
 from tasks.health import look_at_health
 from tasks.log import log_step
 

@@ -27,7 +27,7 @@ from agentfly_core.rollout.child_process import Child
 from agentfly_core.rollout.event_loop import home
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.run import Lab
+from agentfly_core.runs.run import Lab
 from agentfly_core.warm import environments_at, environments_service
 
 COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"

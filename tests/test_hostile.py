@@ -25,9 +25,9 @@ from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.shop import Shop
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.reading import Step, table
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
+from agentfly_core.runs.episodes import Step, table
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.python import python
 

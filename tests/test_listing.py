@@ -13,8 +13,8 @@ from agentfly_core.artifacts.lock import local_lock
 from agentfly_core.artifacts.store import Slot, Store
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
-from agentfly_core.listing import Listed, Unreadable, listed, view
-from agentfly_core.run import Lab, opened
+from agentfly_core.runs.listing import Listed, Unreadable, listed, view
+from agentfly_core.runs.run import Lab, opened
 from agentfly_core.system.process import Owner
 
 TINY = """

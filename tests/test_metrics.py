@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from agentfly_core.metrics import point, rollout_metrics, solved_by_problem
 from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
@@ -21,6 +20,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout.episode import Span
 from agentfly_core.rollout.shard import Timing
+from agentfly_core.runs.metrics import point, rollout_metrics, solved_by_problem
 
 TOOLS = ("calculator", "answer")
 

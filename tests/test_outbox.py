@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from agentfly_core.outbox import Outbox
+from agentfly_core.runs.outbox import Outbox
 
 
 class Office:

@@ -14,7 +14,7 @@ from held import serving
 from project import PROGRAMS, ROOT, Project, until
 from servers import prefect_server
 
-from agentfly_core.run import opened
+from agentfly_core.runs.run import opened
 from agentfly_core.system.devices import held, slot
 from flows.lab import lab_of
 from flows.nightly import first_changes, name_of_night, recorded_changes, unfinished

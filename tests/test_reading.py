@@ -12,7 +12,6 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
 from agentfly_core.artifacts.store import Slot, Store
-from agentfly_core.reading import Piece, lines, pieces, read_step, show, table
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import (
     Ending,
@@ -27,6 +26,7 @@ from agentfly_core.records.trajectory import (
     Turn,
     Unscored,
 )
+from agentfly_core.runs.episodes import Piece, lines, pieces, read_step, show, table
 
 PROMPT = "<|im_start|>user\nWhat is 41+58?<|im_end|>\n<|im_start|>assistant\n"
 CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "41+58"}}</tool_call><|im_end|>'

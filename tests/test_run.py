@@ -12,7 +12,7 @@ from agentfly_core.artifacts.store import Artifact, Slot, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.run import Lab, Parent, final_policy, name_of, opened, require_same_tokens
+from agentfly_core.runs.run import Lab, Parent, final_policy, name_of, opened, require_same_tokens
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.preflight import chosen
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentfly_core.statistics import improvement, success, wilson
+from agentfly_core.runs.intervals import improvement, success, wilson
 
 
 def test_the_interval_of_eight_in_ten_is_the_published_one() -> None:

@@ -15,9 +15,9 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
-from agentfly_core.run import Lab, opened
-from agentfly_core.summary import Evaluation, summarise
-from agentfly_core.summary import evaluation as read_evaluation
+from agentfly_core.runs.run import Lab, opened
+from agentfly_core.runs.summary import Evaluation, summarise
+from agentfly_core.runs.summary import evaluation as read_evaluation
 
 KEYS = "run experiment steps success_before success_after interval_before interval_after seconds policy_digest"
 LINKS = "mlflow_run_id prefect_flow_run_ids"

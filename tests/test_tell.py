@@ -4,7 +4,7 @@ import pytest
 from mlflow import MlflowClient
 from test_run import lab
 
-from agentfly_core.run import opened
+from agentfly_core.runs.run import opened
 from flows.tell import telling
 
 

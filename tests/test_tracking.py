@@ -15,7 +15,7 @@ from held import serving
 from mlflow import MlflowClient
 from project import until
 
-from agentfly_core.tracking import Place, Success, Tracker, page
+from agentfly_core.runs.tracking import Place, Success, Tracker, page
 
 TIME = 1763740000000
 COMMAND = "agentfly train quickstart"

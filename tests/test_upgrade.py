@@ -24,10 +24,10 @@ from agentfly_core.config.section import BY_NAME, Added, Section
 from agentfly_core.config.site import Site
 from agentfly_core.datasets import arithmetic
 from agentfly_core.health import Sign
-from agentfly_core.listing import continuing
 from agentfly_core.records.schedule import first_deal
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
-from agentfly_core.run import Lab, opened
+from agentfly_core.runs.listing import continuing
+from agentfly_core.runs.run import Lab, opened
 from flows.nightly import recorded_changes
 from flows.results import write_config
 

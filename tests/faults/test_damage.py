@@ -19,15 +19,15 @@ from conftest import Whole
 from lives import TINY, TRAIN, Lives, digests
 from rich.console import Console, RenderableType
 
-from agentfly_core import reading
 from agentfly_core.artifacts import keys, store
 from agentfly_core.artifacts.store import Artifact, Slot, Store
 from agentfly_core.config.loading import read
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.records.schedule import first_deal
-from agentfly_core.run import Lab, links_of, opened
-from agentfly_core.summary import run_ledger, steps_frame
+from agentfly_core.runs import episodes
+from agentfly_core.runs.run import Lab, links_of, opened
+from agentfly_core.runs.summary import run_ledger, steps_frame
 
 CASES, SEED = 500, 15
 STEPS = (1, 2, 3)
@@ -114,8 +114,8 @@ def readers(lab: Lab, places: list[Slot]) -> dict[str, Callable[[int], Any]]:
             return run.record, run.parent, run.start, run.finished, run_ledger(run).to_json()
 
     return {
-        "list": lambda _: printed(reading.runs(lab.store)),
-        "show": lambda step: printed(reading.show(reading.read_step(lab.store, "demo", step), 8)),
+        "list": lambda _: printed(episodes.runs(lab.store)),
+        "show": lambda step: printed(episodes.show(episodes.read_step(lab.store, "demo", step), 8)),
         "links": lambda _: links_of(lab.store, "demo"),
         "steps": lambda _: steps_frame(lab, "demo").to_json(),
         "continue": continued,

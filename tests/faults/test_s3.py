@@ -28,7 +28,7 @@ from agentfly_core.artifacts.storage_errors import Refused
 from agentfly_core.artifacts.store import MANIFEST, Slot, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.run import Lab, opened
+from agentfly_core.runs.run import Lab, opened
 
 BUCKET = "s3://agents"
 ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"

@@ -18,7 +18,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.run import record_of, summary_of
+from agentfly_core.runs.run import record_of, summary_of
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pandas as pd
 
-from agentfly_core import statistics
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.import_path import load
 from agentfly_core.formats.text import sentence
-from agentfly_core.metrics import solved_by_problem
 from agentfly_core.records import ledger
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Scored, Unscored
-from agentfly_core.run import Lab, Parent, Run
+from agentfly_core.runs import intervals
+from agentfly_core.runs.metrics import solved_by_problem
+from agentfly_core.runs.run import Lab, Parent, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def evaluation(lab: Lab, policy: Artifact, split: str, rollouts: Sequence[Artifa
     scores = read_scores(lab.store.open(scored) / SCORES)
     if not (solved := solved_by_problem(played, scores, goal)):
         raise ValueError(_unscored(lab, split, (*rollouts, scored), scores))
-    success, interval = statistics.success(solved)
+    success, interval = intervals.success(solved)
     stages = [measured(lab.store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
     return Evaluation(policy.digest, split, success, interval, solved, seconds, time_ms)

@@ -19,12 +19,12 @@ from typing import Any
 
 import yaml
 
-from agentfly_core import pointer
 from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats import files, strict_yaml
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.runs import dvc_pointer
 
 logger = logging.getLogger(__name__)
 BUSY = "is being blocked by"
@@ -115,7 +115,7 @@ def _is_of_other_files(name: str, science: Science, project: Path) -> bool:
     """Whether the dataset that DVC knows was built from files that have changed since, which DVC does not watch."""
     known = project / "results" / name / "dataset.json"
     try:
-        return known.is_file() and pointer.read(known).uri != keys.prepare(science).uri
+        return known.is_file() and dvc_pointer.read(known).uri != keys.prepare(science).uri
     except Damaged as damage:
         logger.warning("%s DVC makes it again.", damage)
         return True

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from agentfly_core import reading
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.loading import flat
 from agentfly_core.models.adapter_artifact import base_of
-from agentfly_core.run import Lab, Run, final_policy
-from agentfly_core.summary import Evaluation, stages_before, stored_evaluation
-from agentfly_core.tracking import Success, Tracker
+from agentfly_core.runs import episodes
+from agentfly_core.runs.run import Lab, Run, final_policy
+from agentfly_core.runs.summary import Evaluation, stages_before, stored_evaluation
+from agentfly_core.runs.tracking import Success, Tracker
 
 
 class Teller:
@@ -76,7 +76,7 @@ class RunTeller(Teller):
         self.tracker.points(found["metrics"], step, found["time_ms"])
         if step == 1 or step % self.run.science.log_trajectories_every == 0:
             self.tracker.table(
-                "trajectories", step, lambda: reading.table(reading.read_step(self.run.store, self.run.name, step))
+                "trajectories", step, lambda: episodes.table(episodes.read_step(self.run.store, self.run.name, step))
             )
 
     def evaluation(self, evaluation: Evaluation, step: int) -> None:

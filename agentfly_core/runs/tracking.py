@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfly_core.formats.redaction import redact
-from agentfly_core.outbox import Outbox, Unsent
+from agentfly_core.runs.outbox import Outbox, Unsent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,1 @@
+"""A run, its record, its reports, MLflow and DVC."""
