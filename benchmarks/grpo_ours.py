@@ -18,7 +18,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats import files
 from agentfly_core.inference import vllm_client
-from agentfly_core.play import of_step, play_shard, score_episodes
+from agentfly_core.pipeline.playing import of_step, play_shard, score_episodes
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rollout.event_loop import home
 from agentfly_core.system.service import Service, new_address, supervised

@@ -23,7 +23,7 @@ from agentfly_core.formats import tracebacks
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.redaction import redact
 from agentfly_core.formats.text import fault, words_of
-from agentfly_core.gates import GateClosed
+from agentfly_core.pipeline.gates import GateClosed
 from agentfly_core.runs import episodes, versioning
 from agentfly_core.runs.listing import continuing, in_store
 from agentfly_core.runs.run import Lab, links_of, name_of, record_of, refuse_if_open, refuse_other_settings, summary_of

@@ -10,11 +10,11 @@ from typing import Any
 from prefect import flow
 
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.pipeline.services import Playground, playground
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.runs.run import Lab, name_of, of_run
 from agentfly_core.runs.summary import Evaluation, evaluation
-from agentfly_core.warm import Playground, playground
 from flows import results
 from flows.devices import devices
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri

@@ -11,11 +11,11 @@ from prefect.runtime import flow_run
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.redaction import keeping_secrets
+from agentfly_core.pipeline.services import Playground, learner_service, playground
 from agentfly_core.runs.reporter import RunTeller
 from agentfly_core.runs.run import Lab, Run, name_of, opened
 from agentfly_core.system.progress import listening
 from agentfly_core.system.service import Service
-from agentfly_core.warm import Playground, learner_service, playground
 from flows.devices import devices
 from flows.display import Display
 from flows.places import settle

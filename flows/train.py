@@ -8,13 +8,13 @@ from typing import Any
 from prefect import flow, runtime
 
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.pipeline.services import Playground
 from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
 from agentfly_core.records.schedule import first_deal, refill
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.system.service import Service
-from agentfly_core.warm import Playground
 from flows.ahead import ahead
 from flows.evaluate import evaluated
 from flows.parameters import ExperimentName, Overrides, RunName, SiteName, StoreUri

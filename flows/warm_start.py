@@ -8,10 +8,10 @@ from prefect import flow
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
+from agentfly_core.pipeline.services import IN_PROCESS, Playground, environments_service, learner_service
 from agentfly_core.runs.run import Lab
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.system.service import Service
-from agentfly_core.warm import IN_PROCESS, Playground, environments_service, learner_service
 from flows import results
 from flows.devices import devices
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from agentfly_core import health
 from agentfly_core.artifacts import keys
+from agentfly_core.pipeline import health
 from agentfly_core.runs.run import Run
 from tasks.stage import stage
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from agentfly_core import health
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured, worst
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.pipeline import health
 from agentfly_core.runs.metrics import point, telling
 from agentfly_core.runs.run import Run
 from tasks.stage import stage

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly_core import play
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring, timing
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.play import of_shard, of_step, of_test, play_shard, watching
+from agentfly_core.pipeline import playing
+from agentfly_core.pipeline.playing import of_shard, of_step, of_test, play_shard, watching
+from agentfly_core.pipeline.services import Playground, environments_at, sampler_at, tokenizer_of
 from agentfly_core.records.dataset import split
 from agentfly_core.records.schedule import Deal, dealt
 from agentfly_core.rollout.shard import Assignment
 from agentfly_core.runs.run import Lab, Run
-from agentfly_core.warm import Playground, environments_at, sampler_at, tokenizer_of
 from tasks.stage import Made, reused, stage
 
 
@@ -22,7 +22,7 @@ from tasks.stage import Made, reused, stage
 def require_room(lab: Lab, model: Artifact, data: Artifact, *names: str) -> None:
     """Raise ValueError for problems of these splits whose prompts leave no room for a reply."""
     folder, tokenizer = lab.store.open(data), tokenizer_of(lab.store.open(model))
-    play.require_room(lab.science, tokenizer, [problem for name in names for problem in split(folder, name)])
+    playing.require_room(lab.science, tokenizer, [problem for name in names for problem in split(folder, name)])
 
 
 @stage("rollout step {deal.step} shard {shard}", retries=3)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from agentfly_core import updating
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.pipeline import update
+from agentfly_core.pipeline.services import rest, saving
 from agentfly_core.runs.run import Run
 from agentfly_core.system.service import Service
-from agentfly_core.warm import rest, saving
 from tasks.stage import Made, reused, stage
 
 
@@ -20,13 +20,13 @@ def update(run: Run, policy: Artifact, scored: Artifact, sampler: Service, servi
     The learner state of a step is written while the next one is played; the next policy waits for it.
     """
     slot = keys.policy(run.science, run.name, policy, scored, step, run.reference)
-    if found := updating.made(run, slot, step):
+    if found := update.made(run, slot, step):
         return reused(found)
     states = saving(service)
-    updating.require_space(run.lab, policy, states)
+    update.require_space(run.lab, policy, states)
     rest(sampler, run.lab)
-    updating.catch_up(run, states, step)
-    retain = partial(updating.retain, run, step)
-    save = partial(states.begin, then=retain) if updating.keeps_state(run, step) else None
-    job = updating.step_job(run, step)
-    return updating.publish(run.store, states, job, policy, slot, save, updating.watching("update", step))
+    update.catch_up(run, states, step)
+    retain = partial(update.retain, run, step)
+    save = partial(states.begin, then=retain) if update.keeps_state(run, step) else None
+    job = update.step_job(run, step)
+    return update.publish(run.store, states, job, policy, slot, save, update.watching("update", step))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentfly_core import successes, updating
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
-from agentfly_core.play import choose as choose_demonstrations
-from agentfly_core.play import demonstrate as play_demonstrations
+from agentfly_core.pipeline import rejection_sampling, update
+from agentfly_core.pipeline.playing import choose as choose_demonstrations
+from agentfly_core.pipeline.playing import demonstrate as play_demonstrations
+from agentfly_core.pipeline.services import environments_at, rest, saving, tokenizer_of
 from agentfly_core.records.dataset import split
 from agentfly_core.runs.run import Lab, policy_of, require_same_tokens
 from agentfly_core.system.service import Service
-from agentfly_core.warm import environments_at, rest, saving, tokenizer_of
 from tasks.stage import Made, reused, stage
 
 
@@ -42,11 +42,11 @@ def choose(lab: Lab, model: Artifact, data: Artifact) -> Made:
     named = step_named(settings.demonstrations) if settings else None
     assert settings is not None and named is not None
     require_same_tokens(lab.store, settings.demonstrations, policy_of(lab.store, named[0], 0), model)
-    episodes = successes.artifacts(lab.store, *named)
+    episodes = rejection_sampling.artifacts(lab.store, *named)
     slot = replace(slot, inputs={**slot.inputs, **{episode.uri: episode.digest for episode in episodes}})
     with lab.store.publish(slot) as folder, measuring(folder) as metrics:
         training = [problem.id for problem in split(lab.store.open(data), "train")]
-        played = successes.of_problems(successes.stored(lab.store, episodes), training)
+        played = rejection_sampling.of_problems(rejection_sampling.stored(lab.store, episodes), training)
         metrics |= choose_demonstrations(lab.science, played, folder)
     return lab.store.artifact(slot.uri)
 
@@ -60,8 +60,8 @@ def warm_start(
     if (found := lab.store.find(slot)) and lab.store.find(keys.learner(slot)):
         return reused(found)
     states = saving(service)
-    updating.require_space(lab, model, states)
+    update.require_space(lab, model, states)
     rest(sampler, lab)
-    job = updating.warm_start_job(lab, model, demonstrations, number)
-    watch = updating.watching(f"warm start {number}", 0)
-    return updating.publish(lab.store, states, job, model, slot, states.now, watch)
+    job = update.warm_start_job(lab, model, demonstrations, number)
+    watch = update.watching(f"warm start {number}", 0)
+    return update.publish(lab.store, states, job, model, slot, states.now, watch)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentfly_core.gates import GateClosed, stop_if_diverging, stop_if_failing, stop_if_unscored
+from agentfly_core.pipeline.gates import GateClosed, stop_if_diverging, stop_if_failing, stop_if_unscored
 from agentfly_core.records.trajectory import Ending, Problem, Scored, Trajectory, Unscored
 
 

@@ -10,8 +10,8 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Slot
 from agentfly_core.config import loading
-from agentfly_core.gates import GateClosed
-from agentfly_core.health import SIGNS, Sign, lasting, unmeasured, warnings
+from agentfly_core.pipeline.gates import GateClosed
+from agentfly_core.pipeline.health import SIGNS, Sign, lasting, unmeasured, warnings
 from agentfly_core.runs.run import opened
 from tasks.health import look_at_health
 from tasks.log import log_step

@@ -22,13 +22,13 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.pipeline.services import environments_at, environments_service
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.rollout.child_process import Child
 from agentfly_core.rollout.event_loop import home
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
 from agentfly_core.runs.run import Lab
-from agentfly_core.warm import environments_at, environments_service
 
 COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"
 

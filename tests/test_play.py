@@ -13,10 +13,10 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
-from agentfly_core.gates import GateClosed
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.play import demonstrate, of_step, of_test, play_shard, score_episodes
+from agentfly_core.pipeline.gates import GateClosed
+from agentfly_core.pipeline.playing import demonstrate, of_step, of_test, play_shard, score_episodes
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Problem, Sampled, Trajectory

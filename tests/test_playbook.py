@@ -9,7 +9,7 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.environments.shop import Shop
-from agentfly_core.play import require_room
+from agentfly_core.pipeline.playing import require_room
 from agentfly_core.records.trajectory import Ending, Message, Problem
 from agentfly_core.rewards.shop import bought
 from agentfly_core.rollout.episode import Episode

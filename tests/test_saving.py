@@ -9,11 +9,11 @@ from learning import after, digests, kill_worker, saved
 from test_run import lab
 
 from agentfly_core.artifacts.store import Slot, Store
+from agentfly_core.pipeline.services import learner_service
+from agentfly_core.pipeline.services import saving as states_of
 from agentfly_core.training.checkpointing import Saving
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
-from agentfly_core.warm import learner_service
-from agentfly_core.warm import saving as states_of
 
 SLOT = Slot("steps/1/learner", "update", "1", {})
 

@@ -9,7 +9,7 @@ from pydantic_core import PydanticUndefined
 
 from agentfly_core.config import experiment
 from agentfly_core.config.site import Site
-from agentfly_core.health import Sign
+from agentfly_core.pipeline.health import Sign
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/settings.md").read_text()

@@ -8,7 +8,7 @@ import yaml
 from test_experiment import TINY
 
 from agentfly_core.config import loading
-from agentfly_core.health import SIGNS
+from agentfly_core.pipeline.health import SIGNS
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs/steps.md").read_text()
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -6,12 +6,12 @@ import pytest
 from played import played, turn
 from test_run import lab
 
-from agentfly_core import successes
 from agentfly_core.artifacts.store import Slot
-from agentfly_core.play import choose
+from agentfly_core.pipeline import rejection_sampling
+from agentfly_core.pipeline.playing import choose
+from agentfly_core.pipeline.rejection_sampling import Successes
 from agentfly_core.records.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
-from agentfly_core.successes import Successes
 
 SUM, PRODUCT = Problem("sum", "What is 2+2?"), Problem("product", "What is 2*3?")
 
@@ -67,30 +67,30 @@ def stored(tmp_path):
 
 
 def test_the_episodes_of_the_steps_that_are_named_are_chosen_from(stored, tmp_path):
-    found = successes.artifacts(stored.store, "base", 2)
+    found = rejection_sampling.artifacts(stored.store, "base", 2)
     assert [artifact.uri.removeprefix("runs/base/steps/") for artifact in found] == [
         "000001/scored", "000001/rollout-000", "000002/scored", "000002/rollout-000",
     ]  # fmt: skip
-    assert choose(stored.science, successes.stored(stored.store, found), tmp_path) == {"demonstrations": 1.0}
+    assert choose(stored.science, rejection_sampling.stored(stored.store, found), tmp_path) == {"demonstrations": 1.0}
     assert names(read_trajectories(tmp_path / "trajectories.parquet")) == ["step 2"]
 
 
 def test_a_problem_that_this_experiment_holds_out_is_not_imitated():
     stored = [scored("sum", SUM, 7, 1.0), scored("product", PRODUCT, 8, 1.0)]
-    assert [t.id for t, _ in successes.of_problems(stored, ["product"])] == ["product"]
+    assert [t.id for t, _ in rejection_sampling.of_problems(stored, ["product"])] == ["product"]
 
 
 def test_a_step_that_the_run_has_not_is_refused(stored):
     with pytest.raises(ValueError, match=r"The run 'base' has not scored a step 4 in .*; its last one is 3"):
-        successes.artifacts(stored.store, "base", 5)
+        rejection_sampling.artifacts(stored.store, "base", 5)
     with pytest.raises(ValueError, match=r"The run 'bass' has not scored a step 1 in .*; runs there: base"):
-        successes.artifacts(stored.store, "bass", 2)
+        rejection_sampling.artifacts(stored.store, "bass", 2)
 
 
 def test_a_run_without_successes_is_refused(stored, tmp_path):
     demanding = stored.science.warm_start.model_copy(update={"settings": {"threshold": 2.0}})
     science = stored.science.model_copy(update={"warm_start": demanding})
-    played = successes.stored(stored.store, successes.artifacts(stored.store, "base", 2))
+    played = rejection_sampling.stored(stored.store, rejection_sampling.artifacts(stored.store, "base", 2))
     with pytest.raises(ValueError, match=r"run:base@2 has no episode of a training problem .* reward of 2 or more"):
         choose(science, played, tmp_path)
 

@@ -14,7 +14,6 @@ import yaml
 from pydantic import Field
 from released import EXPERIMENTS, RUN, Released, called
 
-from agentfly_core import health
 from agentfly_core.algorithms import grpo
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, Store
@@ -23,7 +22,8 @@ from agentfly_core.config.experiment import Adapter, Science, Update, WarmStart
 from agentfly_core.config.section import BY_NAME, Added, Section
 from agentfly_core.config.site import Site
 from agentfly_core.datasets import arithmetic
-from agentfly_core.health import Sign
+from agentfly_core.pipeline import health
+from agentfly_core.pipeline.health import Sign
 from agentfly_core.records.schedule import first_deal
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.runs.listing import continuing

@@ -6,7 +6,7 @@ import pytest
 from test_run import lab
 
 from agentfly_core.config.site import Site
-from agentfly_core.warm import divided
+from agentfly_core.pipeline.services import divided
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from pydantic import (
 from agentfly_core.config.import_path import added, construct, full_name, load
 from agentfly_core.config.section import Keys, Section
 from agentfly_core.formats.hashing import digest
-from agentfly_core.health import SIGNS, Sign, later_signs
+from agentfly_core.pipeline.health import SIGNS, Sign, later_signs
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]

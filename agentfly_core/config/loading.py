@@ -19,12 +19,12 @@ from agentfly_core.config.mismatch import place, said
 from agentfly_core.config.section import Section
 from agentfly_core.config.site import Site
 from agentfly_core.formats import strict_json, strict_yaml
-from agentfly_core.health import SIGNS
+from agentfly_core.pipeline.health import SIGNS
+from agentfly_core.pipeline.rejection_sampling import Successes
 from agentfly_core.records import dataset
 from agentfly_core.records.schedule import most
 from agentfly_core.rollout import spec
 from agentfly_core.sandbox import KEY as SANDBOX
-from agentfly_core.successes import Successes
 from agentfly_core.system.service import OWNER, RUN
 
 CONF = Path("conf")

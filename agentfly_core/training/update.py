@@ -14,7 +14,7 @@ from deepspeed.accelerator import get_accelerator
 from torch import Tensor, nn
 
 from agentfly_core.config import experiment
-from agentfly_core.gates import SKIPPED_IN_A_ROW
+from agentfly_core.pipeline.gates import SKIPPED_IN_A_ROW
 from agentfly_core.rl.batch import RolloutBatch, micro_batches
 from agentfly_core.rl.interface import Algorithm, Outputs, mismatch
 from agentfly_core.rl.kl import kl

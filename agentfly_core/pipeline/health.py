@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from agentfly_core.config.import_path import did_you_mean
 from agentfly_core.config.section import Section
-from agentfly_core.gates import GateClosed
+from agentfly_core.pipeline.gates import GateClosed
 
 
 class Sign(Section):

@@ -14,9 +14,10 @@ from agentfly_core.authoring.reward import score
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats import hashing
-from agentfly_core.gates import stop_if_failing, stop_if_unobserved, stop_if_unscored
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.pipeline.gates import stop_if_failing, stop_if_unobserved, stop_if_unscored
+from agentfly_core.pipeline.rejection_sampling import Successes
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.timing import read_timings, write_timings
@@ -24,7 +25,6 @@ from agentfly_core.records.trajectory import Problem, Role, Scored, Trajectory
 from agentfly_core.rollout.event_loop import Home
 from agentfly_core.rollout.shard import Assignment, Playbook, collect
 from agentfly_core.runs.metrics import rollout_metrics
-from agentfly_core.successes import Successes
 from agentfly_core.system.progress import Progress, report
 
 

@@ -1,0 +1,1 @@
+"""What each stage does, between the store and the machinery."""
