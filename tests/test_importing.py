@@ -13,8 +13,8 @@ from project import PROGRAMS, ROOT
 from agentfly_core.config.import_path import load
 from agentfly_core.records.trajectory import Observation, ToolCall
 from agentfly_core.sandbox.cgroups import Cgroups
-from agentfly_core.sandbox.order import Order
-from agentfly_core.sandbox.result import Status
+from agentfly_core.sandbox.guest.order import Order
+from agentfly_core.sandbox.guest.result import Status
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.unsafe import Unsafe
 from agentfly_core.system.module_search import OURS, SOURCES, finding_ours, refuse_namesakes

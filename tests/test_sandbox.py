@@ -21,10 +21,10 @@ from agentfly_core.sandbox.attacks import ATTACKS, Attack
 from agentfly_core.sandbox.bubblewrap import Bubblewrap
 from agentfly_core.sandbox.cgroups import Cgroups
 from agentfly_core.sandbox.forkserver import ForkServer, Unavailable
-from agentfly_core.sandbox.limits import MIB, Limits
-from agentfly_core.sandbox.order import Order
+from agentfly_core.sandbox.guest.limits import MIB, Limits
+from agentfly_core.sandbox.guest.order import Order
+from agentfly_core.sandbox.guest.result import ExecResult, Status
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.sandbox.result import ExecResult, Status
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.trial import attacked

@@ -16,9 +16,9 @@ from boxes import IDLE, children, groups, processes, until
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import ATTACKS, Attack
 from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.sandbox.limits import MIB, Limits
+from agentfly_core.sandbox.guest.limits import MIB, Limits
+from agentfly_core.sandbox.guest.result import ExecResult, Status
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.sandbox.result import ExecResult, Status
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.session import Session, session

@@ -11,8 +11,8 @@ from agentfly_core.authoring.tool import ToolError
 from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.sandbox.limits import Limits
-from agentfly_core.sandbox.result import ExecResult
+from agentfly_core.sandbox.guest.limits import Limits
+from agentfly_core.sandbox.guest.result import ExecResult
 from agentfly_core.sandbox.running import run
 
 MOST_FILES, MOST_BYTES, MOST_CHANGES = 500, 1_000_000, 100

@@ -6,8 +6,8 @@ import shutil
 import socket
 from collections.abc import Iterator, Sequence
 
-from agentfly_core.sandbox import view
 from agentfly_core.sandbox.forkserver import ENVIRONMENT, SOURCES, Unavailable
+from agentfly_core.sandbox.guest import view
 from agentfly_core.sandbox.starting import PROGRAM, start
 
 OWN_SOURCES = ("agentfly_core/__init__.py", "agentfly_core/sandbox")

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentfly_core.sandbox import wire
 from agentfly_core.sandbox.cgroups import Cgroup
-from agentfly_core.sandbox.limits import Limits
-from agentfly_core.sandbox.order import Order
-from agentfly_core.sandbox.result import ExecResult, Status, judged, unavailable
+from agentfly_core.sandbox.guest import protocol
+from agentfly_core.sandbox.guest.limits import Limits
+from agentfly_core.sandbox.guest.order import Order
+from agentfly_core.sandbox.guest.result import ExecResult, Status, judged, unavailable
 
 GRACE = 10.0
 SECONDS_TO_NOTICE = 0.2  # until the end of a server that took its executions along is known
@@ -83,7 +83,7 @@ class Execution:
     async def _report(self, limits: Limits) -> tuple[dict[str, Any], list[bytes]]:
         while True:
             async with asyncio.timeout(limits.wall + GRACE if self.started else None):
-                header, blobs = await wire.receive(self.reader, limits.captured + limits.disk)
+                header, blobs = await protocol.receive(self.reader, limits.captured + limits.disk)
             if "started" not in header:
                 return header, blobs
             self.started = True

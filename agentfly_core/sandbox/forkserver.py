@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.sandbox import wire
+from agentfly_core.sandbox.guest import protocol
 
 SECONDS_TO_START = 30.0
 ONCE, KEPT = b"once", b"kept"
@@ -84,7 +84,7 @@ class ForkServer:
                 return self._link
             self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                command = [sys.executable, "-s", "-P", "-m", "agentfly_core.sandbox.server", str(theirs.fileno())]
+                command = [sys.executable, "-s", "-P", "-m", "agentfly_core.sandbox.guest.server", str(theirs.fileno())]
                 self._process = subprocess.Popen(
                     command,
                     env={**ENVIRONMENT, "PYTHONPATH": str(SOURCES)},
@@ -111,7 +111,7 @@ def _sent(link: socket.socket, what: bytes, descriptors: Sequence[int]) -> bool:
 def _answer(link: socket.socket) -> int:
     link.settimeout(SECONDS_TO_START)
     try:
-        said: dict[str, Any] = wire.read(io.BytesIO(link.recv(wire.LARGEST_HEADER)))[0]
+        said: dict[str, Any] = protocol.read(io.BytesIO(link.recv(protocol.LARGEST_HEADER)))[0]
     except (OSError, EOFError) as error:
         raise Unavailable(f"the sandbox's server did not start: {error or 'it ended'}") from error
     link.settimeout(None)

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentfly_core.sandbox import landlock
+from agentfly_core.sandbox.guest import landlock
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.trial import Outcome
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from agentfly_core.sandbox.limits import Limits
-from agentfly_core.sandbox.order import Order
+from agentfly_core.sandbox.guest.limits import Limits
+from agentfly_core.sandbox.guest.order import Order
+from agentfly_core.sandbox.guest.result import ExecResult
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.sandbox.result import ExecResult
 
 Files = Mapping[str, str | bytes]
 

@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 from agentfly_core.sandbox.cgroups import Cgroups
 from agentfly_core.sandbox.execution import Backend, Execution, Ready, executing
 from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.sandbox.limits import Limits
-from agentfly_core.sandbox.order import Order
-from agentfly_core.sandbox.result import ExecResult, unavailable
+from agentfly_core.sandbox.guest.limits import Limits
+from agentfly_core.sandbox.guest.order import Order
+from agentfly_core.sandbox.guest.result import ExecResult, unavailable
 
 AT_ONCE, SPARES = 32, 2
 

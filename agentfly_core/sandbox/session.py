@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from agentfly_core.sandbox.execution import Execution
-from agentfly_core.sandbox.limits import Limits
-from agentfly_core.sandbox.order import Order
+from agentfly_core.sandbox.guest.limits import Limits
+from agentfly_core.sandbox.guest.order import Order
+from agentfly_core.sandbox.guest.result import ExecResult, unavailable
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.sandbox.result import ExecResult, unavailable
 from agentfly_core.sandbox.running import as_bytes
 from agentfly_core.sandbox.sandbox import Sandbox
 

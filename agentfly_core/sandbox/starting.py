@@ -6,7 +6,7 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 
-PROGRAM = "agentfly_core.sandbox.spawned"
+PROGRAM = "agentfly_core.sandbox.guest.spawned"
 
 
 def start(command: Sequence[str], env: Mapping[str, str], descriptors: Sequence[int]) -> None:

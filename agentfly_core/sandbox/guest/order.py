@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 
-from agentfly_core.sandbox import wire
-from agentfly_core.sandbox.limits import Limits
+from agentfly_core.sandbox.guest import protocol
+from agentfly_core.sandbox.guest.limits import Limits
 
 MAIN = "main.py"
 PAGE = 4096
@@ -42,4 +42,4 @@ class Order:
     def packed(self, base: int) -> bytes:
         """The message to a keeper whose process starts with `base` bytes of memory."""
         header = {"limits": asdict(self.limits), "files": list(self.files), "collect": self.collect, "base": base}
-        return wire.packed(header | {"kept": self.kept}, [self.code, self.stdin, *self.files.values()])
+        return protocol.packed(header | {"kept": self.kept}, [self.code, self.stdin, *self.files.values()])

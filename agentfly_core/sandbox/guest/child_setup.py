@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from agentfly_core.sandbox import kernel, landlock, programs, seccomp, view
-from agentfly_core.sandbox.limits import Limits
+from agentfly_core.sandbox.guest import kernel, landlock, programs, seccomp, view
+from agentfly_core.sandbox.guest.limits import Limits
 
 OPEN_FILES = 256
 READY = b"ready"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.sandbox.inside import READY, Work, run
-from agentfly_core.sandbox.result import Status
+from agentfly_core.sandbox.guest.child_setup import READY, Work, run
+from agentfly_core.sandbox.guest.result import Status
 
 CHUNK = 65536
 GLANCE, BLINK = 0.05, 0.01

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from agentfly_core.sandbox import kernel
+from agentfly_core.sandbox.guest import kernel
 
 BOX = Path("/box")
 WORK = Path("/sandbox")

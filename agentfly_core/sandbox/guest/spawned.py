@@ -1,6 +1,6 @@
 """The program of backends that start one process for each execution.
 
-python -m agentfly_core.sandbox.spawned 7 /sandbox locked          (7: the connection)
+python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked          (7: the connection)
 
 "locked": it is the first process of namespaces of its own, in which it may mount; "open": it is a plain process,
 and the folder is removed at its end.
@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agentfly_core.sandbox import keeper, kernel, view, wire
-from agentfly_core.sandbox.inside import Work
-from agentfly_core.sandbox.limits import Limits
+from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
+from agentfly_core.sandbox.guest.child_setup import Work
+from agentfly_core.sandbox.guest.limits import Limits
 
 
 def main() -> None:
@@ -28,15 +28,15 @@ def main() -> None:
     cgroups = [int(word) for word in sys.argv[4:]]
     try:
         base = _settled(locked, cgroups)
-        order, blobs = wire.read(connection.makefile("rb"))
+        order, blobs = protocol.read(connection.makefile("rb"))
         limits = Limits(**order["limits"])
         if locked:
-            keeper.furnish(limits)
+            init_process.furnish(limits)
         work = Work(folder, limits, base, bool(cgroups), locked, order["kept"])
-        keeper.serve(connection, order, blobs, work)
+        init_process.serve(connection, order, blobs, work)
     except (OSError, ValueError, EOFError) as error:
         with suppress(OSError):
-            connection.sendall(wire.packed({"unavailable": f"{type(error).__name__}: {error}"}))
+            connection.sendall(protocol.packed({"unavailable": f"{type(error).__name__}: {error}"}))
     finally:
         if not locked:
             shutil.rmtree(folder, ignore_errors=True)
@@ -50,7 +50,7 @@ def _settled(locked: bool, cgroups: Sequence[int]) -> int:
     if locked:  # else nobody would end the code; the connection's end tells it too
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    keeper.enter(cgroups)
+    init_process.enter(cgroups)
     sys.executable = str(view.interpreter())
     return int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
 

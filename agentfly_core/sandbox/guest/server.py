@@ -1,6 +1,6 @@
 """The program that stays warm: it enters the view, imports what code often needs, and forks for each execution.
 
-    python -m agentfly_core.sandbox.server 3          (3: the descriptor on which requests come, one a message)
+    python -m agentfly_core.sandbox.guest.server 3          (3: the descriptor on which requests come, one a message)
 
 It lives in mount and process namespaces of its own, as an unprivileged user: its end, for whatever reason, is the end
 of all executions, and it ends when the other end of its descriptor is closed.
@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.sandbox import keeper, kernel, view, wire
 from agentfly_core.sandbox.forkserver import ONCE
+from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
 
 NOBODY = 65534
 AT_ONCE = 34  # two of them may be waiting for their order
@@ -53,7 +53,7 @@ def main() -> None:
         _settle()
     except (OSError, ValueError) as error:
         with suppress(OSError):
-            link.send(wire.packed({"unavailable": str(error)}))
+            link.send(protocol.packed({"unavailable": str(error)}))
         os._exit(1)
     _serve(link)
     os._exit(0)
@@ -102,7 +102,7 @@ def _serve(link: socket.socket) -> None:
     """
     running, awake = set[int](), _woken_by_ends()
     base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-    link.send(wire.packed({"ready": True, "base": base}))
+    link.send(protocol.packed({"ready": True, "base": base}))
     while True:
         wanted: list[Any] = [awake, link] if len(running) < AT_ONCE else [awake]
         ready = select.select(wanted, [], [])[0]
@@ -136,7 +136,7 @@ def _start(link: socket.socket, descriptors: list[int]) -> int:
             pid, why = os.fork(), str(error)
         if pid == 0:
             link.close()
-            keeper.refuse(connection, why) if why else keeper.keep(connection, descriptors[1:], uid, gid)
+            init_process.refuse(connection, why) if why else init_process.keep(connection, descriptors[1:], uid, gid)
             os._exit(0)
     for cgroup in descriptors[1:]:
         os.close(cgroup)

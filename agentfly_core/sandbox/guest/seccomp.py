@@ -13,7 +13,7 @@ import os
 import platform
 import struct
 
-from agentfly_core.sandbox import kernel
+from agentfly_core.sandbox.guest import kernel
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54  # linux/bpf_common.h
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000  # linux/seccomp.h

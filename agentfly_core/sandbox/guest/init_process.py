@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.sandbox import kernel, view, wire
-from agentfly_core.sandbox.collected import collected
-from agentfly_core.sandbox.inside import Work
-from agentfly_core.sandbox.limits import Limits
-from agentfly_core.sandbox.watched import Watched
+from agentfly_core.sandbox.guest import kernel, protocol, view
+from agentfly_core.sandbox.guest.child_setup import Work
+from agentfly_core.sandbox.guest.collected import collected
+from agentfly_core.sandbox.guest.limits import Limits
+from agentfly_core.sandbox.guest.monitor import Watched
 
 UID = 1000
 
@@ -35,21 +35,21 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
     except OSError as error:
         return refuse(connection, str(error))
     try:
-        order, blobs = wire.read(connection.makefile("rb"))
+        order, blobs = protocol.read(connection.makefile("rb"))
         limits = Limits(**order["limits"])
         furnish(limits)
         work = Work(view.WORK, limits, order["base"], bool(cgroups), locked=True, kept=order["kept"])
         serve(connection, order, blobs, work)
     except (OSError, ValueError, EOFError) as error:
         with suppress(OSError):
-            connection.sendall(wire.packed({"unavailable": f"{type(error).__name__}: {error}"}))
+            connection.sendall(protocol.packed({"unavailable": f"{type(error).__name__}: {error}"}))
 
 
 def refuse(connection: socket.socket, why: str) -> None:
     """Tell why nothing can be run; the order is read first, or the kernel would drop the answer."""
     with suppress(OSError, EOFError):
-        wire.read(connection.makefile("rb"))
-        connection.sendall(wire.packed({"unavailable": why}))
+        protocol.read(connection.makefile("rb"))
+        connection.sendall(protocol.packed({"unavailable": why}))
 
 
 def serve(connection: socket.socket, order: Mapping[str, Any], blobs: list[bytes], work: Work) -> None:
@@ -62,11 +62,11 @@ def serve(connection: socket.socket, order: Mapping[str, Any], blobs: list[bytes
     _lay_out(work.folder, named if work.kept else {"main.py": code, **named})
     watched = Watched.start(stdin, work)
     try:
-        connection.sendall(wire.packed({"started": True}))
+        connection.sendall(protocol.packed({"started": True}))
         if work.kept:
             watched.hand(code)
         while _reported(connection, order, watched):
-            order, (code, *_) = wire.read(connection.makefile("rb"))
+            order, (code, *_) = protocol.read(connection.makefile("rb"))
             watched.hand(code)
     finally:
         watched.end()
@@ -80,7 +80,7 @@ def _reported(connection: socket.socket, order: Mapping[str, Any], watched: Watc
     report: dict[str, Any] = {"ended": ended, "wait": wait, "alive": alive, "duration": seconds, "peak_rss": peak}
     found = collected(watched.work.folder, order["collect"], watched.work.limits.disk)
     report |= {"disk_full": watched.filled_the_disk, "files": list(found)}
-    connection.sendall(wire.packed(report, [*watched.output, *found.values()]))
+    connection.sendall(protocol.packed(report, [*watched.output, *found.values()]))
     return alive
 
 

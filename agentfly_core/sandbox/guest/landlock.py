@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agentfly_core.sandbox import kernel
+from agentfly_core.sandbox.guest import kernel
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _PATH_BENEATH, _VERSION = 1, 1

@@ -1,0 +1,1 @@
+"""What runs inside, or starts, the sandbox: standard library only."""
