@@ -26,7 +26,7 @@ from rich.text import Text
 
 from agentfly_core.runs.tracking import Place
 from agentfly_core.sandbox import KEY, preflight, report
-from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.backends import Unavailable
 
 MEMORY_GIB = 6.0
 DISK_GIB = 2.0

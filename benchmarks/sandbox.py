@@ -23,9 +23,9 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from agentfly_core.sandbox.backends import ForkServer
 from agentfly_core.sandbox.bubblewrap import Bubblewrap
 from agentfly_core.sandbox.cgroups import PREFIX, Cgroups
-from agentfly_core.sandbox.forkserver import ForkServer
 from agentfly_core.sandbox.guest.order import Order
 from agentfly_core.sandbox.guest.result import Status
 from agentfly_core.sandbox.sandbox import Sandbox

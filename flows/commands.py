@@ -30,8 +30,8 @@ from agentfly_core.runs.run import Lab, links_of, name_of, record_of, refuse_if_
 from agentfly_core.runs.tracking import Place
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
-from agentfly_core.sandbox.forkserver import Unavailable
-from agentfly_core.sandbox.trial import attacked
+from agentfly_core.sandbox.backends import Unavailable
+from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.system.service import ServiceLost
 from flows import results
 from flows.display import logging_to, summary_table

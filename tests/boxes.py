@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from agentfly_core.sandbox.attacks import INSIDE, NAMESPACES
+from agentfly_core.sandbox.backends import ForkServer
 from agentfly_core.sandbox.cgroups import PREFIX
-from agentfly_core.sandbox.forkserver import ForkServer
 from agentfly_core.sandbox.preflight import chosen
 
 IDLE = 4  # a server, its first process, and two executions that wait for their order

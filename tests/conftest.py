@@ -14,7 +14,7 @@ from servers import prefect_server
 
 from agentfly_core.config.site import Site
 from agentfly_core.models.reference import materialise
-from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.service import Service, supervised
 from agentfly_core.training.client import DeepSpeedLearner, launch

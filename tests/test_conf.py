@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config import loading
-from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.backends import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = loading.names(ROOT / "conf")

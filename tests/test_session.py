@@ -15,14 +15,14 @@ from boxes import IDLE, children, groups, processes, until
 
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import ATTACKS, Attack
-from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.guest.limits import MIB, Limits
 from agentfly_core.sandbox.guest.result import ExecResult, Status
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
+from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.sandbox.session import Session, session
-from agentfly_core.sandbox.trial import attacked
 from agentfly_core.system.supervisor import die_with_parent
 
 FOR_PROGRAMS = {"hand out a link for a result"}  # a session has no result files

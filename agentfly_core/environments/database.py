@@ -12,7 +12,7 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import ToolError
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.sandbox.told import told
+from agentfly_core.sandbox.feedback import told
 
 SECONDS = 5.0
 PAGES = 4096  # of 4 KiB each

@@ -10,7 +10,7 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.tool import ToolError
 from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.guest.limits import Limits
 from agentfly_core.sandbox.guest.result import ExecResult
 from agentfly_core.sandbox.running import run

@@ -6,7 +6,7 @@ import shutil
 import socket
 from collections.abc import Iterator, Sequence
 
-from agentfly_core.sandbox.forkserver import ENVIRONMENT, SOURCES, Unavailable
+from agentfly_core.sandbox.backends import ENVIRONMENT, SOURCES, Unavailable
 from agentfly_core.sandbox.guest import view
 from agentfly_core.sandbox.starting import PROGRAM, start
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from agentfly_core.sandbox.guest import landlock
 from agentfly_core.sandbox.sandbox import Sandbox
-from agentfly_core.sandbox.trial import Outcome
+from agentfly_core.sandbox.self_test import Outcome
 
 WHAT_IT_IS = {
     "forkserver": "a warm interpreter, forked for each execution into namespaces of its own",

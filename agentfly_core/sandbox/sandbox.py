@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.cgroups import Cgroups
 from agentfly_core.sandbox.execution import Backend, Execution, Ready, executing
-from agentfly_core.sandbox.forkserver import Unavailable
 from agentfly_core.sandbox.guest.limits import Limits
 from agentfly_core.sandbox.guest.order import Order
 from agentfly_core.sandbox.guest.result import ExecResult, unavailable

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from agentfly_core.sandbox.forkserver import ENVIRONMENT, SOURCES
+from agentfly_core.sandbox.backends import ENVIRONMENT, SOURCES
 from agentfly_core.sandbox.starting import PROGRAM, start
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
-from agentfly_core.sandbox.forkserver import Unavailable
+from agentfly_core.sandbox.backends import Unavailable
+from agentfly_core.sandbox.feedback import told
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
-from agentfly_core.sandbox.told import told
 
 SHOWN = 8192
 SILENT = "The program printed nothing."

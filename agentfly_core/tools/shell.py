@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.workspace import LIMITS, Workspace
+from agentfly_core.sandbox.feedback import told
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.sandbox.told import told
 
 SHOWN = 8192
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.sandbox.forkserver import ONCE
+from agentfly_core.sandbox.backends import ONCE
 from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
 
 NOBODY = 65534
