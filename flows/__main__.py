@@ -12,7 +12,7 @@ from typing import NoReturn
 from agentfly_core.formats.redaction import redact
 from agentfly_core.system.module_search import refuse_namesakes
 from flows import commands
-from flows.server import leave
+from flows.local.prefect_server import leave
 
 EXPERIMENT = "name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml"
 OVERRIDES = "settings that differ from the file, for example update.learning_rate=3e-4 rollout.group_size=16"

@@ -14,7 +14,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from agentfly_core import doctor as doctors
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.lock import Locked, LockLost
 from agentfly_core.artifacts.store import Store
@@ -34,11 +33,12 @@ from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.system.service import ServiceLost
 from flows import results
-from flows.display import logging_to, summary_table
 from flows.lab import lab_of, store_at
-from flows.mlflow_ui import open_run
-from flows.places import Places, settle
-from flows.server import open_flow_run, prefect_api, prefect_command
+from flows.local import doctor as doctors
+from flows.local.display import logging_to, summary_table
+from flows.local.mlflow_ui import open_run
+from flows.local.prefect_server import open_flow_run, prefect_api, prefect_command
+from flows.local.state_dirs import Places, settle
 from flows.tell import tell_again
 
 logger = logging.getLogger(__name__)

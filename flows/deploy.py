@@ -7,8 +7,8 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from flows.places import settle
-from flows.server import UI, use
+from flows.local.prefect_server import UI, use
+from flows.local.state_dirs import settle
 
 POOL = "agentfly"
 SILENCE = timedelta(minutes=10)

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
 from agentfly_core.runs.run import Lab
-from flows.places import settle
+from flows.local.state_dirs import settle
 
 
 def lab_of(experiment: str, overrides: Sequence[str], site: str, store: str) -> Lab:

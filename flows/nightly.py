@@ -12,7 +12,7 @@ from prefect import flow, get_run_logger, runtime
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.runs.run import Lab, record_of, summary_of
-from flows.devices import devices
+from flows.local.devices import devices
 from flows.parameters import ExperimentName, Night, Overrides, SiteName, StoreUri
 from flows.train import train
 from flows.triggered import lab_of_flow

@@ -16,10 +16,10 @@ from agentfly_core.runs.reporter import RunTeller
 from agentfly_core.runs.run import Lab, Run, name_of, opened
 from agentfly_core.system.progress import listening
 from agentfly_core.system.service import Service
-from flows.devices import devices
-from flows.display import Display
-from flows.places import settle
-from flows.server import crash_abandoned
+from flows.local.devices import devices
+from flows.local.display import Display
+from flows.local.prefect_server import crash_abandoned
+from flows.local.state_dirs import settle
 from flows.tell import telling
 from flows.triggered import lab_of_flow
 

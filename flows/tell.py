@@ -14,7 +14,7 @@ from agentfly_core.runs import tracking
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.reporter import RunTeller, Teller
 from agentfly_core.runs.run import Lab, Run, links_of, opened
-from flows.places import settle
+from flows.local.state_dirs import settle
 
 TOLD = "mlflow_told_steps"
 LONGEST_TAG = 5000

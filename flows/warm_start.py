@@ -13,9 +13,9 @@ from agentfly_core.runs.run import Lab
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.system.service import Service
 from flows import results
-from flows.devices import devices
+from flows.local.devices import devices
+from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.places import settle
 from flows.tell import telling_stage
 from flows.triggered import lab_of_flow
 from tasks.model import base_model

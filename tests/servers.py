@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentfly_core.system.service import supervised
-from flows.server import answers
+from flows.local.prefect_server import answers
 
 
 @contextmanager

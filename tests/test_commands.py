@@ -15,7 +15,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.runs.run import Lab, opened
 from flows.__main__ import main
 from flows.commands import show_places, show_summary, told
-from flows.places import Place, Places
+from flows.local.state_dirs import Place, Places
 
 TINY = """
 model: nano:calculator

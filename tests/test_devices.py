@@ -19,7 +19,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.system import gpus
 from agentfly_core.system.devices import Device, held, numbered, slot
 from agentfly_core.system.supervisor import die_with_parent
-from flows.devices import devices
+from flows.local.devices import devices
 
 Driver = Callable[[int], None]
 HOLD = """
@@ -204,11 +204,11 @@ def test_a_terminal_waits_for_a_gpu_and_for_no_slot(driver: Driver, tmp_path: Pa
 @contextmanager
 def telling(tell: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
     """What is logged for a terminal is told."""
-    logging.getLogger("flows.devices").addFilter(tell)
+    logging.getLogger("flows.local.devices").addFilter(tell)
     try:
         yield
     finally:
-        logging.getLogger("flows.devices").removeFilter(tell)
+        logging.getLogger("flows.local.devices").removeFilter(tell)
 
 
 def test_a_site_has_the_gpus_of_its_sampler_and_its_learner() -> None:

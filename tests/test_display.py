@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentfly_core.system.progress import Progress, listening, report
-from flows.display import Display, duration, logging_to, summary_table
+from flows.local.display import Display, duration, logging_to, summary_table
 
 SUMMARY = {
     "run": "quickstart-1f2e3d4c",

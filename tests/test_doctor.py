@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentfly_core import doctor
-from agentfly_core.doctor import Finding
 from agentfly_core.runs.tracking import Place
+from flows.local import doctor
+from flows.local.doctor import Finding
 
 
 def test_whatever_this_machine_cannot_run_comes_with_what_to_do(tmp_path: Path) -> None:

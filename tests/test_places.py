@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.system.hardware import WAITING
-from flows.places import ELSEWHERE, PRIVATE, settle
+from flows.local.state_dirs import ELSEWHERE, PRIVATE, settle
 
 
 @pytest.fixture(autouse=True)

@@ -17,10 +17,10 @@ from servers import prefect_server
 from agentfly_core.runs.run import opened
 from agentfly_core.system.devices import held, slot
 from flows.lab import lab_of
+from flows.local.prefect_server import answers, crash_abandoned, use
+from flows.local.prefect_server import prefect_api as prefect_api_of
+from flows.local.state_dirs import Place, Places
 from flows.nightly import first_changes, name_of_night, recorded_changes, unfinished
-from flows.places import Place, Places
-from flows.server import answers, crash_abandoned, use
-from flows.server import prefect_api as prefect_api_of
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
@@ -203,8 +203,8 @@ def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monk
 
 
 def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_path):
-    program = "import os, signal\nfrom pathlib import Path\nfrom flows.places import settle\n"
-    program += "from flows.server import prefect_api\nwith prefect_api(settle(Path.cwd())) as api:\n"
+    program = "import os, signal\nfrom pathlib import Path\nfrom flows.local.state_dirs import settle\n"
+    program += "from flows.local.prefect_server import prefect_api\nwith prefect_api(settle(Path.cwd())) as api:\n"
     program += "    api.wait()\n    print(api.url, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", program]

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from flows.places import Place, Places
-from flows.server import prefect_command
+from flows.local.prefect_server import prefect_command
+from flows.local.state_dirs import Place, Places
 
 START = ["server", "start"]
 

@@ -30,7 +30,7 @@ import flows.train  # noqa: F401
 from agentfly_core.system.progress import Progress, listening
 from agentfly_core.system.supervisor import die_with_parent
 from flows.__main__ import main as agentfly
-from flows.server import leave, use
+from flows.local.prefect_server import leave, use
 
 
 class Life:

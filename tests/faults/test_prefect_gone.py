@@ -13,7 +13,7 @@ from held import serving
 from lives import TRAIN, Lives, digests
 from project import until
 
-from flows.server import answers
+from flows.local.prefect_server import answers
 
 
 @pytest.fixture

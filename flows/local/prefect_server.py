@@ -18,7 +18,7 @@ import httpx
 
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.service import Service, new_address, supervised
-from flows.places import Places
+from flows.local.state_dirs import Places
 
 logger = logging.getLogger(__name__)
 UI = "http://127.0.0.1:4200"

@@ -1,0 +1,1 @@
+"""This machine: its servers, folders and terminal."""
