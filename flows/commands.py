@@ -32,7 +32,7 @@ from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.system.service import ServiceLost
-from flows import results
+from flows import dvc_outputs
 from flows.lab import lab_of, store_at
 from flows.local import doctor as doctors
 from flows.local.display import logging_to, summary_table
@@ -59,8 +59,8 @@ def train(arguments: Namespace) -> int:
     name = name_of(lab, arguments.run, arguments.new)
     refuse_other_settings(lab.store, name, lab.science)
     summary = _told(lab, name) or _trained(arguments, lab, name)
-    if results.wanted():
-        results.write_run(lab, name, summary)
+    if dvc_outputs.wanted():
+        dvc_outputs.write_run(lab, name, summary)
     show_summary(lab.store, summary)
     return 0
 
@@ -101,7 +101,7 @@ def warm_start(arguments: Namespace) -> int:
 
 def resolve(arguments: Namespace) -> int:
     """Write the complete configuration for DVC."""
-    results.write_config(_lab(arguments))
+    dvc_outputs.write_config(_lab(arguments))
     return 0
 
 

@@ -15,7 +15,7 @@ from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.runs.run import Lab, name_of, of_run
 from agentfly_core.runs.summary import Evaluation, evaluation
-from flows import results
+from flows import dvc_outputs
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
@@ -46,9 +46,9 @@ def evaluate(
             found = evaluated(lab, chosen, data, ground, "test", 0)
         tell.data(data)
         tell.evaluation(found, 0)
-    if results.wanted():
-        results.write_evaluation(lab, found)
-    return results.of_evaluation(found)
+    if dvc_outputs.wanted():
+        dvc_outputs.write_evaluation(lab, found)
+    return dvc_outputs.of_evaluation(found)
 
 
 def evaluated(lab: Lab, policy: Artifact, data: Artifact, ground: Playground, split: str, step: int) -> Evaluation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prefect import flow
 
 from agentfly_core.artifacts.store import Artifact
-from flows import results
+from flows import dvc_outputs
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
 from flows.tell import telling_stage
 from flows.triggered import lab_of_flow
@@ -22,8 +22,8 @@ def prepare(
     """Build, check and version the dataset of an experiment, and nothing else."""
     lab = lab_of_flow(experiment, overrides, site, store)
     version, data = tasks.version(lab), tasks.prepare(lab)
-    if results.wanted():  # by a run or a pipeline that tells MLflow itself
-        results.write_dataset(lab, data)
+    if dvc_outputs.wanted():  # by a run or a pipeline that tells MLflow itself
+        dvc_outputs.write_dataset(lab, data)
         return data
     with telling_stage(lab, "prepare") as tell:
         tell.data(data)

@@ -15,8 +15,8 @@ from agentfly_core.records.schedule import first_deal, refill
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.system.service import Service
-from flows.ahead import ahead
 from flows.evaluate import evaluated
+from flows.lookahead import ahead
 from flows.parameters import ExperimentName, Overrides, RunName, SiteName, StoreUri
 from flows.session import Session, session
 from flows.warm_start import warm_started

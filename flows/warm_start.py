@@ -12,7 +12,7 @@ from agentfly_core.pipeline.services import IN_PROCESS, Playground, environments
 from agentfly_core.runs.run import Lab
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.system.service import Service
-from flows import results
+from flows import dvc_outputs
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
@@ -43,8 +43,8 @@ def warm_start_only(
             policy = warm_started(lab, model, data, Playground(IN_PROCESS, environments), learner)
         tell.data(data)
         tell.made(stages_before(lab, parent))
-    if results.wanted():
-        results.write_pointer(lab, "warm_start", policy)
+    if dvc_outputs.wanted():
+        dvc_outputs.write_pointer(lab, "warm_start", policy)
     return policy
 
 

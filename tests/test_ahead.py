@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentfly_core.artifacts.store import Artifact
-from flows.ahead import Played, ahead
+from flows.lookahead import Played, ahead
 
 POLICIES = [Artifact(f"policy {k}", str(k)) for k in range(5)]
 

@@ -28,8 +28,8 @@ from agentfly_core.records.schedule import first_deal
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import Lab, opened
+from flows.dvc_outputs import write_config
 from flows.nightly import recorded_changes
-from flows.results import write_config
 
 FIRST = Science
 TINY = EXPERIMENTS[[one.name for one in EXPERIMENTS].index("tiny")]
