@@ -14,7 +14,7 @@ from agentfly_core.pipeline.gates import GateClosed
 from agentfly_core.pipeline.health import SIGNS, Sign, lasting, unmeasured, warnings
 from agentfly_core.runs.run import opened
 from tasks.health import look_at_health
-from tasks.log import log_step
+from tasks.step_metrics import log_step
 
 DULL = {"entropy": Sign(metric="train/entropy", below=0.01, steps=2)}
 
