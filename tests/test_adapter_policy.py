@@ -94,7 +94,7 @@ def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_p
 
 def test_an_experiment_without_an_adapter_keeps_the_keys_it_had_before_there_were_any(tmp_path, model):
     plain, adapting = lab(tmp_path).science, lab(tmp_path, adapter={}).science
-    keys = [keys.policy(science, "demo", model, model, 1).key for science in (plain, adapting)]
-    assert keys[0] != keys[1]
+    found = [keys.policy(science, "demo", model, model, 1).key for science in (plain, adapting)]
+    assert found[0] != found[1]
     older = plain.model_construct(**{name: value for name, value in plain if name != "adapter"})
-    assert keys.policy(older, "demo", model, model, 1).key == keys[0]
+    assert keys.policy(older, "demo", model, model, 1).key == found[0]

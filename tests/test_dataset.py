@@ -65,11 +65,11 @@ def test_a_problem_in_two_splits_is_refused(tmp_path):
 
 def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
     source = tmp_path / "train.jsonl"
-    keys = []
+    found = []
     for content in ("one", "two", "one"):
         source.write_text(content)
-        keys.append(keys.prepare(science("clean", train_file=str(source))).key)
-    assert keys[0] == keys[2] != keys[1]
+        found.append(keys.prepare(science("clean", train_file=str(source))).key)
+    assert found[0] == found[2] != found[1]
 
 
 def test_an_unknown_data_setting_is_refused(tmp_path):

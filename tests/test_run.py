@@ -321,5 +321,5 @@ def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
 def test_another_policy_to_stay_near_is_another_update(tmp_path):
     scored, first, second = (Artifact(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e"))
     science = near(tmp_path, "run:base@1").science
-    keys = [keys.policy(science, "demo", scored, scored, 1, named).key for named in (None, first, second)]
-    assert len({*keys}) == 3
+    found = [keys.policy(science, "demo", scored, scored, 1, named).key for named in (None, first, second)]
+    assert len({*found}) == 3

@@ -180,10 +180,10 @@ def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, busy, needed, 
 
 def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
     warm_start = {"demonstrations": "my:script", "epochs_per_round": 3}
-    model, keys = Artifact("artifacts/model/1f2e", "9f2c"), set()
+    model, found = Artifact("artifacts/model/1f2e", "9f2c"), set()
     for share in (True, False):
         science = lab(tmp_path, warm_start=warm_start, update={"share_prefixes": share}).science
         settings = _supervised(science, 0.5)
         assert (settings["share_prefixes"], settings["learning_rate"], settings["epochs"]) == (share, 0.5, 3)
-        keys.add(keys.warm_start(science, model, model, 1).key)
-    assert len(keys) == 2
+        found.add(keys.warm_start(science, model, model, 1).key)
+    assert len(found) == 2
