@@ -23,11 +23,9 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from agentfly_core.sandbox.backends import ForkServer
-from agentfly_core.sandbox.bubblewrap import Bubblewrap
+from agentfly_core.sandbox.backends import Bubblewrap, ForkServer
 from agentfly_core.sandbox.cgroups import PREFIX, Cgroups
-from agentfly_core.sandbox.guest.order import Order
-from agentfly_core.sandbox.guest.result import Status
+from agentfly_core.sandbox.guest.protocol import Order, Status
 from agentfly_core.sandbox.sandbox import Sandbox
 
 PROGRAMS = {"print(1)": "print(1)", "with numpy": "import numpy\nprint(numpy.arange(10).sum())"}

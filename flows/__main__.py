@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from agentfly_core.formats.redaction import redact
+from agentfly_core.formats.text import redact
 from agentfly_core.system.module_search import refuse_namesakes
 from flows import commands
 from flows.local.prefect_server import leave

@@ -20,8 +20,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
 from agentfly_core.formats import tracebacks
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.redaction import redact
-from agentfly_core.formats.text import fault, words_of
+from agentfly_core.formats.text import fault, redact, words_of
 from agentfly_core.pipeline.gates import GateClosed
 from agentfly_core.runs import episodes, versioning
 from agentfly_core.runs.listing import continuing, in_store
@@ -33,13 +32,12 @@ from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.system.service import ServiceLost
 from flows import dvc_outputs
-from flows.lab import lab_of, store_at
 from flows.local import doctor as doctors
 from flows.local.display import logging_to, summary_table
 from flows.local.mlflow_ui import open_run
 from flows.local.prefect_server import open_flow_run, prefect_api, prefect_command
 from flows.local.state_dirs import Places, settle
-from flows.tell import tell_again
+from flows.session import lab_of, store_at, tell_again
 
 logger = logging.getLogger(__name__)
 

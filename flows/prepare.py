@@ -7,7 +7,7 @@ from prefect import flow
 from agentfly_core.artifacts.store import Artifact
 from flows import dvc_outputs
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.tell import telling_stage
+from flows.session import telling_stage
 from flows.triggered import lab_of_flow
 from tasks import prepare as tasks
 

@@ -21,12 +21,11 @@ from flows.parameters import ExperimentName, Overrides, RunName, SiteName, Store
 from flows.session import Session, session
 from flows.warm_start import warm_started
 from tasks.finish import finish
-from tasks.health import look_at_health
 from tasks.model import base_model
 from tasks.prepare import prepare, version
 from tasks.rollout import require_room, rollout
 from tasks.score import score
-from tasks.step_metrics import log_step
+from tasks.step_metrics import log_step, look_at_health
 from tasks.update import update
 
 

@@ -8,7 +8,7 @@ from prefect.runtime import flow_run
 
 from agentfly_core.config.credentials import SecretGiven
 from agentfly_core.runs.run import Lab
-from flows.lab import lab_of
+from flows.session import lab_of
 
 
 def lab_of_flow(experiment: str, overrides: Sequence[str], site: str, store: str) -> Lab:

@@ -16,7 +16,7 @@ from flows import dvc_outputs
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.tell import telling_stage
+from flows.session import telling_stage
 from flows.triggered import lab_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare

@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.formats.redaction import keeping_secrets
+from agentfly_core.formats.text import keeping_secrets
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.training.job import LearnerLost
 

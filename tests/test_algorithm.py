@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from played import crowd, earned
 
 from agentfly_core.algorithms.grpo import GRPO
-from agentfly_core.losses import Clip
 from agentfly_core.rl.batch import micro_batches, pack
 from agentfly_core.rl.interface import Outputs, mismatch
+from agentfly_core.rl.policy_loss import Clip
 from agentfly_core.training.policy import load_policy
 
 

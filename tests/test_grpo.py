@@ -8,11 +8,11 @@ import torch
 from played import crowd, earned, played, turn
 
 from agentfly_core.algorithms.grpo import GRPO
-from agentfly_core.losses import Clip
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.importance_sampling import TokenTIS
 from agentfly_core.rl.interface import Outputs
 from agentfly_core.rl.kl import LossKL
+from agentfly_core.rl.policy_loss import Clip
 
 REPLY = turn([1], {3: -1.0})
 AGAIN = turn([1], {3: -1.0}, fresh=True)

@@ -13,8 +13,7 @@ from agentfly_core.config import loading
 from agentfly_core.pipeline.gates import GateClosed
 from agentfly_core.pipeline.health import SIGNS, Sign, lasting, unmeasured, warnings
 from agentfly_core.runs.run import opened
-from tasks.health import look_at_health
-from tasks.step_metrics import log_step
+from tasks.step_metrics import log_step, look_at_health
 
 DULL = {"entropy": Sign(metric="train/entropy", below=0.01, steps=2)}
 

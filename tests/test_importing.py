@@ -12,11 +12,10 @@ from project import PROGRAMS, ROOT
 
 from agentfly_core.config.import_path import load
 from agentfly_core.records.trajectory import Observation, ToolCall
+from agentfly_core.sandbox.backends import Unsafe
 from agentfly_core.sandbox.cgroups import Cgroups
-from agentfly_core.sandbox.guest.order import Order
-from agentfly_core.sandbox.guest.result import Status
+from agentfly_core.sandbox.guest.protocol import Order, Status
 from agentfly_core.sandbox.sandbox import Sandbox
-from agentfly_core.sandbox.unsafe import Unsafe
 from agentfly_core.system.module_search import OURS, SOURCES, finding_ours, refuse_namesakes
 from agentfly_core.system.service import State, supervised
 from flows.__main__ import main

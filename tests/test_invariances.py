@@ -18,12 +18,12 @@ from agentfly_core.algorithms.ppo import PPO
 from agentfly_core.algorithms.rft import RFT
 from agentfly_core.algorithms.sft import SFT
 from agentfly_core.config.import_path import full_name, load
-from agentfly_core.losses import CISPO, DPPO, GSPO, SAPO, Clip, Reinforce
 from agentfly_core.rl.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.rl.kl import LossKL, RewardKL
 from agentfly_core.rl.outcomes import Outcomes
+from agentfly_core.rl.policy_loss import CISPO, DPPO, GSPO, SAPO, Clip, Reinforce
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
 MADE = {name: load(full_name(name, "agentfly_core.algorithms"))() for name in NAMES}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from played import played, turn
 from ragged import now, ragged, tokens
 
-from agentfly_core.losses import CISPO, DPPO, GSPO, SAPO, Clip, Reinforce
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.interface import Outputs
+from agentfly_core.rl.policy_loss import CISPO, DPPO, GSPO, SAPO, Clip, Reinforce
 
 
 def of_token(policy_loss, ratio, advantage, probability=0.1):

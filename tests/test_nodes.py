@@ -76,7 +76,7 @@ def test_other_nodes_get_the_folder_the_python_and_the_settings_but_no_secret(mo
     words = shlex.split(multinode.remote(["--world_info", "e30="]))
     assert words[:2] == ["cd", str(Path.cwd())]
     assert {"NCCL_SOCKET_IFNAME=eth 1", "DS_ACCELERATOR=cpu"} <= set(words)
-    assert words[-5:] == [sys.executable, "-m", "agentfly_core.training.tether", "--world_info", "e30="]
+    assert words[-5:] == [sys.executable, "-m", "agentfly_core.training.remote_watchdog", "--world_info", "e30="]
     assert not any("hf_secret" in word for word in words)
 
 
@@ -96,7 +96,7 @@ def test_a_tether_ends_all_it_holds_when_the_connection_closes_or_falls_silent(s
 
 
 def test_a_tether_ends_with_what_it_holds() -> None:
-    command = [sys.executable, "-m", "agentfly_core.training.tether", sys.executable, "-c", "raise SystemExit(7)"]
+    command = [sys.executable, "-m", "agentfly_core.training.remote_watchdog", sys.executable, "-c", "raise SystemExit(7)"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as held:
         assert held.wait(30) == 7
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from agentfly_core.authoring.tool import tool
-from agentfly_core.formats.redaction import keeping_secrets, redact
+from agentfly_core.formats.text import keeping_secrets, redact
 from agentfly_core.records.trajectory import Observation, ToolCall
 
 PLANTED = "hf_Xq81kd93"

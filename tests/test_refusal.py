@@ -5,7 +5,7 @@ import errno
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
-from agentfly_core.artifacts.storage_errors import Refused, asking
+from agentfly_core.artifacts.object_storage import Refused, asking
 
 
 def answered(code, status, kind=OSError):

@@ -18,12 +18,9 @@ from boxes import GUARD, IDLE, children, groups, processes, until
 
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import ATTACKS, Attack
-from agentfly_core.sandbox.backends import ForkServer, Unavailable
-from agentfly_core.sandbox.bubblewrap import Bubblewrap
+from agentfly_core.sandbox.backends import Bubblewrap, ForkServer, Unavailable
 from agentfly_core.sandbox.cgroups import Cgroups
-from agentfly_core.sandbox.guest.limits import MIB, Limits
-from agentfly_core.sandbox.guest.order import Order
-from agentfly_core.sandbox.guest.result import ExecResult, Status
+from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Order, Status
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox

@@ -11,8 +11,7 @@ import pytest
 
 from agentfly_core.config import loading
 from agentfly_core.sandbox.attacks import ATTACKS
-from agentfly_core.sandbox.guest.limits import MIB, Limits
-from agentfly_core.sandbox.guest.result import Status
+from agentfly_core.sandbox.guest.protocol import MIB, Limits, Status
 from agentfly_core.sandbox.preflight import WHAT_TO_DO
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,13 +16,11 @@ from boxes import IDLE, children, groups, processes, until
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import ATTACKS, Attack
 from agentfly_core.sandbox.backends import Unavailable
-from agentfly_core.sandbox.guest.limits import MIB, Limits
-from agentfly_core.sandbox.guest.result import ExecResult, Status
+from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.sandbox.running import run
+from agentfly_core.sandbox.running import Session, run, session
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.self_test import attacked
-from agentfly_core.sandbox.session import Session, session
 from agentfly_core.system.supervisor import die_with_parent
 
 FOR_PROGRAMS = {"hand out a link for a result"}  # a session has no result files
@@ -37,7 +35,7 @@ def is_line(n):
 
 OWNER = """
 import asyncio, threading
-from agentfly_core.sandbox.session import session
+from agentfly_core.sandbox.running import session
 
 CODE = "import os, threading; child = os.fork(); child or threading.Event().wait(); print(os.getpid(), child)"
 

@@ -12,7 +12,7 @@ from agentfly_core.environments import database as databases
 from agentfly_core.environments import interpreter as interpreters
 from agentfly_core.environments.database import Database
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall
-from agentfly_core.sandbox.guest.limits import Limits
+from agentfly_core.sandbox.guest.protocol import Limits
 from agentfly_core.tools.sql import sql
 
 SCRIPT = """

@@ -5,7 +5,7 @@ from mlflow import MlflowClient
 from test_run import lab
 
 from agentfly_core.runs.run import opened
-from flows.tell import telling
+from flows.session import telling
 
 
 @pytest.mark.parametrize(("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED")])

@@ -25,11 +25,11 @@ from agentfly_core.algorithms.reinforce_pp import ReinforcePP
 from agentfly_core.algorithms.reinforce_pp_baseline import ReinforcePPBaseline
 from agentfly_core.algorithms.remax import ReMax
 from agentfly_core.algorithms.rloo import RLOO
-from agentfly_core.losses import CISPO, DPPO, GSPO, SAPO, Clip
 from agentfly_core.rl.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.gae import TokenGAE
 from agentfly_core.rl.kl import kl
+from agentfly_core.rl.policy_loss import CISPO, DPPO, GSPO, SAPO, Clip
 
 verl = pytest.importorskip("verl.trainer.ppo.core_algos")
 SEEDS = range(10)

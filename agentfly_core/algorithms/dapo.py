@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 
 from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.config.section import Section
-from agentfly_core.losses import Clip, PolicyLoss
 from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Credit
 from agentfly_core.rl.outcomes import Outcomes
+from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 Tokens = Annotated[int, Field(ge=1)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentfly_core import losses
 from agentfly_core.algorithms.grpo import GRPO
+from agentfly_core.rl import policy_loss as losses
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import torch
 
+from agentfly_core.rl.advantage import whitened
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Credit, spread, standardised, within_groups
 from agentfly_core.rl.kl import RewardKL
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
-from agentfly_core.rl.whitening import whitened
 
 
 @dataclass(frozen=True, kw_only=True)

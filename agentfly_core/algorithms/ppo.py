@@ -9,13 +9,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from agentfly_core.rl.advantage import sequences
+from agentfly_core.rl.advantage import sequences, whitened
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.gae import GAE, TokenGAE
 from agentfly_core.rl.interface import Credit, Loss, Outputs
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
-from agentfly_core.rl.whitening import whitened
 
 Positive = Annotated[float, Field(gt=0.0)]
 

@@ -8,12 +8,11 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from agentfly_core.rl.advantage import sequences
+from agentfly_core.rl.advantage import sequences, whitened
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Credit
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
-from agentfly_core.rl.whitening import whitened
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentfly_core.rl.advantage import whitened
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Credit, centred, spread, within_groups
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
-from agentfly_core.rl.whitening import whitened
 
 
 @dataclass(frozen=True, kw_only=True)

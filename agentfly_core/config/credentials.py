@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from agentfly_core.formats.redaction import holders, redact
+from agentfly_core.formats.text import holders, redact
 
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from agentfly_core.config.experiment import Positive
 from agentfly_core.config.section import Section
-from agentfly_core.formats.redaction import redact
+from agentfly_core.formats.text import redact
 from agentfly_core.system import devices, hardware
 
 

@@ -8,10 +8,9 @@ from typing import ClassVar
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.sandbox.guest.limits import Limits
-from agentfly_core.sandbox.guest.result import ExecResult
+from agentfly_core.sandbox.guest.protocol import ExecResult, Limits
 from agentfly_core.sandbox.preflight import chosen
-from agentfly_core.sandbox.session import Session
+from agentfly_core.sandbox.running import Session
 
 LIMITS = Limits()
 

@@ -11,8 +11,7 @@ from agentfly_core.authoring.tool import ToolError
 from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.sandbox.backends import Unavailable
-from agentfly_core.sandbox.guest.limits import Limits
-from agentfly_core.sandbox.guest.result import ExecResult
+from agentfly_core.sandbox.guest.protocol import ExecResult, Limits
 from agentfly_core.sandbox.running import run
 
 MOST_FILES, MOST_BYTES, MOST_CHANGES = 500, 1_000_000, 100

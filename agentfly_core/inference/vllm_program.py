@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import multiprocessing
 from functools import partial
+from typing import Any
 
-from agentfly_core.inference import vllm_adapter
+import torch
+from torch import Tensor
 
 GRACE = 3
 
@@ -23,7 +25,7 @@ def main() -> None:
     from vllm.v1.engine import utils
 
     if current_platform.is_cpu():
-        vllm_adapter.install()
+        install()
         utils.get_mp_context = partial(multiprocessing.get_context, "fork")  # type: ignore[attr-defined]
     entry.run_server = partial(entry.run_server, timeout_graceful_shutdown=GRACE)
     entry.main()  # type: ignore[no-untyped-call]
@@ -31,3 +33,41 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def install() -> None:
+    """Put the products in the place of vLLM's own, before it makes a model."""
+    from vllm.lora.ops.torch_ops import lora_ops
+    from vllm.lora.punica_wrapper import punica_cpu
+
+    for place in (lora_ops, punica_cpu):
+        for ours in (bgmv_shrink, bgmv_expand, bgmv_expand_slice):
+            assert hasattr(place, ours.__name__), f"this vLLM has no {ours.__name__} in {place.__name__}"
+            setattr(place, ours.__name__, ours)
+
+
+def bgmv_shrink(inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, scaling: float = 1.0) -> None:
+    """Write `scaling * inputs A^T` [tokens, rank]; `adapter` [tokens] is 0 where a token has it, -1 where not."""
+    found = _product(inputs, weights, output.dtype, adapter)
+    output[:, : found.shape[1]] = scaling * found
+
+
+def bgmv_expand(inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, add_inputs: bool = True) -> None:
+    """Add `inputs B^T` [tokens, width] to the output, or write it there."""
+    bgmv_expand_slice(inputs, weights, output, adapter, 0, min(weights.shape[-2], output.shape[1]), add_inputs)
+
+
+def bgmv_expand_slice(
+    inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, start: int, size: int, add_inputs: bool = True
+) -> None:
+    """Add `inputs B^T` to `size` columns of the output from `start` on, or write it there."""
+    found = _product(inputs, weights, output.dtype, adapter)[:, :size]
+    columns = output[:, start : start + size]
+    columns.copy_(columns + found if add_inputs else found)
+
+
+def _product(inputs: Tensor, weights: Tensor, dtype: torch.dtype, adapter: Tensor) -> Any:
+    """The products with the one adapter in `weights` [1, (1,) rows, columns], 0 for tokens that do not have it."""
+    assert weights.shape[0] == 1, "one adapter at a time"
+    found = inputs.to(dtype) @ weights.view(weights.shape[-2:]).to(dtype).T
+    return found * (adapter == 0).unsqueeze(1).to(dtype)

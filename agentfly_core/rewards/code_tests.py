@@ -15,8 +15,7 @@ from typing import Any
 
 from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Score, Trajectory
-from agentfly_core.sandbox.guest.limits import MIB, Limits
-from agentfly_core.sandbox.guest.result import Status
+from agentfly_core.sandbox.guest.protocol import MIB, Limits, Status
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import as_bytes, run
 

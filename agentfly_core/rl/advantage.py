@@ -51,3 +51,12 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
     first = torch.searchsorted(line, line)
     longest = int(torch.bincount(line).max()) if len(line) else 0
     return Sequences(batch.sampled, line, torch.arange(len(line)) - first, (trajectories, longest))
+
+
+def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
+    """Mean 0 and variance 1 over all sampled tokens, float32 [rows, T]; all 0 where they are all equal."""
+    found, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
+    if len(found) < 2 or bool((found == found[0]).all()):
+        return nothing
+    scaled = (found - found.mean()) / (found.std() + 1e-8)
+    return nothing.masked_scatter(batch.sampled, scaled.float())

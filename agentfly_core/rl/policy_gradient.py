@@ -10,13 +10,13 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from agentfly_core.losses import Clip, PolicyLoss
 from agentfly_core.rl.aggregation import Aggregation, TokenMean
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.importance_sampling import Correction
 from agentfly_core.rl.interface import Credit, Critic, Loss, OffPolicy, Outputs
 from agentfly_core.rl.kl import KL, LossKL, RewardKL, kl
 from agentfly_core.rl.outcomes import Outcomes
+from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,18 @@
-"""What a loss, a correction and a penalty say of tokens."""
+"""Policy losses: what each sampled token contributes to the loss, before its weight."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+import torch
+from pydantic import Field
 from torch import Tensor
 
+from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Outputs, log_ratio
 
 
 @dataclass(frozen=True)
@@ -25,3 +30,148 @@ def row_means(tokens: Tensor, batch: RolloutBatch) -> Tensor:
     """The mean [rows, 1] over the sampled tokens of each row; a row without any has 0."""
     count = batch.sampled.sum(dim=1, keepdim=True).clamp(min=1)
     return (tokens * batch.sampled).sum(dim=1, keepdim=True) / count
+
+
+class CISPO(Section):
+    """`-clip(rho, 1 - low, 1 + high) A log p`, the clipped ratio a constant.
+
+    `high` is a distance from 1: with 4 the weight is at most 5. With `low` 1 there is no bound below, as in the paper.
+    """
+
+    use: Literal["cispo"] = "cispo"
+    low: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
+    high: Annotated[float, Field(ge=0.0)] = 4.0
+
+    @property
+    def needs_old(self) -> bool:
+        """The ratio is to the old policy."""
+        return True
+
+    def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        """See TokenLosses; `train/clip_fraction` is the share of tokens whose weight is clipped."""
+        rho = log_ratio(outputs.logprobs, batch.old_logprobs).exp().detach()
+        weight = rho.clamp(1.0 - self.low, 1.0 + self.high)
+        loss = -weight * batch.advantages * outputs.logprobs
+        return TokenLosses(loss, {"train/clip_fraction": (weight != rho).float()})
+
+
+class Clip(Section):
+    """`max(-A rho, -A clip(rho, 1 - low, 1 + high))` with rho the probability ratio to the old policy.
+
+    A bound of its own on each side is from DAPO (2503.14476). `dual` bounds the loss of a bad token by `-A dual`, since
+    its ratio may grow without end (1912.09729); None: no such bound.
+    """
+
+    use: Literal["clip"] = "clip"
+    low: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
+    high: Annotated[float, Field(ge=0.0)] = 0.2
+    dual: Annotated[float, Field(gt=1.0)] | None = None
+
+    @property
+    def needs_old(self) -> bool:
+        """The ratio is to the old policy."""
+        return True
+
+    def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        """See TokenLosses; `train/clip_fraction` is the share of tokens beyond a bound."""
+        rho, credit = log_ratio(outputs.logprobs, batch.old_logprobs).exp(), batch.advantages
+        free = -credit * rho
+        loss = torch.maximum(free, -credit * rho.clamp(1.0 - self.low, 1.0 + self.high))
+        clipped = loss > free
+        if self.dual is not None:
+            bound = -credit * self.dual
+            over = (credit < 0) & (loss > bound)
+            loss, clipped = torch.where(over, bound, loss), clipped | over
+        return TokenLosses(loss, {"train/clip_fraction": clipped.float()})
+
+
+class DPPO(Section):
+    """`-A rho`, but nothing for a token whose probability went further than a bound the way its advantage pulls.
+
+    With p its probability now and q when it was sampled: dropped where A > 0 and p - q > high, or A <= 0 and
+    p - q < -low. Unlike a ratio's bound, this one lets rare tokens move.
+    """
+
+    use: Literal["dppo_tv"] = "dppo_tv"
+    low: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
+    high: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
+
+    @property
+    def needs_old(self) -> bool:
+        """The ratio is to the old policy."""
+        return True
+
+    def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        """See TokenLosses; `train/clip_fraction` is the share of tokens that are dropped."""
+        moved = outputs.logprobs.detach().exp() - batch.rollout_logprobs.exp()
+        good = batch.advantages > 0
+        dropped = (good & (moved > self.high)) | (~good & (moved < -self.low))
+        loss = -batch.advantages * log_ratio(outputs.logprobs, batch.old_logprobs).exp()
+        return TokenLosses(loss.masked_fill(dropped, 0.0), {"train/clip_fraction": dropped.float()})
+
+
+class GSPO(Section):
+    """`max(-A s, -A clip(s, 1 - low, 1 + high))` with s the geometric mean of the ratios of a row's sampled tokens.
+
+    Each token's gradient goes through its own log-probability (the paper's GSPO-token).
+    """
+
+    use: Literal["gspo"] = "gspo"
+    low: Annotated[float, Field(ge=0.0, le=1.0)] = 3e-4
+    high: Annotated[float, Field(ge=0.0)] = 4e-4
+
+    @property
+    def needs_old(self) -> bool:
+        """The ratio is to the old policy."""
+        return True
+
+    def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        """See TokenLosses; `train/clip_fraction` is the share of tokens in replies beyond a bound."""
+        mean = row_means(log_ratio(outputs.logprobs, batch.old_logprobs).detach(), batch)
+        s = (mean + outputs.logprobs - outputs.logprobs.detach()).exp()
+        free = -batch.advantages * s
+        loss = torch.maximum(free, -batch.advantages * s.clamp(1.0 - self.low, 1.0 + self.high))
+        return TokenLosses(loss, {"train/clip_fraction": (loss > free).float()})
+
+
+class Reinforce(Section):
+    """`-A log p`; no settings."""
+
+    use: Literal["reinforce"] = "reinforce"
+
+    @property
+    def needs_old(self) -> bool:
+        """There is no ratio."""
+        return False
+
+    def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        """See TokenLosses."""
+        return TokenLosses(-batch.advantages * outputs.logprobs, {})
+
+
+class SAPO(Section):
+    """`-A sigmoid(tau (rho - 1)) 4 / tau`: on-policy the gradient of `-A rho`, and less and less further away.
+
+    `tau` is that of good tokens (A > 0), `tau_bad` that of the others, higher so that they are let go of sooner.
+    """
+
+    use: Literal["sapo"] = "sapo"
+    tau: Annotated[float, Field(gt=0.0)] = 1.0
+    tau_bad: Annotated[float, Field(gt=0.0)] = 1.05
+
+    @property
+    def needs_old(self) -> bool:
+        """The ratio is to the old policy."""
+        return True
+
+    def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        """See TokenLosses; `train/gate` is the gate's slope, 1 on-policy."""
+        rho = log_ratio(outputs.logprobs, batch.old_logprobs).exp()
+        tau = torch.where(batch.advantages > 0, self.tau, self.tau_bad)
+        gate = torch.sigmoid(tau * (rho - 1))
+        slope = (4 * gate * (1 - gate)).detach()
+        return TokenLosses(-batch.advantages * gate * 4 / tau, {"train/gate": slope})
+
+
+PolicyLoss = Annotated[Clip | GSPO | CISPO | SAPO | DPPO | Reinforce, Field(discriminator="use"), BY_NAME]
+"""In an experiment file `{use: clip, high: 0.28}`, or `gspo` for its defaults."""

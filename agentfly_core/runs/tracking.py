@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfly_core.formats.redaction import redact
+from agentfly_core.formats.text import redact
 from agentfly_core.runs.outbox import Outbox, Unsent
 
 if TYPE_CHECKING:

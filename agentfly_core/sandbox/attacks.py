@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agentfly_core.sandbox.guest.limits import MIB, Limits
-from agentfly_core.sandbox.guest.result import Status
+from agentfly_core.sandbox.guest.protocol import MIB, Limits, Status
 
 NAMESPACES = ("user", "pid", "mnt", "net", "ipc")
 INSIDE = """

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentfly_core.sandbox.guest.limits import Limits
+from agentfly_core.sandbox.guest.protocol import Limits
 from agentfly_core.system.process import Owner, mark_alive
 
 PREFIX = "agentfly-sandbox-"

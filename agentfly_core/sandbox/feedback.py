@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import ToolError
-from agentfly_core.sandbox.guest.limits import MIB, Limits
-from agentfly_core.sandbox.guest.result import ExecResult, Status
+from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 
 
 def told(result: ExecResult, limits: Limits, note: str = "") -> str:

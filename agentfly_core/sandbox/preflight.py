@@ -9,13 +9,11 @@ import threading
 
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import PROBES
-from agentfly_core.sandbox.backends import ForkServer, Unavailable
-from agentfly_core.sandbox.bubblewrap import Bubblewrap
+from agentfly_core.sandbox.backends import Bubblewrap, ForkServer, Unavailable, Unsafe
 from agentfly_core.sandbox.cgroups import Cgroups
-from agentfly_core.sandbox.guest.order import Order
+from agentfly_core.sandbox.guest.protocol import Order
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.self_test import attacked
-from agentfly_core.sandbox.unsafe import Unsafe
 
 SECONDS = 30.0
 KINDS = {"forkserver": ForkServer, "bubblewrap": Bubblewrap}

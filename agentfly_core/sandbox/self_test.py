@@ -17,8 +17,7 @@ from pathlib import Path
 import psutil
 
 from agentfly_core.sandbox.attacks import INSIDE, NAMESPACES, Attack
-from agentfly_core.sandbox.guest.order import Order
-from agentfly_core.sandbox.guest.result import ExecResult
+from agentfly_core.sandbox.guest.protocol import ExecResult, Order
 from agentfly_core.sandbox.sandbox import Sandbox
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,16 @@ from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from agentfly_core.config.experiment import Adapter, Update
 from agentfly_core.models import lora, probe, sharded_save
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Critic
-from agentfly_core.training import whole
-from agentfly_core.training.clipped_adamw import ClippedAdamW
+from agentfly_core.training import distributed
+from agentfly_core.training.distributed import MOMENTS, Engine
 from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import Policy, load_policy, recompute_activations
-from agentfly_core.training.whole import MOMENTS, Engine
 
 POLICY = "model."  # where the policy's weights stand in the engine's module; the critic's begin with "critic."
 TENSORS, STATE = "learner.safetensors", "learner.json"
@@ -106,8 +106,8 @@ def copy_state(engine: Engine) -> State:
     """A copy of all that is needed to go on bit-identically; every rank must call it, the first one gets it."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
-        parts = {"weight": whole.weight(engine, parameter)}
-        parts |= {moment: whole.moment(engine, parameter, moment) for moment in MOMENTS}
+        parts = {"weight": distributed.weight(engine, parameter)}
+        parts |= {moment: distributed.moment(engine, parameter, moment) for moment in MOMENTS}
         if torch.distributed.get_rank() == 0:
             tensors |= {f"{name}/{part}": tensor.to("cpu", copy=True) for part, tensor in parts.items()}
     return State(tensors, _steps(engine))
@@ -130,10 +130,10 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
     with safe_open(folder / TENSORS, "pt") as tensors:
         for name, parameter in _parameters(engine):
             weight = tensors.get_tensor(f"{name}/weight")
-            as_policy = whole.weight(engine, parameter).cpu()
+            as_policy = distributed.weight(engine, parameter).cpu()
             if name.startswith(POLICY) and not torch.equal(as_policy, weight.to(parameter.dtype).float()):
                 raise ValueError(f"{folder} belongs to another policy: {name} differs from the policy's.")
-            whole.put(engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS})
+            distributed.put(engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS})
     _set_steps(engine, state["optimizer_steps"])
 
 
@@ -158,7 +158,7 @@ def _weights(engine: Engine) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
         if name.startswith(POLICY):
-            weight = whole.weight(engine, parameter)
+            weight = distributed.weight(engine, parameter)
             if torch.distributed.get_rank() == 0:
                 found[name.removeprefix(POLICY)] = weight.to(parameter.dtype).cpu()
     return found
@@ -233,3 +233,24 @@ def _steps(engine: Engine) -> int:
 def _set_steps(engine: Engine, steps: int) -> None:
     for moments in engine.basic_optimizer.state.values():
         moments["step"].fill_(steps)
+
+
+class ClippedAdamW(torch.optim.AdamW):
+    """Clips the norm of all gradients to `clip_grad`, and takes no step when that norm is not finite.
+
+    DeepSpeed reads `overflow` and `_global_grad_norm` after a step, as it does with the optimizers of its own.
+    """
+
+    clip_grad = 1.0
+    overflow = False
+    _global_grad_norm = 0.0
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Take the step, or say that it was left out: `overflow`."""
+        assert closure is None, "DeepSpeed gives none"
+        parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        norm: Tensor = get_total_norm([p.grad for p in parameters])
+        self._global_grad_norm, self.overflow = float(norm), not bool(norm.isfinite())
+        if not self.overflow:
+            clip_grads_with_norm_(parameters, self.clip_grad, norm)
+            super().step()

@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
-from agentfly_core.training.tether import SIGN
+from agentfly_core.training.remote_watchdog import SIGN
 
 SSH = ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ControlPath=none"]
-TETHER = "agentfly_core.training.tether"
+TETHER = "agentfly_core.training.remote_watchdog"
 HANDED_ON = (
     "PATH",
     "PYTHON",

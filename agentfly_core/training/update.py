@@ -19,11 +19,10 @@ from agentfly_core.rl.batch import RolloutBatch, micro_batches
 from agentfly_core.rl.interface import Algorithm, Outputs, mismatch
 from agentfly_core.rl.kl import kl
 from agentfly_core.training.data import Lesson, mini_batches
-from agentfly_core.training.distributed import Ranks
+from agentfly_core.training.distributed import Engine, Ranks
 from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import Policy
 from agentfly_core.training.prefix_tree import Forest, grow, plant, require_masks
-from agentfly_core.training.whole import Engine
 
 Progress = Callable[[int, int], None]
 

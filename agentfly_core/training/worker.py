@@ -35,11 +35,10 @@ from agentfly_core.formats.text import fault
 from agentfly_core.rl.interface import Algorithm, Critic
 from agentfly_core.training import engine as engines
 from agentfly_core.training.data import read_lesson
-from agentfly_core.training.distributed import Ranks
+from agentfly_core.training.distributed import Engine, Ranks
 from agentfly_core.training.job import FRESH, UpdateJob
 from agentfly_core.training.policy import Policy, load_policy
 from agentfly_core.training.update import Update
-from agentfly_core.training.whole import Engine
 
 Progress = Callable[[int, int], None]
 Reply = Callable[[dict[str, Any]], None]

@@ -23,8 +23,7 @@ from project import until
 
 from agentfly_core.artifacts.lease import leaseholder, refuse_if_leased, remote_lock
 from agentfly_core.artifacts.lock import Locked, LockLost
-from agentfly_core.artifacts.object_storage import Remote
-from agentfly_core.artifacts.storage_errors import Refused
+from agentfly_core.artifacts.object_storage import Refused, Remote
 from agentfly_core.artifacts.store import MANIFEST, Slot, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
@@ -34,7 +33,7 @@ BUCKET = "s3://agents"
 ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"
 SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {})
 HOLD = """
-import sys; from agentfly_core.artifacts.lease import remote_lock; from agentfly_core.artifacts.storage_errors import Refused
+import sys; from agentfly_core.artifacts.lease import remote_lock; from agentfly_core.artifacts.object_storage import Refused
 from agentfly_core.artifacts.object_storage import Remote
 with remote_lock(Remote(sys.argv[1]), "runs/demo"):
     print("held", flush=True); sys.stdin.read()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from agentfly_core.sandbox.guest import kernel, landlock, programs, seccomp, view
-from agentfly_core.sandbox.guest.limits import Limits
+from agentfly_core.sandbox.guest.protocol import Limits
 
 OPEN_FILES = 256
 READY = b"ready"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,9 +18,8 @@ from typing import Any
 
 from agentfly_core.sandbox.guest import kernel, protocol, view
 from agentfly_core.sandbox.guest.child_setup import Work
-from agentfly_core.sandbox.guest.collected import collected
-from agentfly_core.sandbox.guest.limits import Limits
 from agentfly_core.sandbox.guest.monitor import Watched
+from agentfly_core.sandbox.guest.protocol import Limits
 
 UID = 1000
 
@@ -121,3 +121,40 @@ def _protect(uid: int, gid: int) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     socket.sethostname("sandbox")
+
+
+def collected(folder: Path, names: Sequence[str], most: int) -> dict[str, bytes]:
+    """The plain files of these names; what is above `most` bytes together, as sparse files may be, is left."""
+    found: dict[str, bytes] = {}
+    for name in names:
+        if (content := _plain(folder, name, most - sum(map(len, found.values())))) is not None:
+            found[name] = content
+    return found
+
+
+def _plain(folder: Path, name: str, most: int) -> bytes | None:
+    """The content of a plain file; None for one that is not there or too large, and for whatever else has that name.
+
+    No part of the name may be a symbolic link, and the file may have no second name.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    *folders, last = Path(name).parts
+    opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY)]
+    try:
+        for part in folders:
+            opened.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=opened[-1]))
+        opened.append(os.open(last, flags, dir_fd=opened[-1]))
+        return _content(opened[-1], most)
+    except OSError:
+        return None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _content(descriptor: int, most: int) -> bytes | None:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_size > most:
+        return None
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read(found.st_size)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.sandbox.guest.child_setup import READY, Work, run
-from agentfly_core.sandbox.guest.result import Status
+from agentfly_core.sandbox.guest.protocol import Status
 
 CHUNK = 65536
 GLANCE, BLINK = 0.05, 0.01

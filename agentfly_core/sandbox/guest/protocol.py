@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import signal
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
 _HEAD = struct.Struct("!I")
@@ -37,3 +43,138 @@ async def receive(reader: asyncio.StreamReader, most: int) -> tuple[dict[str, An
     if sum(sizes) > most:
         raise ValueError(f"A message of {sum(sizes)} bytes is above the {most} that were asked for.")
     return header, [await reader.readexactly(size) for size in sizes]
+
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds and bytes for one execution: `Limits(wall=2.0, memory=256 * MIB)`; the rest as here.
+
+    `memory` bounds each process, and all of them together where there is a memory cgroup; `processes` counts threads
+    too; `disk` and `inodes` bound the working directory, /tmp and /dev/shm together; `captured` is how much of stdout
+    and stderr together is kept before the execution is ended.
+    """
+
+    wall: float = 10.0
+    cpu: int = 8
+    memory: int = 512 * MIB
+    processes: int = 32
+    disk: int = 64 * MIB
+    inodes: int = 4096
+    captured: int = MIB
+
+    def __post_init__(self) -> None:
+        for bound in fields(self):
+            if getattr(self, bound.name) <= 0:
+                raise ValueError(f"{bound.name}: got {getattr(self, bound.name)}, expected more than 0.")
+
+
+MAIN = "main.py"
+PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run: `Order(b"print(open('a.txt').read())", {"a.txt": b"hello"}, b"", (), Limits())`.
+
+    With `kept` the interpreter waits for further orders when the code has ended; of those the code and `collect` count.
+    """
+
+    code: bytes
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    stdin: bytes = b""
+    collect: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    kept: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (*self.files, *self.collect):
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name or name == MAIN:
+                raise ValueError(f"Got the file name {name!r}, expected a relative one without '..', not {MAIN}.")
+        size = sum(-(-len(content) // PAGE) * PAGE for content in (self.code, *self.files.values()))
+        if size > self.limits.disk or sum(name.count("/") + 1 for name in self.files) > self.limits.inodes // 2:
+            raise ValueError(
+                f"The code and {len(self.files)} files take {size} bytes, the disk of the sandbox has "
+                f"{self.limits.disk}; raise `disk`, or `inodes` to twice the number of files."
+            )
+
+    def packed(self, base: int) -> bytes:
+        """The message to a keeper whose process starts with `base` bytes of memory."""
+        header = {"limits": asdict(self.limits), "files": list(self.files), "collect": self.collect, "base": base}
+        return packed(header | {"kept": self.kept}, [self.code, self.stdin, *self.files.values()])
+
+
+_OUT_OF_MEMORY = re.compile(r"^[\w.]*MemoryError\b")
+_DISK_FULL = "[Errno 28]"
+_FILE_TOO_LARGE = "[Errno 27]"
+
+
+class Status(StrEnum):
+    """How an execution ended. Only `unavailable` is ours: the sandbox failed, and the code is not to blame."""
+
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    OOM = "oom"
+    OUTPUT_LIMIT = "output_limit"
+    DISK_LIMIT = "disk_limit"
+    KILLED = "killed"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """What an execution left: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280, "forkserver")`.
+
+    `exit_code` is the process's, -9 for signal 9, None when there was none; it proves nothing, and neither does stdout.
+    `truncated` says that there was more output, `duration` is in seconds, `peak_rss` the bytes of the largest process.
+    `files` are the collected ones that exist and are plain files.
+    """
+
+    status: Status
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    truncated: bool
+    duration: float
+    peak_rss: int
+    backend: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def unavailable(why: str, backend: str) -> ExecResult:
+    """The sandbox failed; stderr says why, to people and never to a model."""
+    return ExecResult(Status.UNAVAILABLE, None, "", why, False, 0.0, 0, backend)
+
+
+def judged(
+    report: Mapping[str, Any],
+    stdout: bytes,
+    stderr: bytes,
+    files: Mapping[str, bytes],
+    oom_kills: int,
+    backend: str,
+) -> ExecResult:
+    """The result behind a keeper's report; `oom_kills` are those that the cgroup counted."""
+    code = os.waitstatus_to_exitcode(report["wait"])
+    text = stderr.decode(errors="replace")
+    status = Status.OOM if oom_kills else Status(report["ended"]) if report["ended"] else _status(code, text, report)
+    out = stdout.decode(errors="replace")
+    cut = report["ended"] == Status.OUTPUT_LIMIT
+    return ExecResult(status, code, out, text, cut, report["duration"], report["peak_rss"], backend, files)
+
+
+def _status(code: int, stderr: str, report: Mapping[str, Any]) -> Status:
+    if code == 0:
+        return Status.OK
+    if code == -signal.SIGXCPU:
+        return Status.TIMEOUT
+    last = stderr.rstrip().rpartition("\n")[2]
+    if _OUT_OF_MEMORY.match(last):
+        return Status.OOM
+    if report["disk_full"] or _DISK_FULL in last or _FILE_TOO_LARGE in last:
+        return Status.DISK_LIMIT
+    return Status.KILLED if code < 0 else Status.ERROR

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
 from agentfly_core.sandbox.guest.child_setup import Work
-from agentfly_core.sandbox.guest.limits import Limits
+from agentfly_core.sandbox.guest.protocol import Limits
 
 
 def main() -> None:
