@@ -21,6 +21,7 @@ from agentfly_core.config import loading as experiments
 from agentfly_core.formats import tracebacks
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import fault, redact, words_of
+from agentfly_core.pipeline import checks
 from agentfly_core.pipeline.gates import GateClosed
 from agentfly_core.runs import episodes, versioning
 from agentfly_core.runs.listing import continuing, in_store
@@ -106,7 +107,7 @@ def resolve(arguments: Namespace) -> int:
 def config(arguments: Namespace) -> int:
     """Print the resolved settings with where each came from."""
     read = experiments.read(arguments.experiment, arguments.overrides)
-    experiments.check(read.science)
+    checks.check(read.science)
     place = experiments.site(arguments.site, arguments.store)
     origin = {**read.origin, **experiments.flat(experiments.site_origin(arguments.site, arguments.store), "site.")}
     values = {**experiments.flat(read.science.model_dump(mode="json")), **experiments.flat(place.model_dump(), "site.")}

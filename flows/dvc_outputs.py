@@ -11,10 +11,10 @@ import yaml
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.formats.files import write_json, write_text
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.runs.run import Lab, final_policy
 from agentfly_core.runs.summary import Evaluation, steps_frame
+from agentfly_core.system.files import write_json, write_text
 
 
 def wanted() -> bool:

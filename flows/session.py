@@ -16,6 +16,7 @@ from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config import loading as experiments
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import fault, keeping_secrets
+from agentfly_core.pipeline import checks
 from agentfly_core.pipeline.services import Playground, learner_service, playground
 from agentfly_core.runs import tracking
 from agentfly_core.runs.listing import continuing
@@ -75,9 +76,9 @@ def _take_over(run: Run) -> None:
 def lab_of(experiment: str, overrides: Sequence[str], site: str, store: str) -> Lab:
     """An experiment as resolved, and where it is worked on; raises ValueError for what cannot be."""
     read = experiments.read(experiment, overrides)
-    experiments.check(read.science)
+    checks.check(read.science)
     place = experiments.site(site, store)
-    experiments.check_place(read.science, place)
+    checks.check_place(read.science, place)
     os.environ.setdefault("DS_ACCELERATOR", place.device)  # or DeepSpeed guesses, on the terminal, when it is imported
     return Lab(read.name, read.science, read.origin, place, store_at(place.store))
 

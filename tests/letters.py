@@ -21,9 +21,10 @@ from agentfly_core.formats.hashing import seed
 from agentfly_core.formats.text import clip
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import BadCall, Message, Observation, Problem, ToolCall, Trajectory
 from agentfly_core.rollout.resources import Limit, ResourceManager
-from agentfly_core.rollout.shard import Timing, collect
+from agentfly_core.rollout.shard import collect
 from agentfly_core.rollout.spec import Agent, Assignment, Playbook
 
 STOP = ord("$")

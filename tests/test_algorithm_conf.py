@@ -11,6 +11,7 @@ from agentfly_core import algorithms
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import AlgorithmPart
 from agentfly_core.config.import_path import full_name, load
+from agentfly_core.pipeline import checks
 
 NAMES = sorted({module.name for module in pkgutil.iter_modules(algorithms.__path__)} - {"sft"})
 
@@ -18,7 +19,7 @@ NAMES = sorted({module.name for module in pkgutil.iter_modules(algorithms.__path
 def checked(folder, *overrides):
     (folder / "tiny.yaml").write_text(TINY)
     science = loading.read(str(folder / "tiny.yaml"), overrides).science
-    loading.check(science)
+    checks.check(science)
     return science
 
 

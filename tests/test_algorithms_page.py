@@ -12,6 +12,7 @@ from test_experiment import TINY
 
 from agentfly_core import algorithms
 from agentfly_core.config import loading
+from agentfly_core.pipeline import checks
 from agentfly_core.rl.batch import pack
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs/algorithms.md").read_text()
@@ -35,7 +36,7 @@ def science(folder, text):
 
 @pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
 def test_every_setting_of_the_page_is_valid(text, mine):
-    loading.check(science(mine, text))
+    checks.check(science(mine, text))
 
 
 def test_the_algorithm_of_the_page_gives_these_advantages(mine):

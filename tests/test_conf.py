@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config import loading
+from agentfly_core.pipeline import checks
 from agentfly_core.sandbox.backends import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +27,7 @@ def test_the_experiments_that_the_readme_names_are_there():
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_shipped_experiment_is_valid_and_all_its_parts_can_be_imported(name):
     try:
-        loading.check(loading.read(name).science)
+        checks.check(loading.read(name).science)
     except Unavailable as error:
         pytest.skip(str(error))
 
@@ -51,7 +52,7 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
         ("tools=[agentfly_core.rewards.exact:exact]", "expected a Tool"),
         ("agent.use=agentfly_core.agents.tool_lop:tool_loop", "Cannot import"),
         ("agent.use=agentfly_core.rollout.spec:Playbook", "is no agent, expected an `async def` of one Episode"),
-        ("agent.use=agentfly_core.records.dataset:SPLITS", "is a tuple, expected a function or a class"),
+        ("agent.use=agentfly_core.config.experiment:SPLITS", "is a tuple, expected a function or a class"),
         ("environments={agentfly_core.tools.answer:answer: 8}", "answer is no environment, expected a subclass"),
         ("algorithm.use=agentfly_core.tools.answer:answer", "Got a Tool, expected a function or a class that takes"),
         ("algorithm.use=agentfly_core.datasets.arithmetic:arithmetic", "arithmetic is no algorithm"),
@@ -72,14 +73,14 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
 )
 def test_a_part_that_is_not_there_is_refused_before_any_work(override, message):
     with pytest.raises(ValueError, match=message):
-        loading.check(loading.read("quickstart", [override]).science)
+        checks.check(loading.read("quickstart", [override]).science)
 
 
 def test_a_module_of_ones_own_that_cannot_be_imported_is_named_with_its_error(tmp_path, monkeypatch):
     (tmp_path / "my_broken_tools.py").write_text("from agentfly_core.authoring.tool import toll\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ValueError, match=r"Cannot import 'my_broken_tools' .*ImportError: cannot import name 'toll'"):
-        loading.check(loading.read("quickstart", ["tools=[my_broken_tools:mine]"]).science)
+        checks.check(loading.read("quickstart", ["tools=[my_broken_tools:mine]"]).science)
 
 
 def test_each_site_can_be_read():

@@ -9,6 +9,7 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
+from agentfly_core.pipeline import checks
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
 from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.rollout.spec import named
@@ -27,7 +28,7 @@ async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     science = loading.read("game.yaml").science
-    loading.check(science)
+    checks.check(science)
 
     game, limit = load("my_game:Game"), science.environments["my_game:Game"].limit
     rules = playbook(named("my_game:guess", Tool), rewards=[named("my_game:few_guesses", Reward)], limits={game: limit})

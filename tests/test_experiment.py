@@ -8,6 +8,7 @@ from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats import strict_yaml
+from agentfly_core.pipeline import checks
 
 TINY = """
 model: nano:calculator
@@ -197,7 +198,7 @@ def test_more_ranks_than_one_divide_the_optimizers_state():
 
 def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept_beside_others(tiny):
     read = loading.read(tiny, ["dtype=bfloat16"])
-    loading.check_place(read.science, Site(zero_stage=0))
-    loading.check_place(read.science, Site(ranks=2))
+    checks.check_place(read.science, Site(zero_stage=0))
+    checks.check_place(read.science, Site(ranks=2))
     with pytest.raises(ValueError, match="zero_stage is 0 with 2 ranks, and beside bfloat16 weights it is ZeRO"):
-        loading.check_place(read.science, Site(ranks=2, zero_stage=0))
+        checks.check_place(read.science, Site(ranks=2, zero_stage=0))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from agentfly_core.records.timing import Span, Timing
 from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
@@ -18,8 +19,6 @@ from agentfly_core.records.trajectory import (
     Turn,
     Unscored,
 )
-from agentfly_core.rollout.episode import Span
-from agentfly_core.rollout.shard import Timing
 from agentfly_core.runs.metrics import point, rollout_metrics, solved_by_problem
 
 TOOLS = ("calculator", "answer")

@@ -5,6 +5,7 @@ from project import ROOT
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.config import loading
+from agentfly_core.pipeline import checks
 from agentfly_core.records.trajectory import Observation, ToolCall
 from agentfly_core.sandbox import KEY
 from agentfly_core.tools.python import python
@@ -70,4 +71,4 @@ def test_where_no_sandbox_works_an_experiment_is_refused_before_any_work(monkeyp
     monkeypatch.setenv("PATH", "")
     science = loading.read(str(ROOT / "conf/python-tool.yaml")).science
     with pytest.raises(OSError, match=r"No sandbox for model-written code works here .*bubblewrap is not installed"):
-        loading.check(science)
+        checks.check(science)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config import loading
+from agentfly_core.pipeline import checks
 from flows.__main__ import main
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
@@ -20,7 +21,7 @@ def test_the_shop_of_the_readme_is_a_valid_experiment(tmp_path, monkeypatch):
     (tmp_path / "shop.yaml").write_text(block("yaml"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    loading.check(loading.read("shop.yaml").science)
+    checks.check(loading.read("shop.yaml").science)
 
 
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"^agentfly (\w+)", README, re.MULTILINE))))

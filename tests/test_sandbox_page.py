@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.config import loading
+from agentfly_core.pipeline import checks
 from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.guest.protocol import MIB, Limits, Status
 from agentfly_core.sandbox.preflight import WHAT_TO_DO
@@ -39,7 +40,7 @@ def test_the_settings_of_the_page_are_a_valid_experiments(tmp_path: Path) -> Non
     found = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     assert found
     (tmp_path / "page.yaml").write_text(found[1] + REST)
-    loading.check(loading.read(str(tmp_path / "page.yaml")).science)
+    checks.check(loading.read(str(tmp_path / "page.yaml")).science)
 
 
 def test_the_page_has_the_limits_the_statuses_and_the_remedy_that_there_are() -> None:

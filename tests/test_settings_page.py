@@ -8,8 +8,8 @@ import yaml
 from pydantic_core import PydanticUndefined
 
 from agentfly_core.config import experiment
+from agentfly_core.config.health_signs import Sign
 from agentfly_core.config.site import Site
-from agentfly_core.pipeline.health import Sign
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/settings.md").read_text()

@@ -8,7 +8,8 @@ import yaml
 from test_experiment import TINY
 
 from agentfly_core.config import loading
-from agentfly_core.pipeline.health import SIGNS
+from agentfly_core.config.health_signs import SIGNS
+from agentfly_core.pipeline import checks
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs/steps.md").read_text()
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -24,12 +25,12 @@ def science(folder, text, monkeypatch):
 
 @pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
 def test_every_setting_of_the_page_is_valid(text, tmp_path, monkeypatch):
-    loading.check(science(tmp_path, text, monkeypatch))
+    checks.check(science(tmp_path, text, monkeypatch))
 
 
 def test_playing_ahead_without_a_correction_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="nothing corrects for the older policy"):
-        loading.check(science(tmp_path, "rollout: {problems: 1, max_staleness: 1}", monkeypatch))
+        checks.check(science(tmp_path, "rollout: {problems: 1, max_staleness: 1}", monkeypatch))
 
 
 def test_every_sign_is_in_the_table():

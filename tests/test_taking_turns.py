@@ -22,6 +22,7 @@ from agentfly_core.inference.sampler import Sampler, SamplerLost
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.inference.vllm_server import launch
+from agentfly_core.pipeline import checks
 from agentfly_core.system.service import Service
 
 TOKENS, LOGPROBS = list(range(40, 72)), [-float(place) for place in range(31)]
@@ -147,16 +148,16 @@ def test_playing_ahead_on_shared_gpus_is_refused(tmp_path: Path) -> None:
     ahead = ["rollout.max_staleness=1", "update.old_logprobs=sampler"]
     science = loading.read(str(tmp_path / "tiny.yaml"), ahead).science
     with pytest.raises(ValueError, match=r"max_staleness is 1, and vLLM with the GPUs \[0\] shares one with"):
-        loading.check_place(science, Site(sampler="vllm", device="cuda", ranks=4))
-    loading.check_place(science, Site(sampler="vllm", device="cuda", learner_gpus=(1, 2)))
-    loading.check_place(science, Site(sampler="vllm"))
+        checks.check_place(science, Site(sampler="vllm", device="cuda", ranks=4))
+    checks.check_place(science, Site(sampler="vllm", device="cuda", learner_gpus=(1, 2)))
+    checks.check_place(science, Site(sampler="vllm"))
 
 
 def test_an_adapter_in_float32_is_refused_where_vllm_would_have_to_apply_it_on_a_gpu(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     science = loading.read(str(tmp_path / "tiny.yaml"), ["adapter={rank: 4}"]).science
     with pytest.raises(ValueError, match="vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or"):
-        loading.check_place(science, Site(sampler="vllm", device="cuda"))
-    loading.check_place(science, Site(sampler="vllm"))
-    loading.check_place(science, Site(sampler="transformers", device="cuda"))
-    loading.check_place(science.model_copy(update={"dtype": "bfloat16"}), Site(sampler="vllm", device="cuda"))
+        checks.check_place(science, Site(sampler="vllm", device="cuda"))
+    checks.check_place(science, Site(sampler="vllm"))
+    checks.check_place(science, Site(sampler="transformers", device="cuda"))
+    checks.check_place(science.model_copy(update={"dtype": "bfloat16"}), Site(sampler="vllm", device="cuda"))

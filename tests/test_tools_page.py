@@ -14,6 +14,7 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.inference.scripted import Scripted
+from agentfly_core.pipeline import checks
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Ending
 from agentfly_core.rollout.spec import Playbook
@@ -33,7 +34,7 @@ def science(tmp_path, monkeypatch):
 
 
 async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_it(science, nano):
-    loading.check(science)
+    checks.check(science)
     problems = dataset.build(science.data, science.seed)["train"]
     tokenizer = AutoTokenizer.from_pretrained(nano)
     rules = Playbook.from_science(science, tokenizer)

@@ -17,13 +17,12 @@ from released import EXPERIMENTS, RUN, Released, called
 from agentfly_core.algorithms import grpo
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.config import loading
+from agentfly_core.config import health_signs, loading
 from agentfly_core.config.experiment import Adapter, Science, Update, WarmStart
+from agentfly_core.config.health_signs import Sign
 from agentfly_core.config.section import BY_NAME, Added, Section
 from agentfly_core.config.site import Site
 from agentfly_core.datasets import arithmetic
-from agentfly_core.pipeline import health
-from agentfly_core.pipeline.health import Sign
 from agentfly_core.records.schedule import first_deal
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.runs.listing import continuing
@@ -97,7 +96,7 @@ def use(patch: pytest.MonkeyPatch, later: type[Science]) -> None:
 @pytest.fixture
 def upgraded(monkeypatch: pytest.MonkeyPatch) -> None:
     sign = Sign(metric="train/later", above=1.0)
-    monkeypatch.setitem(health.SIGNS, "later", sign)
+    monkeypatch.setitem(health_signs.SIGNS, "later", sign)
     monkeypatch.setitem(loading.PARTS["health"], "later", sign.model_dump())
     monkeypatch.setattr(grpo, "GRPO", LaterGRPO)
     monkeypatch.setattr(arithmetic, "arithmetic", later_arithmetic)

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from agentfly_core.artifacts.store import Artifact, Slot
 from agentfly_core.config.experiment import Science, resumable
-from agentfly_core.formats.files import sha256
 from agentfly_core.formats.hashing import digest
 from agentfly_core.records.schedule import Deal
+from agentfly_core.system.files import sha256
 
 Stage = Literal["prepare", "model", "demonstrate", "warm_start", "rollout", "score", "update", "evaluate"]
 VERSIONS: Mapping[Stage, int] = {

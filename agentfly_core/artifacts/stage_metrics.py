@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.formats.files import write_json
+from agentfly_core.system.files import write_json
 
 FILE = "metrics.json"
 

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.artifacts.object_storage import Remote
-from agentfly_core.formats import checksummed_json, files
+from agentfly_core.formats import checksummed_json
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.hashing import digest
+from agentfly_core.system import files
 from agentfly_core.system.process import Owner, mark_alive, marked
 from agentfly_core.system.revision import revision
 

@@ -15,9 +15,8 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from agentfly_core.authoring.injection import name
-from agentfly_core.config.import_path import did_you_mean
 from agentfly_core.config.mismatch import place, said
-from agentfly_core.formats.text import sentence
+from agentfly_core.formats.text import did_you_mean, sentence
 
 _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 

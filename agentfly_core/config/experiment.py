@@ -19,10 +19,10 @@ from pydantic import (
     model_validator,
 )
 
+from agentfly_core.config.health_signs import SIGNS, Sign, later_signs
 from agentfly_core.config.import_path import added, construct, full_name, load
 from agentfly_core.config.section import Keys, Section
 from agentfly_core.formats.hashing import digest
-from agentfly_core.pipeline.health import SIGNS, Sign, later_signs
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -263,3 +263,6 @@ def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}"
         elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from resumable(field.annotation, f"{prefix}{key}.")
+
+
+SPLITS = ("train", "validation", "test")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -19,7 +18,7 @@ from pydantic.errors import PydanticUserError
 
 from agentfly_core.config.mismatch import place, said
 from agentfly_core.config.section import Added, Keys, added_within
-from agentfly_core.formats.text import fault, sentence
+from agentfly_core.formats.text import did_you_mean, fault, sentence
 from agentfly_core.formats.tracebacks import own_line
 from agentfly_core.system.module_search import refuse_hidden
 
@@ -169,7 +168,3 @@ def added(maker: Any, settings: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]
         yield from (((key,), mark.before) for mark in marks if isinstance(mark, Added))
 
 
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """A hint for a mistyped name, or the list of all names when none is near."""
-    near = difflib.get_close_matches(word, known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."

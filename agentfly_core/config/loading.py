@@ -7,25 +7,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from agentfly_core.config import experiment
 from agentfly_core.config.credentials import refuse_secrets
-from agentfly_core.config.experiment import Part, Science, resumable, step_named
-from agentfly_core.config.import_path import at, completed, did_you_mean, fitting, full_name, load
+from agentfly_core.config.experiment import Part, Science, resumable
+from agentfly_core.config.health_signs import SIGNS
+from agentfly_core.config.import_path import at, completed, load
 from agentfly_core.config.mismatch import place, said
 from agentfly_core.config.section import Section
 from agentfly_core.config.site import Site
 from agentfly_core.formats import strict_json, strict_yaml
-from agentfly_core.pipeline.health import SIGNS
-from agentfly_core.pipeline.rejection_sampling import Successes
-from agentfly_core.records import dataset
-from agentfly_core.records.schedule import most
-from agentfly_core.rollout import spec
-from agentfly_core.sandbox import KEY as SANDBOX
-from agentfly_core.system.service import OWNER, RUN
+from agentfly_core.formats.text import did_you_mean
+from agentfly_core.system.service import OWNER, RUN, SANDBOX
 
 CONF = Path("conf")
 PARTS: dict[str, Any] = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
@@ -33,7 +29,7 @@ PARTS["health"] = {name: sign.model_dump() for name, sign in SIGNS.items() if si
 GIVEN: Mapping[str, Sequence[str]] = {
     "algorithm": (),
     "template": ("tokenizer",),
-    "data": ("seed", *dataset.SPLITS),
+    "data": ("seed", *experiment.SPLITS),
 }
 """The parts that are completed with their defaults, and what each is given besides its settings."""
 S = TypeVar("S", bound=Section)
@@ -101,105 +97,6 @@ def site_origin(name: str, store: str = "") -> dict[str, str]:
     return {key: last.get(key, "default") for key in Site.model_fields}
 
 
-def check(science: Science) -> None:
-    """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
-    _learn_from_rewards(science)
-    _correct_once(science)
-    _correct_for_another_policy(science)
-    _compare_something(science)
-    spec.check(science)
-    data, template, warm_start = science.data, science.template, science.warm_start
-    fitting(load(template.use), template.settings, GIVEN["template"])
-    fitting(load(data.use), data.settings, GIVEN["data"])
-    if warm_start and step_named(warm_start.demonstrations):
-        with at("warm_start.settings"):
-            fitting(Successes, warm_start.settings)
-    elif warm_start:
-        with at("warm_start"):
-            fitting(load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"])
-    if (needed := most(science)) > data.train:
-        rounds = f" in 1 + {science.rollout.refills} rounds (rollout.refills)" if science.rollout.refills else ""
-        raise ValueError(f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives {data.train}.")
-
-
-def check_place(science: Science, place: Site) -> None:
-    """Raise ValueError for an experiment that a site cannot run."""
-    if science.rollout.max_staleness and place.shares_gpus:
-        raise ValueError(
-            f"rollout.max_staleness is {science.rollout.max_staleness}, and vLLM with the GPUs "
-            f"{list(place.sampler_gpus)} shares one with the learner: to sample while updates run, each needs GPUs of "
-            "its own. Set sampler_gpus and learner_gpus apart, or rollout.max_staleness=0."
-        )
-    _apply_adapter(science, place)
-    if place.zero_stage == 0 and place.ranks > 1 and science.dtype != "float32":
-        raise ValueError(
-            f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights it is ZeRO that keeps "
-            "those in float32: choose site.zero_stage 1, 2 or 3."
-        )
-
-
-def _apply_adapter(science: Science, place: Site) -> None:
-    if science.adapter and science.dtype == "float32" and (place.sampler, place.device) == ("vllm", "cuda"):
-        raise ValueError(
-            "dtype is float32, and on a GPU vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or "
-            "AGENTFLY_SAMPLER=transformers."
-        )
-
-
-def _learn_from_rewards(science: Science) -> None:
-    if science.algorithm.use == full_name("sft", "agentfly_core.algorithms"):
-        raise ValueError(
-            "algorithm is sft, which imitates all episodes whatever they earned: choose rft to imitate those that "
-            "succeeded, or give a warm_start to imitate demonstrations."
-        )
-
-
-def _correct_once(science: Science) -> None:
-    algorithm = science.algorithm.make()
-    if science.update.old_logprobs == "sampler" and not algorithm.needs_old:
-        raise ValueError(
-            f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old policy: leave it out, "
-            "or choose an algorithm.policy_loss with a ratio, such as clip."
-        )
-    if algorithm.corrects_sampler and science.update.old_logprobs == "sampler":
-        raise ValueError(
-            "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss corrects for the sampler "
-            "already; leave one of them out."
-        )
-
-
-def _correct_for_another_policy(science: Science) -> None:
-    algorithm, update = science.algorithm.make(), science.update
-    ratio = "an algorithm.policy_loss with a ratio, such as clip"
-    if algorithm.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
-        raise ValueError(
-            f"update.epochs x update.mini_batches is {steps}, and the loss of {science.algorithm.use}, as it is set, "
-            f"has no ratio to the policy before the update: it is right for 1 optimizer step an update. Set both to 1, "
-            f"or choose {ratio}."
-        )
-    from_sampler = update.old_logprobs == "sampler" and algorithm.off_policy == "ratio"
-    corrected = algorithm.corrects_sampler or from_sampler or algorithm.off_policy == "imitation"
-    if science.rollout.max_staleness and not corrected:
-        raise ValueError(
-            f"rollout.max_staleness is {science.rollout.max_staleness}, and nothing corrects for the older policy: "
-            f"give an algorithm.correction such as token_tis, or {ratio}, and update.old_logprobs=sampler."
-        )
-
-
-def _compare_something(science: Science) -> None:
-    compares, settings = science.algorithm.make().compares_group, science.rollout
-    if compares and settings.group_size == 1:
-        raise ValueError(
-            f"rollout.group_size is 1, and {science.algorithm.use} compares the episodes of a problem with each other, "
-            "so that nothing would be learned: raise it, or choose ppo, remax or reinforce_pp."
-        )
-    if settings.refills and not compares:
-        raise ValueError(
-            f"rollout.refills is {settings.refills}, and to {science.algorithm.use} episodes of equal reward teach "
-            "as much as others: leave it out."
-        )
-
-
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
     """Where two dumped science configurations differ, key by key."""
     before, after = flat(old), flat(new)
@@ -225,23 +122,10 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _completed(science: Science) -> Science:
     """The science with the defaults of the parts that it names, so that nothing it depends on is left unsaid."""
-    with at("algorithm.use"):
-        _require_algorithm(science.algorithm.use)
     parts = {name: _full(name, getattr(science, name), given) for name, given in GIVEN.items()}
     full = science.model_copy(update=parts)
-    refills = {"refills": full.algorithm.make().refills} | science.rollout.model_dump(exclude_unset=True)
+    refills = {"refills": getattr(load(full.algorithm.use), "refills", 0)} | science.rollout.model_dump(exclude_unset=True)
     return full.model_copy(update={"rollout": science.rollout.model_copy(update=refills)})
-
-
-def _require_algorithm(use: str) -> None:
-    from agentfly_core.rl.interface import Algorithm
-
-    maker = load(use)
-    missing = [name for name in dir(Algorithm) if not name.startswith("_") and not hasattr(maker, name)]
-    if isinstance(maker, type | FunctionType) and missing:
-        raise ValueError(
-            f"{use} is no algorithm, expected a class like those in algorithms/: it has no {', '.join(missing)}."
-        )
 
 
 def _full(name: str, part: Part, given: Sequence[str]) -> Part:

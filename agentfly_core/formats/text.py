@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import re
@@ -146,3 +147,9 @@ def _redact_error(error: Exception) -> None:
     error.args = tuple(redact(value) if isinstance(value, str) else value for value in error.args)
     if hasattr(error, "__notes__"):
         error.__notes__ = [redact(note) for note in error.__notes__]
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """A hint for a mistyped name, or the list of all names when none is near."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."

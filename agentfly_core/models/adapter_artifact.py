@@ -13,7 +13,7 @@ from safetensors import safe_open
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.files import write_json
+from agentfly_core.system.files import write_json
 
 FILE = "adapter.json"
 

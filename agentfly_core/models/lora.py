@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 from agentfly_core.config.experiment import Adapter
-from agentfly_core.config.import_path import did_you_mean
+from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models.adapter_artifact import is_adapter
 
 __all__ = ["add", "is_adapter", "is_inside", "load"]

@@ -15,9 +15,9 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from tokenizers.trainers import BpeTrainer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from agentfly_core.config.import_path import did_you_mean
 from agentfly_core.datasets.powers import EXPONENTS, NUMBERS
 from agentfly_core.datasets.shop import COLOURS, COUNTS, THINGS
+from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models.pretrained import write
 from agentfly_core.records.trajectory import Message, ToolCall
 from agentfly_core.templates.chatml import written

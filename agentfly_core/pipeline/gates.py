@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from agentfly_core.formats.text import sentence
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
-
-SKIPPED_IN_A_ROW = 3
+from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
 
 class GateClosed(RuntimeError):

@@ -3,69 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 
-from pydantic import Field, model_validator
-
-from agentfly_core.config.import_path import did_you_mean
-from agentfly_core.config.section import Section
+from agentfly_core.config.health_signs import SIGNS, Signs
+from agentfly_core.formats.text import did_you_mean
 from agentfly_core.pipeline.gates import GateClosed
-
-
-class Sign(Section):
-    """A metric that goes beyond a bound: `Sign(metric="train/entropy", below=0.01, steps=3, stop=True)`.
-
-    It is told when it has lasted for `steps` steps in a row, and then stops the run if it shall.
-    """
-
-    metric: str
-    above: float | None = None
-    below: float | None = None
-    steps: Annotated[int, Field(ge=1)] = 1
-    stop: bool = False
-
-    @model_validator(mode="after")
-    def _one_bound(self) -> Sign:
-        if (self.above is None) == (self.below is None):
-            raise ValueError("give one of above and below")
-        return self
-
-    def seen(self, metrics: Mapping[str, float]) -> bool:
-        """Whether the metric is beyond its bound; a metric that was not measured is not."""
-        value = metrics.get(self.metric)
-        if value is None:
-            return False
-        return value > self.above if self.above is not None else value < (self.below or 0.0)
-
-    def told(self, metrics: Mapping[str, float], steps: int) -> str:
-        """`"train/entropy is 0.004, below 0.01, for 3 steps in a row"`."""
-        bound = f"above {self.above:g}" if self.above is not None else f"below {self.below:g}"
-        lasting = f", for {steps} steps in a row" if steps > 1 else ""
-        return f"{self.metric} is {metrics[self.metric]:.3g}, {bound}{lasting}"
-
-
-Signs = Mapping[str, Sign | None]
-
-SIGNS: dict[str, Sign | None] = {
-    "unscored": Sign(metric="agent/rollout/unscored", above=0.02),
-    "zero_spread": Sign(metric="agent/rollout/zero_spread_groups", above=0.95, steps=3),
-    "bad_calls": Sign(metric="agent/rollout/bad_call_share", above=0.5, steps=3),
-    "mismatch": Sign(metric="mismatch/k3", above=0.05),
-    "entropy": Sign(metric="train/entropy", below=0.001, steps=3),
-    "grad_norm": Sign(metric="train/grad_norm_max", above=1000.0),
-    "skipped_steps": Sign(metric="train/skipped_steps", above=0.0),
-    "not_finite": Sign(metric="train/not_finite_share", above=0.0),
-}
-"""Vetted: each of them is seldom harmless. `null` in an experiment file takes one of them away."""
-
-FIRST = {"unscored", "zero_spread", "bad_calls", "mismatch", "entropy", "grad_norm"}
-FIRST |= {"skipped_steps", "not_finite"}
-"""The signs that are part of an experiment's identity as shipped: the first release had them."""
-
-
-def later_signs() -> dict[str, Sign]:
-    """Those that a later release ships: as shipped they are no part of the identity."""
-    return {name: sign for name, sign in SIGNS.items() if sign and name not in FIRST}
 
 
 def lasting(signs: Signs, metrics: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:

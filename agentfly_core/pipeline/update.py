@@ -12,11 +12,12 @@ from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
 from agentfly_core.artifacts.store import Artifact, Slot, Store
 from agentfly_core.config.experiment import Adapter, Science, Update
 from agentfly_core.config.import_path import load
-from agentfly_core.formats import files, hashing
+from agentfly_core.formats import hashing
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.gates import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.runs.run import Lab, Run, require_same_tokens
+from agentfly_core.system import files
 from agentfly_core.system.progress import Progress, report
 from agentfly_core.training.checkpointing import Saving
 from agentfly_core.training.job import UpdateJob

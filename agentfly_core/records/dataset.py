@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.config.experiment import Data, Science
+from agentfly_core.config.experiment import SPLITS, Data, Science
 from agentfly_core.config.import_path import construct, load
-from agentfly_core.formats.files import write_json
 from agentfly_core.formats.text import sentence
 from agentfly_core.records.parquet import read_problems, write_problems
 from agentfly_core.records.trajectory import Problem
-
-SPLITS = ("train", "validation", "test")
+from agentfly_core.system.files import write_json
 
 
 @dataclass(frozen=True, slots=True)

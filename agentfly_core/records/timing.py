@@ -1,17 +1,71 @@
-"""How long episodes took: on disk one row a span of an episode, beside its shard and outside the digest."""
+"""Episode timings: on disk one row a span of an episode, beside its shard and outside the digest."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
-from agentfly_core.rollout.episode import Span
-from agentfly_core.rollout.shard import Timing
-
 FILE = "timings.parquet"
+_BEGUN = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+Doing = Literal["waiting", "generating", "tools", "rewards"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What an episode did, from when to when (seconds since 1970): `Span("tools", 1763740000.25, 1763740000.75)`."""
+
+    doing: Doing
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When an episode did what: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), Span("tools", ...)))`.
+
+    The sums are in seconds, `started` in seconds since 1970.
+    """
+
+    trajectory_id: str
+    spans: tuple[Span, ...]
+
+    @property
+    def started(self) -> float:
+        """When it began."""
+        return self.spans[0].start
+
+    @property
+    def generating(self) -> float:
+        """How long it waited for the sampler."""
+        return self._seconds("generating")
+
+    @property
+    def tools(self) -> float:
+        """How long its tools took."""
+        return self._seconds("tools")
+
+    @property
+    def rewards(self) -> float:
+        """How long those rewards took that needed its environments."""
+        return self._seconds("rewards")
+
+    @property
+    def waiting(self) -> float:
+        """How long it took until its environments were ready."""
+        return self._seconds("waiting")
+
+    def _seconds(self, doing: Doing) -> float:
+        return sum(span.end - span.start for span in self.spans if span.doing == doing)
+
+
+def moment() -> float:
+    """Seconds since 1970; goes on evenly when the system's clock is set, which it reads once in a process."""
+    return _BEGUN + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def write_timings(folder: Path, timings: Iterable[Timing]) -> None:

@@ -20,8 +20,8 @@ import psutil
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import strict_json
-from agentfly_core.formats.files import write_json
 from agentfly_core.formats.text import clip
+from agentfly_core.system.files import write_json
 from agentfly_core.system.process import Owner, gone
 from agentfly_core.system.service import OWNER, RUN, private_folder, processes
 

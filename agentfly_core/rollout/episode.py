@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
 from agentfly_core.authoring import calling
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.loop_crossing import Hop
-from agentfly_core.config.import_path import did_you_mean
 from agentfly_core.formats import hashing
-from agentfly_core.formats.text import clip, fault
+from agentfly_core.formats.text import clip, did_you_mean, fault
 from agentfly_core.inference.sampler import Request, SamplingParams, Voice
+from agentfly_core.records.timing import Doing, Span, moment
 from agentfly_core.records.trajectory import (
     BadCall,
     Ending,
@@ -28,19 +28,8 @@ from agentfly_core.records.trajectory import (
     Turn,
 )
 from agentfly_core.rollout.spec import Assignment, Playbook, PromptTooLong
-from agentfly_core.system.clock import moment
 
-Doing = Literal["waiting", "generating", "tools", "rewards"]
 STATE_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """What an episode did, from when to when (seconds since 1970): `Span("tools", 1763740000.25, 1763740000.75)`."""
-
-    doing: Doing
-    start: float
-    end: float
 
 
 class EpisodeOver(Exception):

@@ -6,7 +6,6 @@ import math
 from asyncio import TaskGroup
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,53 +14,15 @@ from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import hashing, tracebacks
 from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Sampler, SamplerLost, Voice
+from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Score, Trajectory, Unscored
-from agentfly_core.rollout.episode import Doing, Episode, EpisodeOver, Span
+from agentfly_core.rollout.episode import Episode, EpisodeOver
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.spec import Assignment, Playbook, PromptTooLong
 
 __all__ = ["Assignment", "Playbook", "Timing", "collect", "play"]
 
 LEASE_SECONDS = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """When an episode did what: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), Span("tools", ...)))`.
-
-    The sums are in seconds, `started` in seconds since 1970.
-    """
-
-    trajectory_id: str
-    spans: tuple[Span, ...]
-
-    @property
-    def started(self) -> float:
-        """When it began."""
-        return self.spans[0].start
-
-    @property
-    def generating(self) -> float:
-        """How long it waited for the sampler."""
-        return self._seconds("generating")
-
-    @property
-    def tools(self) -> float:
-        """How long its tools took."""
-        return self._seconds("tools")
-
-    @property
-    def rewards(self) -> float:
-        """How long those rewards took that needed its environments."""
-        return self._seconds("rewards")
-
-    @property
-    def waiting(self) -> float:
-        """How long it took until its environments were ready."""
-        return self._seconds("waiting")
-
-    def _seconds(self, doing: Doing) -> float:
-        return sum(span.end - span.start for span in self.spans if span.doing == doing)
 
 
 class EpisodeBroken(ValueError):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.checksummed_json import Damaged, json_of
-from agentfly_core.formats.files import write_json
+from agentfly_core.system.files import write_json
 
 
 def write(path: Path, artifact: Artifact) -> None:

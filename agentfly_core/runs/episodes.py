@@ -16,7 +16,7 @@ from rich.text import Text
 from tokenizers import Tokenizer
 
 from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
-from agentfly_core.config.import_path import did_you_mean
+from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.runs.listing import listed, view

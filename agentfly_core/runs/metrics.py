@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from agentfly_core.records.timing import union
+from agentfly_core.records.timing import Timing, union
 from agentfly_core.records.trajectory import BadCall, Ending, Scored, Trajectory, Unscored
-from agentfly_core.rollout.shard import Timing
 
 ZERO_SPREAD = "agent/rollout/zero_spread_groups"
 

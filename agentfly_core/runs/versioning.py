@@ -22,9 +22,10 @@ import yaml
 from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
-from agentfly_core.formats import files, strict_yaml
+from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.runs import dvc_pointer
+from agentfly_core.system import files
 
 logger = logging.getLogger(__name__)
 BUSY = "is being blocked by"

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.sandbox.guest import protocol, view
+from agentfly_core.sandbox.guest.protocol import KEPT, ONCE
 
 SECONDS_TO_START = 30.0
-ONCE, KEPT = b"once", b"kept"
 SOURCES = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     "HOME": "/sandbox",

@@ -7,20 +7,20 @@ import functools
 import os
 import threading
 
-from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import PROBES
 from agentfly_core.sandbox.backends import Bubblewrap, ForkServer, Unavailable, Unsafe
 from agentfly_core.sandbox.cgroups import Cgroups
 from agentfly_core.sandbox.guest.protocol import Order
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.self_test import attacked
+from agentfly_core.system.service import SANDBOX
 
 SECONDS = 30.0
 KINDS = {"forkserver": ForkServer, "bubblewrap": Bubblewrap}
 WHAT_TO_DO = (
     "Allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=10000; in a "
     "container: run it with --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined), "
-    f"or install bubblewrap. {KEY}=unsafe runs model-written code as you, with your files and your network."
+    f"or install bubblewrap. {SANDBOX}=unsafe runs model-written code as you, with your files and your network."
 )
 _lock = threading.Lock()
 
@@ -32,7 +32,7 @@ def chosen() -> Sandbox:
     with what to do, where no backend passes.
     """
     with _lock:
-        return _chosen(os.environ.get(KEY, ""))
+        return _chosen(os.environ.get(SANDBOX, ""))
 
 
 @functools.cache
@@ -40,7 +40,7 @@ def _chosen(wanted: str) -> Sandbox:
     if wanted == Unsafe.name:
         return Sandbox(Unsafe(), Cgroups.found())
     if wanted and wanted not in KINDS:
-        raise ValueError(f"{KEY}: got {wanted!r}, expected one of {', '.join([*KINDS, Unsafe.name])}.")
+        raise ValueError(f"{SANDBOX}: got {wanted!r}, expected one of {', '.join([*KINDS, Unsafe.name])}.")
     cgroups, refused = Cgroups.found(), dict[str, str]()
     for name, kind in KINDS.items():
         if wanted in ("", name):

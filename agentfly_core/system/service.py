@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from agentfly_core.formats.files import write_json
+from agentfly_core.system.files import write_json
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.process import Owner, gone
 from agentfly_core.system.supervisor import FIRST_START, State, clean
@@ -198,3 +198,7 @@ def _claim(service: Service, log: Path) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     State(str(log), os.getpid()).write(service.address)
     write_json(Path(f"{service.address}.owner"), Owner.current().to_json())
+
+
+SANDBOX = "AGENTFLY_SANDBOX"
+"""The environment variable that names the one sandbox back end to be tried."""

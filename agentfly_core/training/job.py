@@ -98,3 +98,6 @@ class Learner(Protocol):
         What comes back waits until it is written. Both raise LearnerLost and LearnerFailed.
         """
         ...
+
+
+SKIPPED_IN_A_ROW = 3

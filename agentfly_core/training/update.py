@@ -14,13 +14,12 @@ from deepspeed.accelerator import get_accelerator
 from torch import Tensor, nn
 
 from agentfly_core.config import experiment
-from agentfly_core.pipeline.gates import SKIPPED_IN_A_ROW
 from agentfly_core.rl.batch import RolloutBatch, micro_batches
 from agentfly_core.rl.interface import Algorithm, Outputs, mismatch
 from agentfly_core.rl.kl import kl
 from agentfly_core.training.data import Lesson, mini_batches
 from agentfly_core.training.distributed import Engine, Ranks
-from agentfly_core.training.job import UpdateJob
+from agentfly_core.training.job import SKIPPED_IN_A_ROW, UpdateJob
 from agentfly_core.training.policy import Policy
 from agentfly_core.training.prefix_tree import Forest, grow, plant, require_masks
 

@@ -25,8 +25,9 @@ from rich.table import Table
 from rich.text import Text
 
 from agentfly_core.runs.tracking import Place
-from agentfly_core.sandbox import KEY, preflight, report
+from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.backends import Unavailable
+from agentfly_core.system.service import SANDBOX
 
 MEMORY_GIB = 6.0
 DISK_GIB = 2.0
@@ -186,7 +187,7 @@ def sandbox() -> Finding:
     except (Unavailable, ValueError) as error:
         why = str(error).removesuffix(preflight.WHAT_TO_DO).strip()
         return Finding("sandbox", False, why, preflight.WHAT_TO_DO, needed=False)
-    remedy = f"unset {KEY}"
+    remedy = f"unset {SANDBOX}"
     return Finding("sandbox", found.backend.name != "unsafe", report.described(found), remedy, needed=False)
 
 

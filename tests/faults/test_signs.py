@@ -9,7 +9,7 @@ from conftest import Whole
 from lives import RUN, TRAIN, Lives
 from mlflow import MlflowClient
 
-from agentfly_core.pipeline.health import SIGNS
+from agentfly_core.config.health_signs import SIGNS
 
 
 def test_every_vetted_sign_looks_at_something_that_a_step_measures(whole: Whole) -> None:

@@ -18,6 +18,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.pipeline import checks
 
 SEED = 15
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,12 +143,12 @@ def names(keys: Iterable[str]) -> list[str]:
 def read(path: Path, overrides: list[str]) -> None:
     """What happens to a configuration before any work."""
     found = loading.read(str(path), overrides)
-    loading.check(found.science)
+    checks.check(found.science)
     again = Science.model_validate(found.science.model_dump(mode="json"))
     assert again.digest == found.science.digest
     assert set(found.origin) == set(loading.flat(found.science.model_dump(mode="json")))
     keys.prepare(found.science)
-    loading.check_place(found.science, Site())
+    checks.check_place(found.science, Site())
 
 
 def refusal(work: Callable[[], object], of: object) -> str:
@@ -212,7 +213,7 @@ def test_200_sites_are_valid_or_refused_by_key(
         Path("conf/site/spoilt.yaml").write_text(yaml.dump(spoilt.settings, Dumper=Dumper))
         variable = draw.choice([*Site.model_fields])
         monkeypatch.setenv(f"AGENTFLY_{variable.upper()}", draw.choice(WORDS).replace("\0", "0"))
-        told = refusal(lambda: loading.check_place(science, loading.site("spoilt")), (number, spoilt, variable))
+        told = refusal(lambda: checks.check_place(science, loading.site("spoilt")), (number, spoilt, variable))
         monkeypatch.delenv(f"AGENTFLY_{variable.upper()}")
         known = names((*spoilt.keys, variable, variable.upper()))
         assert not told or any(name in told for name in known), f"{known}: {told}"

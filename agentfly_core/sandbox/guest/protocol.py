@@ -178,3 +178,6 @@ def _status(code: int, stderr: str, report: Mapping[str, Any]) -> Status:
     if report["disk_full"] or _DISK_FULL in last or _FILE_TOO_LARGE in last:
         return Status.DISK_LIMIT
     return Status.KILLED if code < 0 else Status.ERROR
+
+
+ONCE, KEPT = b"once", b"kept"

@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agentfly_core.sandbox.backends import ONCE
 from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
+from agentfly_core.sandbox.guest.protocol import ONCE
 
 NOBODY = 65534
 AT_ONCE = 34  # two of them may be waiting for their order
