@@ -35,9 +35,10 @@ from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, ToolCall, Trajectory
 from agentfly_core.rollout.child_process import Child
+from agentfly_core.rollout.episode import Assignment
 from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.rollout.shard import play
-from agentfly_core.rollout.spec import Assignment, Playbook
+from agentfly_core.rollout.spec import Playbook
 
 EPISODES, TURNS, ENVIRONMENTS = 64, 6, 16
 CRASHING, HANGING, CANCELLED = 5, 10, 20  # one in so many processes, calls and episodes

@@ -37,11 +37,11 @@ from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import probe
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Sampled
-from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.episode import Assignment, Episode
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import Assignment, Playbook
+from agentfly_core.rollout.spec import Playbook
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.templates.chatml import Hermes
 

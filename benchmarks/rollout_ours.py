@@ -15,10 +15,11 @@ from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.rollout.episode import Assignment
 from agentfly_core.rollout.event_loop import home
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import Assignment, Playbook
+from agentfly_core.rollout.spec import Playbook
 from agentfly_core.system.service import Service
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.python import python_session

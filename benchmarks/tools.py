@@ -27,9 +27,10 @@ from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.rollout.episode import Assignment
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import Assignment, Playbook
+from agentfly_core.rollout.spec import Playbook
 from agentfly_core.templates.chatml import Hermes
 
 LATENCIES = (0.0, 0.1, 0.5)

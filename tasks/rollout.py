@@ -13,7 +13,7 @@ from agentfly_core.pipeline.playing import of_shard, of_step, of_test, play_shar
 from agentfly_core.pipeline.services import Playground, environments_at, sampler_at, tokenizer_of
 from agentfly_core.records.dataset import split
 from agentfly_core.records.schedule import Deal, dealt
-from agentfly_core.rollout.shard import Assignment
+from agentfly_core.rollout.episode import Assignment
 from agentfly_core.runs.run import Lab, Run
 from tasks.stage import Made, reused, stage
 

@@ -23,9 +23,10 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import BadCall, Message, Observation, Problem, ToolCall, Trajectory
+from agentfly_core.rollout.episode import Agent, Assignment
 from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import Agent, Assignment, Playbook
+from agentfly_core.rollout.spec import Playbook
 
 STOP = ord("$")
 ADD = Problem("add-41-58", "41+58?", {"answer": "99"})

@@ -12,9 +12,9 @@ from agentfly_core.environments.shop import Shop
 from agentfly_core.pipeline.playing import require_room
 from agentfly_core.records.trajectory import Ending, Message, Problem
 from agentfly_core.rewards.shop import bought
-from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.episode import Episode, PromptTooLong
 from agentfly_core.rollout.resources import Limit
-from agentfly_core.rollout.spec import Playbook, PromptTooLong, check
+from agentfly_core.rollout.spec import Playbook, check
 from agentfly_core.tools.shop import checkout, search
 
 SHOP = "agentfly_core.environments.shop:Shop"

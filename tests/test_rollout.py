@@ -13,8 +13,7 @@ from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation, Sampled, ToolCall
-from agentfly_core.rollout.episode import Episode
-from agentfly_core.rollout.spec import PromptTooLong
+from agentfly_core.rollout.episode import Episode, PromptTooLong
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
 

@@ -22,8 +22,10 @@ from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.timing import read_timings, write_timings
 from agentfly_core.records.trajectory import Problem, Role, Scored, Trajectory
+from agentfly_core.rollout.episode import Assignment
 from agentfly_core.rollout.event_loop import Home
-from agentfly_core.rollout.shard import Assignment, Playbook, collect
+from agentfly_core.rollout.shard import collect
+from agentfly_core.rollout.spec import Playbook
 from agentfly_core.runs.metrics import rollout_metrics
 from agentfly_core.system.progress import Progress, report
 

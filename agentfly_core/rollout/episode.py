@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
 from agentfly_core.authoring import calling
+from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.loop_crossing import Hop
+from agentfly_core.authoring.tool import Tool
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import clip, did_you_mean, fault
 from agentfly_core.inference.sampler import Request, SamplingParams, Voice
@@ -23,13 +26,70 @@ from agentfly_core.records.trajectory import (
     Message,
     Observation,
     Problem,
+    Role,
     Sampled,
     ToolCall,
     Turn,
 )
-from agentfly_core.rollout.spec import Assignment, Playbook, PromptTooLong
 
 STATE_SECONDS = 30.0
+
+
+class PromptTooLong(ValueError):
+    """What problems open with leaves no room for a reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens."""
+
+    def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
+        worst = sorted(tokens, key=lambda problem: -tokens[problem])
+        listed = ", ".join(f"{problem!r} has {tokens[problem]}" for problem in worst[:3])
+        super().__init__(
+            f"What the model reads first leaves no room for a reply in {len(tokens)} of the problems: "
+            f"agent.max_model_len is {limit} tokens, {listed}. Raise it to more than {tokens[worst[0]]}, shorten "
+            "agent.system or what the tools say of themselves, or leave these problems out of the data."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One episode to be played: `Assignment(problem, chain=3, step=7, role="train", temperature=1.0, seed=5577006791)`.
+
+    `step` is the split's name where a split is evaluated or demonstrated.
+    """
+
+    problem: Problem
+    chain: int
+    step: int | str
+    role: Role
+    temperature: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class EpisodeRules:
+    """What an episode is played by, whoever plays it; lengths in tokens."""
+
+    template: ChatTemplate
+    tools: tuple[Tool, ...]
+    system: str
+    max_turns: int
+    max_tokens: int
+    max_observation_tokens: int
+    max_model_len: int
+
+    @cached_property
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        """What the model is told about its tools."""
+        return tuple(tool.schema for tool in self.tools)
+
+    def opening(self, problem: Problem) -> tuple[Message, ...]:
+        """What a model that is asked a problem reads first."""
+        system = (Message("system", self.system),) if self.system else ()
+        return (*system, Message("user", problem.prompt))
+
+    def require_room(self, problems: Iterable[Problem]) -> None:
+        """Raise PromptTooLong where the opening of a problem leaves no token for a reply."""
+        tokens = {p.id: len(self.template.open(self.opening(p), self.schemas)) for p in problems}
+        if long := {problem: count for problem, count in tokens.items() if count >= self.max_model_len}:
+            raise PromptTooLong(long, self.max_model_len)
 
 
 class EpisodeOver(Exception):
@@ -48,15 +108,15 @@ class Episode:
     `opening` is what the model reads first, `turns` the record so far, `closing` what was answered and not yet read.
     """
 
-    def __init__(self, assignment: Assignment, playbook: Playbook, voice: Voice) -> None:
+    def __init__(self, assignment: Assignment, rules: EpisodeRules, voice: Voice) -> None:
         self.problem = assignment.problem
-        self.opening: tuple[Message | Observation, ...] = playbook.opening(self.problem)
+        self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
         self.turns: list[Turn] = []
         self.closing: list[Observation] = []
         self.spans: list[Span] = []
         self.lent: dict[type, Any] = {Problem: self.problem}
-        self._assignment, self._playbook, self._voice = assignment, playbook, voice
-        self._tools = {tool.name: tool for tool in playbook.tools}
+        self._assignment, self._rules, self._voice = assignment, rules, voice
+        self._tools = {tool.name: tool for tool in rules.tools}
         self._context: list[int] = []
         self._here = Hop()
 
@@ -90,12 +150,12 @@ class Episode:
             self.spans.append(Span(doing, start, moment()))
 
     async def _reply(self, *read: Message | Observation) -> Message:
-        if len(self.turns) == self._playbook.max_turns:
+        if len(self.turns) == self._rules.max_turns:
             raise EpisodeOver(Ending.MAX_TURNS)
         given, state = self._given(read), await self._state()
         sampled = await self._sample(given)
         self._context += (*given, *sampled.tokens)
-        message = self._playbook.template.parse(sampled.tokens)
+        message = self._rules.template.parse(sampled.tokens)
         self.turns.append(Turn(read, Given(given), message, (sampled,), state=state))
         self.closing.clear()
         if sampled.finish == "length" and self._room() < 1:
@@ -114,9 +174,9 @@ class Episode:
         return tuple(self.closing[before:])
 
     def _given(self, read: tuple[Message | Observation, ...]) -> tuple[int, ...]:
-        template = self._playbook.template
+        template = self._rules.template
         if not self.turns:
-            return template.open(read, self._playbook.schemas)
+            return template.open(read, self._rules.schemas)
         return template.extend(self.turns[-1].sampled[-1].tokens, read)
 
     async def _state(self) -> str:
@@ -124,17 +184,17 @@ class Episode:
         return " ".join(filter(None, [await _state_key(environment) for environment in lent]))
 
     def _room(self) -> int:
-        return self._playbook.max_model_len - len(self._context)
+        return self._rules.max_model_len - len(self._context)
 
     async def _sample(self, given: tuple[int, ...]) -> Sampled:
         room = self._room() - len(given)
         if room < 1 and not self.turns:
-            raise PromptTooLong({self.problem.id: len(given)}, self._playbook.max_model_len)
+            raise PromptTooLong({self.problem.id: len(given)}, self._rules.max_model_len)
         if room < 1:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
         assignment, turn = self._assignment, len(self.turns)
-        length = min(self._playbook.max_tokens, room)
-        params = SamplingParams(assignment.temperature, length, self._playbook.template.stop_tokens)
+        length = min(self._rules.max_tokens, room)
+        params = SamplingParams(assignment.temperature, length, self._rules.template.stop_tokens)
         order = (self.problem.id, assignment.chain, turn)
         request = Request((*self._context, *given), params, hashing.seed(assignment.seed, turn), order)
         with self.timed("generating"):
@@ -158,7 +218,7 @@ class Episode:
 
     async def _answer(self, call: ToolCall | BadCall) -> Observation:
         answer = await self._answer_of_tool(call)
-        fitting = self._playbook.template.fit(answer.content, self._playbook.max_observation_tokens)
+        fitting = self._rules.template.fit(answer.content, self._rules.max_observation_tokens)
         return replace(answer, content=fitting)
 
     async def _answer_of_tool(self, call: ToolCall | BadCall) -> Observation:
@@ -168,6 +228,9 @@ class Episode:
             return await self._tools[call.name].answer(call, self.lent)
         name = clip(call.name, 80)
         return Observation("unknown", f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}", error=True)
+
+
+Agent = Callable[[Episode], Awaitable[Ending]]
 
 
 async def _state_key(environment: Environment) -> str:

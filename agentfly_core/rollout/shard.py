@@ -16,11 +16,9 @@ from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Sampler, SamplerLost, Voice
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Score, Trajectory, Unscored
-from agentfly_core.rollout.episode import Episode, EpisodeOver
+from agentfly_core.rollout.episode import Assignment, Episode, EpisodeOver, PromptTooLong
 from agentfly_core.rollout.resources import ResourceManager
-from agentfly_core.rollout.spec import Assignment, Playbook, PromptTooLong
-
-__all__ = ["Assignment", "Playbook", "Timing", "collect", "play"]
+from agentfly_core.rollout.spec import Playbook
 
 LEASE_SECONDS = 120.0
 

@@ -4,58 +4,33 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import at, construct, load
-from agentfly_core.records.trajectory import Ending, Message, Problem, Role
+from agentfly_core.rollout.episode import Agent, EpisodeRules
 from agentfly_core.rollout.resources import Limit, in_order
 
-if TYPE_CHECKING:
-    from agentfly_core.rollout.episode import Episode
-
-Agent = Callable[["Episode"], Awaitable[Ending]]
 P = TypeVar("P")
 
 
-class PromptTooLong(ValueError):
-    """What problems open with leaves no room for a reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens."""
-
-    def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
-        worst = sorted(tokens, key=lambda problem: -tokens[problem])
-        listed = ", ".join(f"{problem!r} has {tokens[problem]}" for problem in worst[:3])
-        super().__init__(
-            f"What the model reads first leaves no room for a reply in {len(tokens)} of the problems: "
-            f"agent.max_model_len is {limit} tokens, {listed}. Raise it to more than {tokens[worst[0]]}, shorten "
-            "agent.system or what the tools say of themselves, or leave these problems out of the data."
-        )
-
-
 @dataclass(frozen=True)
-class Playbook:
-    """The rules of play; lengths in tokens, the deadline in seconds.
+class Playbook(EpisodeRules):
+    """How an experiment's episodes are played: by which rules, which agent, for how long (seconds).
 
     `rewards` are only those that need an environment, `limits` those of each kind of environment.
 
     Raises ValueError for two tools of one name and for an environment that is asked for and has no limit.
     """
 
-    template: ChatTemplate
-    tools: tuple[Tool, ...]
     rewards: tuple[Reward, ...]
     agent: Agent
-    system: str
-    max_turns: int
-    max_tokens: int
-    max_observation_tokens: int
-    max_model_len: int
     deadline: float
     limits: Mapping[type[Environment], Limit]
 
@@ -82,40 +57,9 @@ class Playbook:
         )
 
     @cached_property
-    def schemas(self) -> tuple[ToolSchema, ...]:
-        """What the model is told about its tools."""
-        return tuple(tool.schema for tool in self.tools)
-
-    def opening(self, problem: Problem) -> tuple[Message, ...]:
-        """What a model that is asked a problem reads first."""
-        system = (Message("system", self.system),) if self.system else ()
-        return (*system, Message("user", problem.prompt))
-
-    def require_room(self, problems: Iterable[Problem]) -> None:
-        """Raise PromptTooLong where the opening of a problem leaves no token for a reply."""
-        tokens = {p.id: len(self.template.open(self.opening(p), self.schemas)) for p in problems}
-        if long := {problem: count for problem, count in tokens.items() if count >= self.max_model_len}:
-            raise PromptTooLong(long, self.max_model_len)
-
-    @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:
         """The kinds of environment that an episode needs, in the fixed order in which they are leased."""
         return _kinds(self.tools, self.rewards)
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """One episode to be played: `Assignment(problem, chain=3, step=7, role="train", temperature=1.0, seed=5577006791)`.
-
-    `step` is the split's name where a split is evaluated or demonstrated.
-    """
-
-    problem: Problem
-    chain: int
-    step: int | str
-    role: Role
-    temperature: float
-    seed: int
 
 
 def check(science: Science) -> None:
