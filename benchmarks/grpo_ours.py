@@ -17,7 +17,8 @@ from agentfly_core.authoring.reward import reward
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_client
-from agentfly_core.pipeline.playing import of_step, play_shard, score_episodes
+from agentfly_core.pipeline.playing import of_step, play_shard
+from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rollout.event_loop import home
 from agentfly_core.system import files

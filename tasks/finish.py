@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentfly_core.artifacts import keys
-from agentfly_core.pipeline import update
+from agentfly_core.pipeline import retention
 from agentfly_core.records import ledger
 from agentfly_core.runs.run import Run, final_policy
 from agentfly_core.runs.summary import Evaluation, run_ledger, summarise
@@ -19,6 +19,6 @@ def finish(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str |
     slot = keys.ledger(run.name, final_policy(run.store, run.name))
     with run.store.publish(slot) as folder:
         run_ledger(run).to_parquet(folder / ledger.FILE)
-    update.retain(run, run.science.steps)
+    retention.retain(run, run.science.steps)
     run.store.write_json(f"{run.uri}/summary.json", summary)
     return summary

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.playing import score_episodes
+from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.parquet import SCORES, read_scores
 from agentfly_core.runs.run import Lab
 from tasks.stage import Made, reused, stage

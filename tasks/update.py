@@ -6,6 +6,7 @@ from functools import partial
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.pipeline import retention
 from agentfly_core.pipeline import update as policy_updates
 from agentfly_core.pipeline.services import rest, saving
 from agentfly_core.runs.run import Run
@@ -20,13 +21,13 @@ def update(run: Run, policy: Artifact, scored: Artifact, sampler: Service, servi
     The learner state of a step is written while the next one is played; the next policy waits for it.
     """
     slot = keys.policy(run.science, run.name, policy, scored, step, run.reference)
-    if found := policy_updates.made(run, slot, step):
+    if found := retention.made(run, slot, step):
         return reused(found)
     states = saving(service)
-    policy_updates.require_space(run.lab, policy, states)
+    retention.require_space(run.lab, policy, states)
     rest(sampler, run.lab)
     policy_updates.catch_up(run, states, step)
-    retain = partial(policy_updates.retain, run, step)
-    save = partial(states.begin, then=retain) if policy_updates.keeps_state(run, step) else None
+    retain = partial(retention.retain, run, step)
+    save = partial(states.begin, then=retain) if retention.keeps_state(run, step) else None
     job = policy_updates.step_job(run, step)
     return policy_updates.publish(run.store, states, job, policy, slot, save, policy_updates.watching("update", step))

@@ -8,9 +8,9 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
-from agentfly_core.pipeline import rejection_sampling, update
-from agentfly_core.pipeline.playing import choose as choose_demonstrations
+from agentfly_core.pipeline import rejection_sampling, retention, update
 from agentfly_core.pipeline.playing import demonstrate as play_demonstrations
+from agentfly_core.pipeline.rejection_sampling import choose as choose_demonstrations
 from agentfly_core.pipeline.services import environments_at, rest, saving, tokenizer_of
 from agentfly_core.records.dataset import split
 from agentfly_core.runs.run import Lab, policy_of, require_same_tokens
@@ -60,7 +60,7 @@ def warm_start(
     if (found := lab.store.find(slot)) and lab.store.find(keys.learner(slot)):
         return reused(found)
     states = saving(service)
-    update.require_space(lab, model, states)
+    retention.require_space(lab, model, states)
     rest(sampler, lab)
     job = update.warm_start_job(lab, model, demonstrations, number)
     watch = update.watching(f"warm start {number}", 0)

@@ -12,7 +12,7 @@ from agentfly_core.artifacts.store import Damaged, Slot
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.models import adapter_artifact, lora
 from agentfly_core.models.reference import materialise
-from agentfly_core.pipeline.update import require_space
+from agentfly_core.pipeline.retention import require_space
 
 SHAPE = Adapter(rank=2, alpha=4, targets=("q_proj", "v_proj"))
 

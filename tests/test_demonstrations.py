@@ -14,9 +14,10 @@ from agentfly_core.datasets.powers import powers
 from agentfly_core.datasets.shop import shop
 from agentfly_core.environments.shop import Shop
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory, rows
+from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.shop import bought
+from agentfly_core.rl.batch import rows
 from agentfly_core.rollout.spec import Playbook
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.answer import answer

@@ -15,8 +15,8 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Turn,
     Unscored,
-    rows,
 )
+from agentfly_core.rl.batch import rows
 
 FIRST = Turn(
     read=(Message("user", "What is 41+58?"),),

@@ -8,8 +8,7 @@ from test_run import lab
 
 from agentfly_core.artifacts.store import Slot
 from agentfly_core.pipeline import rejection_sampling
-from agentfly_core.pipeline.playing import choose
-from agentfly_core.pipeline.rejection_sampling import Successes
+from agentfly_core.pipeline.rejection_sampling import Successes, choose
 from agentfly_core.records.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
 

@@ -13,7 +13,8 @@ from test_run import lab
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, Slot
-from agentfly_core.pipeline.update import _supervised, catch_up, publish, require_space, retain
+from agentfly_core.pipeline.retention import require_space, retain
+from agentfly_core.pipeline.update import _supervised, catch_up, publish
 from agentfly_core.runs.run import opened
 from agentfly_core.training.checkpointing import Saving
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from agentfly_core.rl.advantage import whitened
+from agentfly_core.rl.advantage import spread, standardised, whitened, within_groups
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit, spread, standardised, within_groups
+from agentfly_core.rl.interface import Credit
 from agentfly_core.rl.kl import RewardKL
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient

@@ -12,9 +12,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from agentfly_core.rl.advantage import sequences
+from agentfly_core.rl.advantage import centred, sequences, spread, within_groups
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit, centred, spread, within_groups
+from agentfly_core.rl.interface import Credit
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 

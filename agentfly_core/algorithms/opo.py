@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from agentfly_core.rl.advantage import sequences
+from agentfly_core.rl.advantage import sequences, spread, within_groups
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit, spread, within_groups
+from agentfly_core.rl.interface import Credit
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss

@@ -9,8 +9,9 @@ import torch
 from pydantic import Field
 
 from agentfly_core.algorithms.sft import SFT
+from agentfly_core.rl.advantage import spread
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit, spread
+from agentfly_core.rl.interface import Credit
 from agentfly_core.rl.outcomes import Outcomes
 
 

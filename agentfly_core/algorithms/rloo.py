@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from agentfly_core.rl.advantage import centred, spread, within_groups
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit, centred, spread, within_groups
+from agentfly_core.rl.interface import Credit
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 

@@ -6,8 +6,6 @@ reply: a server that was started again, or whose load was cut short, can not pas
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ import httpx
 from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams, Voice
 from agentfly_core.inference.vllm_server import LONGEST_IDLE, launch
+from agentfly_core.models.probe import Probe
 from agentfly_core.records.trajectory import Sampled
 from agentfly_core.system.service import Service, ServiceLost
 
@@ -35,22 +34,6 @@ NO_LOGPROB = -9999.0
 
 class WrongWeights(RuntimeError):
     """vLLM took a policy, and gives other log-probabilities than the learner that wrote it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """What a learner wrote of its policy: 32 tokens, and the log-probability of all but the first at temperature 1."""
-
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    digest: str
-
-    @classmethod
-    def of(cls, policy: Path) -> Probe:
-        """The probe of a policy directory."""
-        text = (policy / "probe.json").read_text()
-        found = json.loads(text)
-        return cls(tuple(found["tokens"]), tuple(found["logprobs"]), hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 @dataclass(frozen=True, slots=True)

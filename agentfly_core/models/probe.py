@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +32,19 @@ def of_model(model: Any) -> list[float]:
 def write(folder: Path, vocabulary: int, logprobs: Sequence[float]) -> None:
     """Write probe.json into a policy directory: `{"tokens": [32 ids], "logprobs": [31 floats]}`."""
     (folder / "probe.json").write_text(json.dumps({"tokens": tokens(vocabulary), "logprobs": list(logprobs)}))
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a learner wrote of its policy: 32 tokens, and the log-probability of all but the first at temperature 1."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    digest: str
+
+    @classmethod
+    def of(cls, policy: Path) -> Probe:
+        """The probe of a policy directory."""
+        text = (policy / "probe.json").read_text()
+        found = json.loads(text)
+        return cls(tuple(found["tokens"]), tuple(found["logprobs"]), hashlib.sha256(text.encode()).hexdigest()[:16])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,23 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.agents.tool_loop import tool_loop
-from agentfly_core.authoring.reward import score
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats import hashing
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline.gates import stop_if_failing, stop_if_unobserved, stop_if_unscored
-from agentfly_core.pipeline.rejection_sampling import Successes
-from agentfly_core.records import ledger
-from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores, write_trajectories
-from agentfly_core.records.timing import read_timings, write_timings
-from agentfly_core.records.trajectory import Problem, Role, Scored, Trajectory
+from agentfly_core.pipeline.gates import stop_if_failing, stop_if_unobserved
+from agentfly_core.records.parquet import EPISODES, write_trajectories
+from agentfly_core.records.timing import write_timings
+from agentfly_core.records.trajectory import Problem, Role, Trajectory
 from agentfly_core.rollout.episode import Assignment
 from agentfly_core.rollout.event_loop import Home
 from agentfly_core.rollout.shard import collect
 from agentfly_core.rollout.spec import Playbook
-from agentfly_core.runs.metrics import rollout_metrics
 from agentfly_core.system.progress import Progress, report
 
 
@@ -79,23 +74,6 @@ def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], f
     stop_if_failing(played, science.gates.failed)
 
 
-def choose(science: Science, played: Iterable[tuple[Trajectory, Scored]], folder: Path) -> dict[str, float]:
-    """Leave the successes among stored episodes in `folder`: as many as the warm start asks for, or as there are.
-
-    Returns how many. Raises ValueError when there is none.
-    """
-    settings = science.warm_start
-    assert settings is not None
-    successes = construct(Successes, settings.settings)
-    if not (found := successes.among(played, settings.episodes)):
-        raise ValueError(
-            f"{settings.demonstrations} has no episode of a training problem of this experiment with a reward of "
-            f"{successes.threshold:g} or more: lower warm_start.settings.threshold, or name another run."
-        )
-    write_trajectories(folder / EPISODES, found)
-    return {"demonstrations": float(len(found))}
-
-
 def play_shard(
     science: Science,
     tokenizer: Any,
@@ -115,32 +93,6 @@ def play_shard(
     stop_if_failing(played, science.gates.failed)
     stop_if_unobserved(played, science.gates.unscored)
     return measured
-
-
-def score_episodes(
-    science: Science, rollouts: Sequence[Path], known: Sequence[Scored], step: int, folder: Path
-) -> dict[str, float]:
-    """Score stored episodes and leave scores and ledger in `folder`; returns the rollout's metrics.
-
-    Those that are `known` are not scored again; a baseline's count neither in the ledger nor in the metrics. Raises
-    GateClosed when more, baselines too, could not be scored than the experiment allows.
-    """
-    everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
-    by_id = {one.trajectory_id: one for one in known}
-    unknown = [t for t in everything if t.id not in by_id]
-    rewards = {load(path): weight for path, weight in science.rewards.items()}
-    by_id |= {one.trajectory_id: one for one in asyncio.run(score(unknown, rewards))}
-    graded = [by_id[t.id] for t in everything]
-    write_scores(folder / SCORES, graded)
-    stop_if_unscored(everything, graded, science.gates.unscored)
-    played = [t for t in everything if t.role != "baseline"]
-    scores = [by_id[t.id] for t in played]
-    ledger.write(folder, ledger.ledger(step, played, scores))
-    timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
-    tools = [load(path).name for path in science.tools]
-    metrics = rollout_metrics(played, scores, timings, load(science.goal).name, tools)
-    report(Progress("score", step, len(scores), len(played), metrics.get("agent/rollout/reward")))
-    return metrics
 
 
 Watch = Callable[[Trajectory], None]

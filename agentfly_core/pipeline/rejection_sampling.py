@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.import_path import construct
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
 
@@ -78,3 +81,20 @@ def _rewarded(played: Iterable[tuple[Trajectory, Scored]]) -> Iterator[tuple[Tra
 
 def _said(trajectory: Trajectory) -> tuple[tuple[int, ...], ...]:
     return tuple(span.tokens for turn in trajectory.turns for span in turn.sampled)
+
+
+def choose(science: Science, played: Iterable[tuple[Trajectory, Scored]], folder: Path) -> dict[str, float]:
+    """Leave the successes among stored episodes in `folder`: as many as the warm start asks for, or as there are.
+
+    Returns how many. Raises ValueError when there is none.
+    """
+    settings = science.warm_start
+    assert settings is not None
+    successes = construct(Successes, settings.settings)
+    if not (found := successes.among(played, settings.episodes)):
+        raise ValueError(
+            f"{settings.demonstrations} has no episode of a training problem of this experiment with a reward of "
+            f"{successes.threshold:g} or more: lower warm_start.settings.threshold, or name another run."
+        )
+    write_trajectories(folder / EPISODES, found)
+    return {"demonstrations": float(len(found))}

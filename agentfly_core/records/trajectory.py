@@ -6,7 +6,7 @@ The loss mask is not a field: it is the type of the span. `Given` was read by th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -191,39 +191,3 @@ class Scored:
     reward: float | Unscored
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of training text: `sampled[t]`: was token t chosen by the model, `turn[t]`: in which turn it stands.
-
-    For tokens that were not sampled `logprobs[t]` is 0.0 and `versions[t]` is -1.
-    """
-
-    tokens: tuple[int, ...]
-    sampled: tuple[bool, ...]
-    logprobs: tuple[float, ...]
-    versions: tuple[int, ...]
-    turn: tuple[int, ...]
-
-
-def rows(turns: Sequence[Turn]) -> Iterator[Row]:
-    """The rows of a trajectory: one, and one more for every turn that starts in a fresh context."""
-    starts = [i for i, turn in enumerate(turns) if i == 0 or turn.fresh_context]
-    for start, end in zip(starts, [*starts, len(turns)][1:], strict=True):
-        tokens: list[int] = []
-        sampled: list[bool] = []
-        logprobs: list[float] = []
-        versions: list[int] = []
-        number: list[int] = []
-        for index in range(start, end):
-            given = turns[index].given.tokens
-            tokens += given
-            sampled += [False] * len(given)
-            logprobs += [0.0] * len(given)
-            versions += [-1] * len(given)
-            for span in turns[index].sampled:
-                tokens += span.tokens
-                sampled += [True] * len(span.tokens)
-                logprobs += span.logprobs
-                versions += [span.policy_version] * len(span.tokens)
-            number += [index] * (len(tokens) - len(number))
-        yield Row(tuple(tokens), tuple(sampled), tuple(logprobs), tuple(versions), tuple(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -60,3 +61,31 @@ def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
         return nothing
     scaled = (found - found.mean()) / (found.std() + 1e-8)
     return nothing.masked_scatter(batch.sampled, scaled.float())
+
+
+def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
+    """Give every sampled token [rows, T] the value of its trajectory, from `values` [trajectories]."""
+    return (values[batch.trajectory].unsqueeze(1) * batch.sampled).float()
+
+
+def within_groups(groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor) -> Tensor:
+    """`how(*values)` of each group's own part of the values [n], by index; 0 where the first of them are all equal.
+
+    Somebody alone in a group is equal, too. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give `centred` 0.5, -0.5, 0, 0.
+    """
+    found = torch.zeros_like(values[0])
+    for group in map(list, groups):
+        mine = [value[group] for value in values]
+        if bool((mine[0] != mine[0][:1]).any()):
+            found[group] = how(*mine)
+    return found
+
+
+def centred(values: Tensor) -> Tensor:
+    """Less their mean."""
+    return values - values.mean()
+
+
+def standardised(values: Tensor) -> Tensor:
+    """Less their mean, over their unbiased standard deviation."""
+    return centred(values) / (values.std() + 1e-6)

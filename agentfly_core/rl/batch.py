@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from agentfly_core.records.trajectory import Trajectory, rows
+from agentfly_core.records.trajectory import Trajectory, Turn
 
 
 @dataclass(frozen=True)
@@ -124,3 +124,41 @@ def _cut(longest_first: Tensor, lengths: Tensor, token_budget: int) -> list[Tens
 def _padded(columns: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
     nothing = torch.zeros(0, dtype=dtype)
     return pad_sequence([nothing, *(torch.tensor(column, dtype=dtype) for column in columns)], batch_first=True)[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of training text: `sampled[t]`: was token t chosen by the model, `turn[t]`: in which turn it stands.
+
+    For tokens that were not sampled `logprobs[t]` is 0.0 and `versions[t]` is -1.
+    """
+
+    tokens: tuple[int, ...]
+    sampled: tuple[bool, ...]
+    logprobs: tuple[float, ...]
+    versions: tuple[int, ...]
+    turn: tuple[int, ...]
+
+
+def rows(turns: Sequence[Turn]) -> Iterator[Row]:
+    """The rows of a trajectory: one, and one more for every turn that starts in a fresh context."""
+    starts = [i for i, turn in enumerate(turns) if i == 0 or turn.fresh_context]
+    for start, end in zip(starts, [*starts, len(turns)][1:], strict=True):
+        tokens: list[int] = []
+        sampled: list[bool] = []
+        logprobs: list[float] = []
+        versions: list[int] = []
+        number: list[int] = []
+        for index in range(start, end):
+            given = turns[index].given.tokens
+            tokens += given
+            sampled += [False] * len(given)
+            logprobs += [0.0] * len(given)
+            versions += [-1] * len(given)
+            for span in turns[index].sampled:
+                tokens += span.tokens
+                sampled += [True] * len(span.tokens)
+                logprobs += span.logprobs
+                versions += [span.policy_version] * len(span.tokens)
+            number += [index] * (len(tokens) - len(number))
+        yield Row(tuple(tokens), tuple(sampled), tuple(logprobs), tuple(versions), tuple(number))

@@ -6,7 +6,7 @@ micro-batches of its optimizer step, and the loss is a plain sum: the gradient i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -145,11 +145,6 @@ def log_ratio(now: Tensor, before: Tensor) -> Tensor:
     return (now - before).clamp(-20.0, 20.0)
 
 
-def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
-    """Give every sampled token [rows, T] the value of its trajectory, from `values` [trajectories]."""
-    return (values[batch.trajectory].unsqueeze(1) * batch.sampled).float()
-
-
 def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
     """How far the learner's log-probabilities [n] of the same policy are from the sampler's [n].
 
@@ -168,24 +163,3 @@ def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
     }
 
 
-def within_groups(groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor) -> Tensor:
-    """`how(*values)` of each group's own part of the values [n], by index; 0 where the first of them are all equal.
-
-    Somebody alone in a group is equal, too. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give `centred` 0.5, -0.5, 0, 0.
-    """
-    found = torch.zeros_like(values[0])
-    for group in map(list, groups):
-        mine = [value[group] for value in values]
-        if bool((mine[0] != mine[0][:1]).any()):
-            found[group] = how(*mine)
-    return found
-
-
-def centred(values: Tensor) -> Tensor:
-    """Less their mean."""
-    return values - values.mean()
-
-
-def standardised(values: Tensor) -> Tensor:
-    """Less their mean, over their unbiased standard deviation."""
-    return centred(values) / (values.std() + 1e-6)

@@ -1,0 +1,87 @@
+"""Which policies and learner states stay on disk, and whether there is room for more."""
+
+from __future__ import annotations
+
+import shutil
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, Slot
+from agentfly_core.models import adapter_artifact
+
+pass
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, Slot
+from agentfly_core.models import adapter_artifact
+from agentfly_core.runs.run import Lab, Run
+from agentfly_core.training.checkpointing import Saving
+
+
+def made(run: Run, slot: Slot, step: int) -> Artifact | None:
+    """The policy of a step, if it is there; the run's newest counts only with the learner state that goes with it.
+
+    Where the run died between the two, both are made again.
+    """
+    newest = not run.store.holds(f"{keys.of_step(run.name, step + 1)}/policy")
+    if newest and keeps_state(run, step) and not run.store.holds(keys.learner(slot).uri):
+        return None
+    return run.store.find(slot)
+
+
+def keeps_state(run: Run, step: int) -> bool:
+    """Whether the learner state after this step goes to disk."""
+    return step % run.science.update.learner_every == 0 or step == run.science.steps
+
+
+def retain(run: Run, step: int) -> None:
+    """Remove what the settings of the update do not keep, if the newest learner state that has its policy verifies.
+
+    The weights of a policy stay, too, when it was evaluated, and when updates may be run again from it or later steps
+    sample from it.
+    """
+    keep, store = run.science.update, run.store
+    states = [k for k in range(1, step + 1) if _has_both(run, k)]
+    if not states or not store.whole(store.artifact(f"{keys.of_step(run.name, states[-1])}/learner")):
+        return
+    for old in states[: -keep.keep_learner]:
+        store.remove(f"{keys.of_step(run.name, old)}/learner")
+    needed = min(states[-keep.keep_learner :][0], step - run.science.rollout.max_staleness)
+    first = min(needed, step + 1 - keep.keep_policies) if keep.keep_policies else 1
+    for old in reversed(range(1, first)):
+        if not run.evaluates(old) and not store.strip(f"{keys.of_step(run.name, old)}/policy", WEIGHTS):
+            break
+
+
+def require_space(lab: Lab, policy: Artifact, saving: Saving) -> None:
+    """Raise OSError unless the disk can hold a learner state and a policy more, and a state that is on its way.
+
+    The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again for a critic that
+    is a model of its own; the policy is one number of the model's dtype. Only an adapter's weights count where only
+    they are trained.
+    """
+    folder, models = lab.store.root, 2 if lab.science.algorithm.make().critic == "model" else 1
+    width = 2 if lab.science.dtype == "bfloat16" else 4
+    size = _size(lab, policy, width)
+    needed = size + models * size * 12 // width * (2 if saving.busy() else 1)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(
+            f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs {needed / 2**30:.1f} GiB. "
+            "Free some space and run the same command again."
+        )
+
+
+def _size(lab: Lab, policy: Artifact, width: int) -> int:
+    """The bytes of the next policy, with so many for a number."""
+    folder, base = adapter_artifact.folders(lab.store, policy)
+    if lab.science.adapter:
+        return width * adapter_artifact.weights(base or folder, lab.science.adapter)
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def _has_both(run: Run, step: int) -> bool:
+    """Whether a step has its learner state and the policy that goes with it."""
+    return all(run.store.holds(f"{keys.of_step(run.name, step)}/{part}") for part in ("learner", "policy"))
+
+
+WEIGHTS = "*.safetensors"
