@@ -24,7 +24,7 @@ from agentfly_core import algorithms
 from agentfly_core.runs import intervals
 from agentfly_core.runs.run import final_policy
 from agentfly_core.runs.summary import Evaluation, stored_evaluation
-from flows.session import lab_of
+from flows.session import context_of
 
 EXPERIMENT = "quickstart"
 NOT_BY_REWARD = {"sft"}
@@ -60,10 +60,10 @@ def trained(algorithm: str, seed: int, size: list[str]) -> Pair:
     overrides, run = [f"algorithm={algorithm}", f"seed={seed}", *size], f"algorithm-{algorithm}-{seed}"
     command = [sys.executable, "-m", "flows", "train", EXPERIMENT, *overrides, "--run", run]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    lab = lab_of(EXPERIMENT, overrides, "local", "")
-    start = lab.store.read_json(f"runs/{run}/start.json")
-    before = stored_evaluation(lab, lab.store.artifact(start["uri"]), "test")
-    return Pair(before, stored_evaluation(lab, final_policy(lab.store, run), "test"))
+    context = context_of(EXPERIMENT, overrides, "local", "")
+    start = context.store.read_json(f"runs/{run}/start.json")
+    before = stored_evaluation(context, context.store.artifact(start["uri"]), "test")
+    return Pair(before, stored_evaluation(context, final_policy(context.store, run), "test"))
 
 
 def table(found: dict[str, list[Pair]]) -> Table:

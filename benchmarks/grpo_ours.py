@@ -20,7 +20,7 @@ from agentfly_core.inference import vllm_client
 from agentfly_core.pipeline.playing import of_step, play_shard
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.trajectory import Problem, Trajectory
-from agentfly_core.rollout.event_loop import home
+from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.system import files
 from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.templates.chatml import Hermes
@@ -104,7 +104,7 @@ def main() -> None:
     experiment, tokenizer = science(given), AutoTokenizer.from_pretrained(given["model"], trust_remote_code=False)
     policies = [Path(given["model"])]
     with ExitStack() as stack:
-        sampling, learning, here = *services(given, experiment, stack), stack.enter_context(home({}))
+        sampling, learning, here = *services(given, experiment, stack), stack.enter_context(environment_loop({}))
         sampler, learner = vllm_client.VLLM(sampling, "float32", given["group"]), client.DeepSpeedLearner(learning)
         sampler.load(policies[0], 0)
         learner.label()

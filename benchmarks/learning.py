@@ -20,7 +20,7 @@ from rich.table import Table
 from agentfly_core.runs import intervals
 from agentfly_core.runs.run import final_policy
 from agentfly_core.runs.summary import Evaluation, stored_evaluation
-from flows.session import lab_of
+from flows.session import context_of
 
 CONTROL = "algorithm.use=benchmarks.permuted:PermutedGRPO"
 
@@ -50,10 +50,10 @@ def outcome(experiment: str, name: str, overrides: list[str]) -> Outcome:
     """Train, or read what was trained."""
     run = f"learning-{experiment}-{name.replace(' ', '-').replace(',', '')}"
     subprocess.run([sys.executable, "-m", "flows", "train", experiment, *overrides, "--run", run], check=True)
-    lab = lab_of(experiment, overrides, "local", "")
-    start = lab.store.read_json(f"runs/{run}/start.json")
-    before = stored_evaluation(lab, lab.store.artifact(start["uri"]), "test")
-    return Outcome(name, before, stored_evaluation(lab, final_policy(lab.store, run), "test"))
+    context = context_of(experiment, overrides, "local", "")
+    start = context.store.read_json(f"runs/{run}/start.json")
+    before = stored_evaluation(context, context.store.artifact(start["uri"]), "test")
+    return Outcome(name, before, stored_evaluation(context, final_policy(context.store, run), "test"))
 
 
 def table(outcomes: list[Outcome]) -> Table:

@@ -35,10 +35,10 @@ from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, ToolCall, Trajectory
 from agentfly_core.rollout.child_process import Child
-from agentfly_core.rollout.episode import Assignment
+from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.rollout.shard import play
-from agentfly_core.rollout.spec import Playbook
+from agentfly_core.rollout.spec import RolloutSpec
 
 EPISODES, TURNS, ENVIRONMENTS = 64, 6, 16
 CRASHING, HANGING, CANCELLED = 5, 10, 20  # one in so many processes, calls and episodes
@@ -174,15 +174,15 @@ class Played:
 async def played(faults: bool) -> Played:
     """Play all episodes at the same time."""
     Book.plan, start = Plan(faults), time.monotonic()
-    playbook = Playbook(
+    spec = RolloutSpec(
         Numbers(), (add,), (total,), tool_loop, "", TURNS + 1, 8, 64, 1024, DEADLINE, {Book: Limit(ENVIRONMENTS)}
     )
     sampler = Stalling(partial(map, ord), STOP, lambda p, _, turn: str(seed(1, p, turn) % 100) if turn < TURNS else "")
     problems = [Problem(f"problem-{number}", "Add.") for number in range(EPISODES)]
-    async with ResourceManager(playbook.limits) as resources, asyncio.TaskGroup() as group:
-        resources.warm(playbook.kinds, ENVIRONMENTS, START_SECONDS)
-        assigned = [Assignment(p, 0, 1, "train", 1.0, seed(2, p.id)) for p in problems]
-        tasks = [group.create_task(play(a, playbook, sampler, resources)) for a in assigned]
+    async with ResourceManager(spec.limits) as resources, asyncio.TaskGroup() as group:
+        resources.warm(spec.kinds, ENVIRONMENTS, START_SECONDS)
+        assigned = [EpisodeSpec(p, 0, 1, "train", 1.0, seed(2, p.id)) for p in problems]
+        tasks = [group.create_task(play(a, spec, sampler, resources)) for a in assigned]
     found = {task.result()[0].problem.id: task.result()[0] for task in tasks}
     return Played(found, resources.metrics(), Book.plan, time.monotonic() - start, psutil.Process().num_fds())
 

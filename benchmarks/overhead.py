@@ -24,7 +24,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.records.timing import read_timings, union
-from agentfly_core.runs.run import Lab, policy_of
+from agentfly_core.runs.run import ExperimentContext, policy_of
 from agentfly_core.runs.summary import stages_before, stored_evaluation
 from flows.session import store_at
 
@@ -70,9 +70,9 @@ def startup(store: Store, run: str) -> float:
     """
     record = store.read_json(f"runs/{run}/run.json")
     science = Science.model_validate(record["science"])
-    lab = Lab(record["experiment"], science, record["origin"], Site.model_validate(record["site"]), store)
-    before = stored_evaluation(lab, policy_of(store, run, 0), "test")
-    stages = [artifact for artifacts in stages_before(lab, lab.parent).values() for artifact in artifacts]
+    context = ExperimentContext(record["experiment"], science, record["origin"], Site.model_validate(record["site"]), store)
+    before = stored_evaluation(context, policy_of(store, run, 0), "test")
+    stages = [artifact for artifacts in stages_before(context, context.parent).values() for artifact in artifacts]
     took = before.seconds + sum(measured(store, artifact).seconds for artifact in stages)
     return (before.time_ms - record["created_ms"]) / 1000 - took
 

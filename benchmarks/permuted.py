@@ -8,7 +8,7 @@ import torch
 
 from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 
 
@@ -16,8 +16,8 @@ from agentfly_core.rl.outcomes import Outcomes
 class PermutedGRPO(GRPO):
     """GRPO over the same rewards in another order, drawn anew for each batch over all its trajectories."""
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The advantages of rewards that belong to other trajectories."""
         generator = torch.Generator().manual_seed(int(batch.tokens.sum()) % 2**31)
-        dealt = outcomes.rewards[torch.randperm(len(outcomes.rewards), generator=generator)]
-        return super().advantages(replace(outcomes, rewards=dealt), batch)
+        problems_of = outcomes.rewards[torch.randperm(len(outcomes.rewards), generator=generator)]
+        return super().advantages(replace(outcomes, rewards=problems_of), batch)

@@ -32,16 +32,16 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_client
-from agentfly_core.inference.sampler import Request, Voice
+from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.models import probe
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Sampled
-from agentfly_core.rollout.episode import Assignment, Episode
+from agentfly_core.rollout.episode import Episode, EpisodeSpec
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import Playbook
+from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.templates.chatml import Hermes
 
@@ -75,25 +75,25 @@ class Recorded:
         self.sampler.load(policy, version)
 
     @asynccontextmanager
-    async def shard(self, episodes: int) -> AsyncIterator[Voice]:
+    async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
         """Lend the sampler."""
-        async with self.sampler.shard(episodes) as voice:
-            yield _Noting(voice, self)
+        async with self.sampler.shard(episodes) as session:
+            yield _Noting(session, self)
 
 
 @dataclass
 class _Noting:
-    voice: Voice
+    session: SamplerSession
     notes: Recorded
 
     async def sample(self, request: Request) -> Sampled:
         self.notes.asked.append((request, time.perf_counter()))
-        sampled = await self.voice.sample(request)
+        sampled = await self.session.sample(request)
         self.notes.answered.append((time.perf_counter(), len(sampled.tokens)))
         return sampled
 
     def leave(self) -> None:
-        self.voice.leave()
+        self.session.leave()
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,15 @@ def rate(begun: float, last_begun: float, answered: Sequence[tuple[float, int]])
     return Rate(steady, (over - last_begun) / (over - begun))
 
 
-def played(sampler: VLLM, book: Playbook, cap: int) -> tuple[Rate, list[Request]]:
+def played(sampler: VLLM, book: RolloutSpec, cap: int) -> tuple[Rate, list[Request]]:
     """The rollout's rate, and what it asked for."""
     notes, begun = Recorded(sampler), time.perf_counter()
     chains = range(cap * OPEN * ROUNDS)
-    assignments = [Assignment(Problem(f"p{i}", f"Look up {i}."), i, 1, "train", 1.0, i) for i in chains]
+    episode_specs = [EpisodeSpec(Problem(f"p{i}", f"Look up {i}."), i, 1, "train", 1.0, i) for i in chains]
 
     async def play() -> None:
         async with ResourceManager(book.limits) as resources:
-            await collect(assignments, book, notes, lambda _: None, resources)
+            await collect(episode_specs, book, notes, lambda _: None, resources)
 
     asyncio.run(play())
     first_turns = [moment for request, moment in notes.asked if request.order[2] == 0]
@@ -130,20 +130,20 @@ def bare(sampler: VLLM, requests: Sequence[Request], cap: int) -> Rate:
     """The server's rate for the same requests, as many of them in flight."""
     notes, begun, waiting = Recorded(sampler), time.perf_counter(), iter(requests)
 
-    async def ask(voice: Voice) -> None:
+    async def ask(session: SamplerSession) -> None:
         for request in waiting:
-            await voice.sample(request)
+            await session.sample(request)
 
     async def ask_all() -> None:
-        async with notes.shard(cap) as voice, asyncio.TaskGroup() as group:
+        async with notes.shard(cap) as session, asyncio.TaskGroup() as group:
             for _ in range(cap):
-                group.create_task(ask(voice))
+                group.create_task(ask(session))
 
     asyncio.run(ask_all())
     return rate(begun, max(moment for _, moment in notes.asked), notes.answered)
 
 
-def rules(tokenizer: Any, latency: float, cap: int) -> Playbook:
+def rules(tokenizer: Any, latency: float, cap: int) -> RolloutSpec:
     """Episodes of four turns whose tools take `latency` seconds, whatever the model says."""
 
     async def talk(episode: Episode) -> Ending:
@@ -155,7 +155,7 @@ def rules(tokenizer: Any, latency: float, cap: int) -> Playbook:
             read = (Observation("look_up", f"Round {turn}: nothing was found here, look somewhere else."),)
         return Ending.MAX_TURNS
 
-    return Playbook(
+    return RolloutSpec(
         template=Hermes(tokenizer, show_tools=False),
         tools=(look_up,),
         rewards=(),

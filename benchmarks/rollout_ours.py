@@ -15,11 +15,11 @@ from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.rollout.episode import Assignment
-from agentfly_core.rollout.event_loop import home
+from agentfly_core.rollout.episode import EpisodeSpec
+from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import Playbook
+from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.system.service import Service
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.python import python_session
@@ -40,9 +40,9 @@ async def add(first: int, second: int) -> str:
 TOOLS = {"add": add, "python": python_session, "shell": shell}
 
 
-def rules(tokenizer: Any, kind: str, episodes: int) -> Playbook:
+def rules(tokenizer: Any, kind: str, episodes: int) -> RolloutSpec:
     """How episodes with this tool are played, all at the same time."""
-    return Playbook(
+    return RolloutSpec(
         template=Hermes(tokenizer),
         tools=(TOOLS[kind],),
         rewards=(),
@@ -62,9 +62,9 @@ def play(given: dict[str, Any], tokenizer: Any, episodes: int) -> None:
     book = rules(tokenizer, given["tool"], episodes)
     sampler = VLLM(Service("vllm", given["socket"]), "float32", episodes)
     problem = Problem("sum", given["question"])
-    assignments = [Assignment(problem, chain, 1, "train", 1.0, chain) for chain in range(episodes)]
-    with home(book.limits) as here:
-        played, *_ = here.run(collect(assignments, book, sampler, lambda _: None, here.resources))
+    episode_specs = [EpisodeSpec(problem, chain, 1, "train", 1.0, chain) for chain in range(episodes)]
+    with environment_loop(book.limits) as here:
+        played, *_ = here.run(collect(episode_specs, book, sampler, lambda _: None, here.resources))
     answers = [observation.content.strip() for trajectory in played for observation in trajectory.observations]
     assert answers == [given["answer"]] * (episodes * given["calls"]), answers
 

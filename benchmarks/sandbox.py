@@ -25,7 +25,7 @@ from rich.table import Table
 
 from agentfly_core.sandbox.backends import Bubblewrap, ForkServer
 from agentfly_core.sandbox.cgroups import PREFIX, Cgroups
-from agentfly_core.sandbox.guest.protocol import Order, Status
+from agentfly_core.sandbox.guest.protocol import ExecRequest, Status
 from agentfly_core.sandbox.sandbox import Sandbox
 
 PROGRAMS = {"print(1)": "print(1)", "with numpy": "import numpy\nprint(numpy.arange(10).sum())"}
@@ -45,7 +45,7 @@ def sandboxes() -> dict[str, Sandbox]:
 
 async def boxed(sandbox: Sandbox, code: str) -> None:
     """An execution in a sandbox."""
-    result = await sandbox.execute(Order(code.encode()))
+    result = await sandbox.execute(ExecRequest(code.encode()))
     assert result.status is Status.OK, result
 
 
@@ -89,7 +89,7 @@ async def sustained(executions: int, at_once: int) -> Table:
 
     async def one(number: int) -> bool:
         async with room:
-            result = await sandbox.execute(Order(b"print(%d)" % number))
+            result = await sandbox.execute(ExecRequest(b"print(%d)" % number))
             return result.stdout == f"{number}\n"
 
     await one(0)

@@ -27,10 +27,10 @@ from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.rollout.episode import Assignment
+from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import Playbook
+from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.templates.chatml import Hermes
 
 LATENCIES = (0.0, 0.1, 0.5)
@@ -68,7 +68,7 @@ def replies(latency: float, turns: int) -> list[str]:
 def wall(tokenizer: Any, kind: Tool, latency: float, episodes: int, turns: int) -> float:
     """The seconds that a rollout of `episodes`, each of `turns` calls and a last word, takes."""
     said = replies(latency, turns)
-    book = Playbook(
+    book = RolloutSpec(
         template=Hermes(tokenizer),
         tools=(kind,),
         rewards=(),
@@ -86,7 +86,7 @@ def wall(tokenizer: Any, kind: Tool, latency: float, episodes: int, turns: int) 
         book.template.stop_tokens[0],
         lambda problem, chain, turn: said[turn],
     )
-    one = Assignment(Problem("wait", QUESTION), 0, 1, "train", 1.0, 0)
+    one = EpisodeSpec(Problem("wait", QUESTION), 0, 1, "train", 1.0, 0)
     all_of_them, resources = [replace(one, chain=i) for i in range(episodes)], ResourceManager({})
     start = time.monotonic()
     played, *_ = asyncio.run(collect(all_of_them, book, sampler, lambda _: None, resources))

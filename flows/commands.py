@@ -25,7 +25,15 @@ from agentfly_core.pipeline import checks
 from agentfly_core.pipeline.gates import GateClosed
 from agentfly_core.runs import episodes, versioning
 from agentfly_core.runs.listing import continuing, in_store
-from agentfly_core.runs.run import Lab, links_of, name_of, record_of, refuse_if_open, refuse_other_settings, summary_of
+from agentfly_core.runs.run import (
+    ExperimentContext,
+    links_of,
+    name_of,
+    record_of,
+    refuse_if_open,
+    refuse_other_settings,
+    summary_of,
+)
 from agentfly_core.runs.tracking import Place
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS
@@ -38,7 +46,7 @@ from flows.local.display import logging_to, summary_table
 from flows.local.mlflow_ui import open_run
 from flows.local.prefect_server import open_flow_run, prefect_api, prefect_command
 from flows.local.state_dirs import Places, settle
-from flows.session import lab_of, store_at, tell_again
+from flows.session import context_of, store_at, tell_again
 
 logger = logging.getLogger(__name__)
 
@@ -54,13 +62,13 @@ Words = Mapping[str, Any]
 
 def train(arguments: Namespace) -> int:
     """Start or continue a run; a finished one shows its summary at once."""
-    lab = _lab(arguments)
-    name = name_of(lab, arguments.run, arguments.new)
-    refuse_other_settings(lab.store, name, lab.science)
-    summary = _told(lab, name) or _trained(arguments, lab, name)
+    context = _lab(arguments)
+    name = name_of(context, arguments.run, arguments.new)
+    refuse_other_settings(context.store, name, context.science)
+    summary = _told(context, name) or _trained(arguments, context, name)
     if dvc_outputs.wanted():
-        dvc_outputs.write_run(lab, name, summary)
-    show_summary(lab.store, summary)
+        dvc_outputs.write_run(context, name, summary)
+    show_summary(context.store, summary)
     return 0
 
 
@@ -176,9 +184,9 @@ def prefect(arguments: Namespace) -> int:
     prefect_command(settle(Path.cwd()), arguments.words)
 
 
-def show_places(places: Places, lab: Lab) -> None:
+def show_places(places: Places, context: ExperimentContext) -> None:
     """Where Prefect and MLflow keep what they hear of a run, and why there."""
-    mlflow = Place.choose(places.state, lab.site.mlflow_tracking_uri)
+    mlflow = Place.choose(places.state, context.site.mlflow_tracking_uri)
     for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
         print(redact(str(place)), flush=True)
 
@@ -189,43 +197,43 @@ def show_summary(store: Store, summary: Words) -> None:
     Console().print(summary_table(summary, opening), soft_wrap=True)
 
 
-def _trained(arguments: Namespace, lab: Lab, name: str) -> dict[str, Any]:
-    refuse_if_open(lab.store, name)
-    with orchestrated(name, lambda: _continuing(arguments, lab, name)) as settled:
+def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> dict[str, Any]:
+    refuse_if_open(context.store, name)
+    with orchestrated(name, lambda: _continuing(arguments, context, name)) as settled:
         from flows.train import train as flow
 
-        show_places(settled, lab)
+        show_places(settled, context)
         try:
             summary: dict[str, Any] = flow(**_flow_arguments(arguments), run=name)
         except Exception as error:  # Prefect's own, after the end of the run
-            if (finished := _finished(lab, name)) is None:
+            if (finished := _finished(context, name)) is None:
                 raise
             logger.warning("The run is done, but Prefect could not be told: %s", fault(error))
             return finished
     return summary
 
 
-def _told(lab: Lab, name: str) -> dict[str, Any] | None:
+def _told(context: ExperimentContext, name: str) -> dict[str, Any] | None:
     """The summary of a run that has done all its steps, once MLflow has them; None where some of that is damaged."""
-    summary = _finished(lab, name)
+    summary = _finished(context, name)
     try:
-        return tell_again(lab, name, summary) if summary else None
+        return tell_again(context, name, summary) if summary else None
     except Damaged as damage:
         logger.warning("%s The run goes through its steps again, and makes what is damaged.", damage)
         return None
 
 
-def _finished(lab: Lab, name: str) -> dict[str, Any] | None:
+def _finished(context: ExperimentContext, name: str) -> dict[str, Any] | None:
     """The summary of a run that has done all its steps, on the data that there are now."""
-    summary = summary_of(lab.store, name)
-    if summary is None or summary["steps"] != lab.science.steps:
+    summary = summary_of(context.store, name)
+    if summary is None or summary["steps"] != context.science.steps:
         return None
-    return summary if lab.store.holds(keys.prepare(lab.science).uri) else None
+    return summary if context.store.holds(keys.prepare(context.science).uri) else None
 
 
-def _continuing(arguments: Namespace, lab: Lab, name: str) -> str:
-    record = record_of(lab.store, name)
-    return continuing(lab.store, name, record) if record else str(arguments.typed)
+def _continuing(arguments: Namespace, context: ExperimentContext, name: str) -> str:
+    record = record_of(context.store, name)
+    return continuing(context.store, name, record) if record else str(arguments.typed)
 
 
 def told(error: BaseException) -> str:
@@ -261,8 +269,8 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
                 raise Stopped(f"{told(error)}\nThe log is {log}. To go on: {again()}") from error
 
 
-def _lab(arguments: Namespace) -> Lab:
-    return lab_of(arguments.experiment, arguments.overrides, arguments.site, arguments.store)
+def _lab(arguments: Namespace) -> ExperimentContext:
+    return context_of(arguments.experiment, arguments.overrides, arguments.site, arguments.store)
 
 
 def _flow_arguments(arguments: Namespace) -> dict[str, Any]:

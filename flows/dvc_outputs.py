@@ -12,7 +12,7 @@ import yaml
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.run import Lab, final_policy
+from agentfly_core.runs.run import ExperimentContext, final_policy
 from agentfly_core.runs.summary import Evaluation, steps_frame
 from agentfly_core.system.files import write_json, write_text
 
@@ -27,39 +27,39 @@ def folder(experiment: str) -> Path:
     return Path("results") / experiment
 
 
-def write_config(lab: Lab) -> None:
+def write_config(context: ExperimentContext) -> None:
     """The complete configuration, with the version of each stage's code; a new release changes no more than it must."""
-    every_key = lab.science.model_dump(mode="json")  # DVC stops where one that dvc.yaml names is missing
-    values = every_key | lab.science.identity() | {"stages": dict(keys.VERSIONS)}
-    write_text(folder(lab.experiment) / "config.yaml", yaml.safe_dump(values, sort_keys=True))
+    every_key = context.science.model_dump(mode="json")  # DVC stops where one that dvc.yaml names is missing
+    values = every_key | context.science.identity() | {"stages": dict(keys.VERSIONS)}
+    write_text(folder(context.experiment) / "config.yaml", yaml.safe_dump(values, sort_keys=True))
 
 
-def write_dataset(lab: Lab, data: Artifact) -> None:
+def write_dataset(context: ExperimentContext, data: Artifact) -> None:
     """The pointer to the dataset, and its splits, which go into DVC's cache."""
-    target = Path("data/generated") / lab.experiment
+    target = Path("data/generated") / context.experiment
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for path in lab.store.open(data).glob("*.parquet"):
+    for path in context.store.open(data).glob("*.parquet"):
         shutil.copy(path, target / path.name)
-    write_pointer(lab, "dataset", data)
+    write_pointer(context, "dataset", data)
 
 
-def write_pointer(lab: Lab, name: str, artifact: Artifact) -> None:
+def write_pointer(context: ExperimentContext, name: str, artifact: Artifact) -> None:
     """Where an artifact is and its digest."""
-    dvc_pointer.write(folder(lab.experiment) / f"{name}.json", artifact)
+    dvc_pointer.write(folder(context.experiment) / f"{name}.json", artifact)
 
 
-def write_run(lab: Lab, run: str, summary: dict[str, Any]) -> None:
+def write_run(context: ExperimentContext, run: str, summary: dict[str, Any]) -> None:
     """The final policy of a finished run, its summary, and a table of its steps for `dvc plots`."""
-    write_pointer(lab, "policy", final_policy(lab.store, run))
-    write_json(folder(lab.experiment) / "summary.json", summary)
-    frame = steps_frame(lab, run).rename(columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"})
-    write_text(folder(lab.experiment) / "steps.csv", frame.to_csv(index=False))
+    write_pointer(context, "policy", final_policy(context.store, run))
+    write_json(folder(context.experiment) / "summary.json", summary)
+    frame = steps_frame(context, run).rename(columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"})
+    write_text(folder(context.experiment) / "steps.csv", frame.to_csv(index=False))
 
 
-def write_evaluation(lab: Lab, found: Evaluation) -> None:
+def write_evaluation(context: ExperimentContext, found: Evaluation) -> None:
     """How a policy does on held-out problems."""
-    write_json(folder(lab.experiment) / "evaluation.json", of_evaluation(found))
+    write_json(folder(context.experiment) / "evaluation.json", of_evaluation(found))
 
 
 def of_evaluation(found: Evaluation) -> dict[str, Any]:

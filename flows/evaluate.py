@@ -10,10 +10,10 @@ from typing import Any
 from prefect import flow
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.services import Playground, playground
+from agentfly_core.pipeline.services import RolloutServices, rollout_services
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.run import Lab, name_of, of_run
+from agentfly_core.runs.run import ExperimentContext, name_of, of_run
 from agentfly_core.runs.summary import Evaluation, evaluation
 from flows import dvc_outputs
 from flows.local.devices import devices
@@ -36,30 +36,30 @@ def evaluate(
     store: StoreUri = "",
 ) -> dict[str, Any]:
     """Play a policy on the held-out test problems of an experiment: success, interval, number of problems."""
-    lab = lab_of_flow(experiment, overrides, site, store)
-    chosen = policy_named(lab, policy)
-    data, logs = prepare(lab), settle(Path.cwd()).state / "logs"
-    holder = f"the evaluation of {policy or lab.experiment}"
-    with devices(lab.site, lab.site.sampler_gpus, holder), telling_stage(lab, "evaluate", chosen.digest) as tell:
-        require_room(lab, chosen, data, "test")
-        with playground(lab, chosen, f"evaluate-{chosen.digest[:16]}", logs) as ground:
-            found = evaluated(lab, chosen, data, ground, "test", 0)
+    context = lab_of_flow(experiment, overrides, site, store)
+    chosen = policy_named(context, policy)
+    data, logs = prepare(context), settle(Path.cwd()).state / "logs"
+    holder = f"the evaluation of {policy or context.experiment}"
+    with devices(context.site, context.site.sampler_gpus, holder), telling_stage(context, "evaluate", chosen.digest) as tell:
+        require_room(context, chosen, data, "test")
+        with rollout_services(context, chosen, f"evaluate-{chosen.digest[:16]}", logs) as ground:
+            found = evaluated(context, chosen, data, ground, "test", 0)
         tell.data(data)
         tell.evaluation(found, 0)
     if dvc_outputs.wanted():
-        dvc_outputs.write_evaluation(lab, found)
+        dvc_outputs.write_evaluation(context, found)
     return dvc_outputs.of_evaluation(found)
 
 
-def evaluated(lab: Lab, policy: Artifact, data: Artifact, ground: Playground, split: str, step: int) -> Evaluation:
+def evaluated(context: ExperimentContext, policy: Artifact, data: Artifact, ground: RolloutServices, split: str, step: int) -> Evaluation:
     """How the policy of a step does on a held-out split."""
-    shards = range(shards_of_split(lab.science, lab.store.open(data), split))
-    played = [held_out(lab, policy, data, ground, split, shard, step) for shard in shards]
-    scored = score(lab, played, step, f"{split} after step {step}")
-    return evaluation(lab, policy, split, played, scored)
+    shards = range(shards_of_split(context.science, context.store.open(data), split))
+    played = [held_out(context, policy, data, ground, split, shard, step) for shard in shards]
+    scored = score(context, played, step, f"{split} after step {step}")
+    return evaluation(context, policy, split, played, scored)
 
 
-def policy_named(lab: Lab, reference: str) -> Artifact:
+def policy_named(context: ExperimentContext, reference: str) -> Artifact:
     """The policy that `run:NAME`, `run:NAME@STEP`, a policy.json or a model reference names; by default the run's last.
 
     Step 0 is the policy that step 1 starts from. Raises ValueError for a policy that is not there.
@@ -68,8 +68,8 @@ def policy_named(lab: Lab, reference: str) -> Artifact:
         if not os.path.isfile(reference):
             raise ValueError(f"There is no file {reference!r}; expected one like results/EXPERIMENT/policy.json.")
         return dvc_pointer.read(Path(reference))
-    if reference in lab.store.names("runs"):
+    if reference in context.store.names("runs"):
         raise ValueError(f"Got the policy {reference!r}, which is a run's name: say run:{reference}.")
     if reference and not reference.startswith("run:"):
-        return base_model(replace(lab, science=lab.science.model_copy(update={"model": reference})), None)
-    return of_run(lab.store, reference or f"run:{name_of(lab, '', False)}", "policy").policy
+        return base_model(replace(context, science=context.science.model_copy(update={"model": reference})), None)
+    return of_run(context.store, reference or f"run:{name_of(context, '', False)}", "policy").policy

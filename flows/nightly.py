@@ -11,7 +11,7 @@ from prefect import flow, get_run_logger, runtime
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.runs.run import Lab, record_of, summary_of
+from agentfly_core.runs.run import ExperimentContext, record_of, summary_of
 from flows.local.devices import devices
 from flows.parameters import ExperimentName, Night, Overrides, SiteName, StoreUri
 from flows.train import train
@@ -33,15 +33,15 @@ def nightly(
     store: StoreUri = "",
 ) -> dict[str, Any]:
     """Train the run nightly-<date>, after finishing nights that were interrupted; one that cannot be is told of."""
-    lab = lab_of_flow(experiment, overrides, site, store)
-    tonight = name_of_night(lab, date or _scheduled())
+    context = lab_of_flow(experiment, overrides, site, store)
+    tonight = name_of_night(context, date or _scheduled())
 
     def trained(night: str) -> dict[str, Any]:
-        changes = recorded_changes(lab, night) or first_changes(lab, night)
+        changes = recorded_changes(context, night) or first_changes(context, night)
         return train(experiment, night, [*overrides, *changes], False, site, store)
 
-    with devices(lab.site, lab.site.gpus, f"the run {tonight}"):
-        for night in unfinished(lab, before=tonight):
+    with devices(context.site, context.site.gpus, f"the run {tonight}"):
+        for night in unfinished(context, before=tonight):
             try:
                 trained(night)
             except Exception:  # whatever it is that a past night cannot go on for, tonight can
@@ -51,49 +51,49 @@ def nightly(
         return trained(tonight)
 
 
-def name_of_night(lab: Lab, date: datetime.date) -> str:
+def name_of_night(context: ExperimentContext, date: datetime.date) -> str:
     """nightly-<date>, with the experiment's name behind it when another experiment has that night's name already."""
-    record = record_of(lab.store, f"{PREFIX}{date}")
-    ours = record is None or record["experiment"] == lab.experiment
-    return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{lab.experiment}"
+    record = record_of(context.store, f"{PREFIX}{date}")
+    ours = record is None or record["experiment"] == context.experiment
+    return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{context.experiment}"
 
 
-def unfinished(lab: Lab, before: str) -> list[str]:
+def unfinished(context: ExperimentContext, before: str) -> list[str]:
     """Earlier nights of the experiment that have not done all their steps, oldest first."""
-    return [night for night in _nights(lab, before) if not _finished(lab, night)]
+    return [night for night in _nights(context, before) if not _finished(context, night)]
 
 
-def first_changes(lab: Lab, night: str) -> list[str]:
+def first_changes(context: ExperimentContext, night: str) -> list[str]:
     """What a new night differs in: it starts from the last finished night's final policy, if there is one."""
-    finished = [earlier for earlier in _nights(lab, night) if _finished(lab, earlier)]
+    finished = [earlier for earlier in _nights(context, night) if _finished(context, earlier)]
     return [f"model=run:{finished[-1]}", "warm_start=null"] if finished else []
 
 
-def recorded_changes(lab: Lab, night: str) -> list[str]:
+def recorded_changes(context: ExperimentContext, night: str) -> list[str]:
     """What a night that was started already was started with, whatever the experiment's file says today."""
-    record = record_of(lab.store, night)
+    record = record_of(context.store, night)
     if record is None:
         return []
-    then, today = Science.restored(record["science"]), lab.science.model_dump(mode="json")
+    then, today = Science.restored(record["science"]), context.science.model_dump(mode="json")
     return [f"{key}={json.dumps(value)}" for key, value in then.items() if value != today.get(key)]
 
 
-def _nights(lab: Lab, before: str) -> list[str]:
-    names = [name for name in lab.store.names("runs") if name.startswith(PREFIX) and name < before]
-    return [name for name in names if _is_ours(lab, name)]
+def _nights(context: ExperimentContext, before: str) -> list[str]:
+    names = [name for name in context.store.names("runs") if name.startswith(PREFIX) and name < before]
+    return [name for name in names if _is_ours(context, name)]
 
 
-def _is_ours(lab: Lab, night: str) -> bool:
+def _is_ours(context: ExperimentContext, night: str) -> bool:
     try:
-        record = record_of(lab.store, night)
+        record = record_of(context.store, night)
     except Damaged:  # it is told of when it is to be finished
         return True
-    return record is not None and record["experiment"] == lab.experiment
+    return record is not None and record["experiment"] == context.experiment
 
 
-def _finished(lab: Lab, night: str) -> bool:
+def _finished(context: ExperimentContext, night: str) -> bool:
     with suppress(Damaged):
-        summary, record = summary_of(lab.store, night), record_of(lab.store, night)
+        summary, record = summary_of(context.store, night), record_of(context.store, night)
         return bool(summary and record and summary["steps"] == record["science"]["steps"])
     return False
 

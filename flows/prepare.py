@@ -20,12 +20,12 @@ def prepare(
     store: StoreUri = "",
 ) -> Artifact:
     """Build, check and version the dataset of an experiment, and nothing else."""
-    lab = lab_of_flow(experiment, overrides, site, store)
-    version, data = tasks.version(lab), tasks.prepare(lab)
+    context = lab_of_flow(experiment, overrides, site, store)
+    version, data = tasks.version(context), tasks.prepare(context)
     if dvc_outputs.wanted():  # by a run or a pipeline that tells MLflow itself
-        dvc_outputs.write_dataset(lab, data)
+        dvc_outputs.write_dataset(context, data)
         return data
-    with telling_stage(lab, "prepare") as tell:
+    with telling_stage(context, "prepare") as tell:
         tell.data(data)
         tell.data_version(version)
         tell.made({"prepare": [data]})

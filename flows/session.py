@@ -17,11 +17,11 @@ from agentfly_core.config import loading as experiments
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import fault, keeping_secrets
 from agentfly_core.pipeline import checks
-from agentfly_core.pipeline.services import Playground, learner_service, playground
+from agentfly_core.pipeline.services import RolloutServices, learner_service, rollout_services
 from agentfly_core.runs import tracking
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.reporter import RunTeller, Teller
-from agentfly_core.runs.run import Lab, Run, links_of, name_of, opened
+from agentfly_core.runs.reporter import MlflowReporter, RunTeller
+from agentfly_core.runs.run import ExperimentContext, Run, links_of, name_of, opened
 from agentfly_core.system.progress import listening
 from agentfly_core.system.service import Service
 from flows.local.devices import devices
@@ -40,26 +40,26 @@ class Session:
     logs: Path
 
     @property
-    def lab(self) -> Lab:
+    def context(self) -> ExperimentContext:
         """The run's experiment and place."""
-        return self.run.lab
+        return self.run.context
 
     @contextmanager
-    def services(self, model: Artifact) -> Iterator[tuple[Playground, Service]]:
+    def services(self, model: Artifact) -> Iterator[tuple[RolloutServices, Service]]:
         """The sampler with the environments, and the learner, starting now and warm until the block ends."""
-        with playground(self.lab, model, self.run.uid, self.logs) as ground:
-            with learner_service(self.lab, self.run.uid, self.logs) as learner:
+        with rollout_services(self.context, model, self.run.uid, self.logs) as ground:
+            with learner_service(self.context, self.run.uid, self.logs) as learner:
                 yield ground, learner
 
 
 @contextmanager
 def session(experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str) -> Iterator[Session]:
     """Open a run for writing, on devices of its own, and close everything at the end."""
-    lab = lab_of_flow(experiment, overrides, site, store)
-    with devices(lab.site, lab.site.gpus, f"the run {name_of(lab, run, new)}"):
-        name = name_of(lab, run, new)  # the next free one may be another after the wait
+    context = lab_of_flow(experiment, overrides, site, store)
+    with devices(context.site, context.site.gpus, f"the run {name_of(context, run, new)}"):
+        name = name_of(context, run, new)  # the next free one may be another after the wait
         logs = settle(Path.cwd()).state / "logs" / name
-        with keeping_secrets(), opened(lab, name) as mine:
+        with keeping_secrets(), opened(context, name) as mine:
             _take_over(mine)
             mine.remember_sandbox()
             with telling(mine) as tell, Display(name, mine.science.steps) as display, listening(display):
@@ -73,14 +73,14 @@ def _take_over(run: Run) -> None:
     run.link("prefect_flow_run_ids", current)
 
 
-def lab_of(experiment: str, overrides: Sequence[str], site: str, store: str) -> Lab:
+def context_of(experiment: str, overrides: Sequence[str], site: str, store: str) -> ExperimentContext:
     """An experiment as resolved, and where it is worked on; raises ValueError for what cannot be."""
     read = experiments.read(experiment, overrides)
     checks.check(read.science)
     place = experiments.site(site, store)
     checks.check_place(read.science, place)
     os.environ.setdefault("DS_ACCELERATOR", place.device)  # or DeepSpeed guesses, on the terminal, when it is imported
-    return Lab(read.name, read.science, read.origin, place, store_at(place.store))
+    return ExperimentContext(read.name, read.science, read.origin, place, store_at(place.store))
 
 
 def store_at(uri: str) -> Store:
@@ -95,7 +95,7 @@ LONGEST_TAG = 5000
 @contextmanager
 def telling(run: Run) -> Iterator[RunTeller]:
     """Somebody to tell what the run does; says at the end what MLflow has not got, and how to send it."""
-    tracker = _tracker(run.lab, run.name, run.uid, run.created_ms)
+    tracker = _tracker(run.context, run.name, run.uid, run.created_ms)
     try:
         yield RunTeller(run, tracker)
     except BaseException as error:  # MLflow hears of whatever it is, which passes on
@@ -111,36 +111,36 @@ def telling(run: Run) -> Iterator[RunTeller]:
 
 
 @contextmanager
-def telling_stage(lab: Lab, stage: str, policy: str = "") -> Iterator[Teller]:
+def telling_stage(context: ExperimentContext, stage: str, policy: str = "") -> Iterator[MlflowReporter]:
     """Somebody to tell what a stage did outside any run; an experiment's stage (of a policy) has one MLflow run."""
-    uid = hashing.digest([stage, lab.science.digest, policy])
-    tracker = _tracker(lab, f"{stage} {policy[:8]}".strip(), uid, _now())
+    uid = hashing.digest([stage, context.science.digest, policy])
+    tracker = _tracker(context, f"{stage} {policy[:8]}".strip(), uid, _now())
     tracker.tags({"agentfly.stage": stage, "agentfly.policy": policy})
     try:
-        yield Teller(lab, tracker)
+        yield MlflowReporter(context, tracker)
         tracker.finish("FINISHED", _now())
     finally:
         if unsent := tracker.close():
             print(tracker.missing(unsent, "the same command"))
 
 
-def tell_again(lab: Lab, name: str, summary: dict[str, Any]) -> dict[str, Any]:
+def tell_again(context: ExperimentContext, name: str, summary: dict[str, Any]) -> dict[str, Any]:
     """Send a finished run's files to MLflow, unless it has had them; returns the summary, now with MLflow's run id.
 
     Raises Locked while somebody writes the run.
     """
-    if str(lab.science.steps) in links_of(lab.store, name).get(TOLD, []):
+    if str(context.science.steps) in links_of(context.store, name).get(TOLD, []):
         return summary
-    with opened(lab, name) as run, telling(run) as tell:
+    with opened(context, name) as run, telling(run) as tell:
         tell.everything()
         summary = {**summary, "mlflow_run_id": tell.mlflow_run_id()}
         run.store.write_json(f"{run.uri}/summary.json", summary)
     return summary
 
 
-def _tracker(lab: Lab, name: str, uid: str, started_ms: int) -> tracking.Tracker:
-    place = tracking.Place.choose(settle(Path.cwd()).state, lab.site.mlflow_tracking_uri)
-    return tracking.Tracker(place, lab.experiment, name, uid, started_ms)
+def _tracker(context: ExperimentContext, name: str, uid: str, started_ms: int) -> tracking.Tracker:
+    place = tracking.Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
+    return tracking.Tracker(place, context.experiment, name, uid, started_ms)
 
 
 def _now() -> int:

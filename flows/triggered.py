@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from prefect.runtime import flow_run
 
 from agentfly_core.config.credentials import SecretGiven
-from agentfly_core.runs.run import Lab
-from flows.session import lab_of
+from agentfly_core.runs.run import ExperimentContext
+from flows.session import context_of
 
 
-def lab_of_flow(experiment: str, overrides: Sequence[str], site: str, store: str) -> Lab:
+def lab_of_flow(experiment: str, overrides: Sequence[str], site: str, store: str) -> ExperimentContext:
     """`lab_of` for a flow: one that was given a secret is told how to get it out of Prefect."""
     try:
-        return lab_of(experiment, overrides, site, store)
+        return context_of(experiment, overrides, site, store)
     except SecretGiven as error:
         raise SecretGiven(
             f"{error}\nPrefect has stored what this flow run was given. This deletes it: "

@@ -8,8 +8,8 @@ from prefect import flow
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
-from agentfly_core.pipeline.services import IN_PROCESS, Playground, environments_service, learner_service
-from agentfly_core.runs.run import Lab
+from agentfly_core.pipeline.services import IN_PROCESS, RolloutServices, environments_service, learner_service
+from agentfly_core.runs.run import ExperimentContext
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.system.service import Service
 from flows import dvc_outputs
@@ -32,30 +32,30 @@ def warm_start_only(
     store: StoreUri = "",
 ) -> Artifact:
     """Make the policy that reinforcement learning starts from, and nothing else."""
-    lab = lab_of_flow(experiment, overrides, site, store)
-    parent, logs = lab.parent, settle(Path.cwd()).state / "logs"
-    holder = f"the warm start of {lab.experiment}"
-    with devices(lab.site, lab.site.gpus, holder), telling_stage(lab, "warm-start") as tell:
-        data, model = prepare(lab), base_model(lab, parent)
-        require_room(lab, model, data, "train")
-        owner = f"warm-start-{lab.experiment}"
-        with environments_service(lab, owner) as environments, learner_service(lab, owner, logs) as learner:
-            policy = warm_started(lab, model, data, Playground(IN_PROCESS, environments), learner)
+    context = lab_of_flow(experiment, overrides, site, store)
+    parent, logs = context.parent, settle(Path.cwd()).state / "logs"
+    holder = f"the warm start of {context.experiment}"
+    with devices(context.site, context.site.gpus, holder), telling_stage(context, "warm-start") as tell:
+        data, model = prepare(context), base_model(context, parent)
+        require_room(context, model, data, "train")
+        owner = f"warm-start-{context.experiment}"
+        with environments_service(context, owner) as environments, learner_service(context, owner, logs) as learner:
+            policy = warm_started(context, model, data, RolloutServices(IN_PROCESS, environments), learner)
         tell.data(data)
-        tell.made(stages_before(lab, parent))
+        tell.made(stages_before(context, parent))
     if dvc_outputs.wanted():
-        dvc_outputs.write_pointer(lab, "warm_start", policy)
+        dvc_outputs.write_pointer(context, "warm_start", policy)
     return policy
 
 
-def warm_started(lab: Lab, model: Artifact, data: Artifact, ground: Playground, learner: Service) -> Artifact:
+def warm_started(context: ExperimentContext, model: Artifact, data: Artifact, ground: RolloutServices, learner: Service) -> Artifact:
     """The policy that reinforcement learning starts from; the model itself where no warm start is asked for."""
-    if lab.science.warm_start is None:
+    if context.science.warm_start is None:
         return model
-    if step_named(lab.science.warm_start.demonstrations):
-        demonstrations = choose(lab, model, data)
+    if step_named(context.science.warm_start.demonstrations):
+        demonstrations = choose(context, model, data)
     else:
-        demonstrations = demonstrate(lab, model, data, ground.environments)
-    for number in range(1, lab.science.warm_start.rounds + 1):
-        policy = warm_start(lab, model, demonstrations, ground.sampler, learner, number)
+        demonstrations = demonstrate(context, model, data, ground.environments)
+    for number in range(1, context.science.warm_start.rounds + 1):
+        policy = warm_start(context, model, demonstrations, ground.sampler, learner, number)
     return policy

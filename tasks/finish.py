@@ -16,8 +16,8 @@ from tasks.stage import stage
 def finish(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str | None) -> dict[str, Any]:
     """Write the ledger and summary.json of a run that has done all its steps; returns the summary."""
     summary = summarise(run, before, after, mlflow_run_id)
-    slot = keys.ledger(run.name, final_policy(run.store, run.name))
-    with run.store.publish(slot) as folder:
+    target = keys.ledger(run.name, final_policy(run.store, run.name))
+    with run.store.publish(target) as folder:
         run_ledger(run).to_parquet(folder / ledger.FILE)
     retention.retain(run, run.science.steps)
     run.store.write_json(f"{run.uri}/summary.json", summary)

@@ -7,23 +7,23 @@ from pathlib import Path
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.records import dataset
-from agentfly_core.runs.run import Lab
+from agentfly_core.runs.run import ExperimentContext
 from agentfly_core.runs.versioning import dataset_version
 from tasks.stage import Made, reused, stage
 
 
 @stage("version the dataset with DVC")
-def version(lab: Lab) -> str:
+def version(context: ExperimentContext) -> str:
     """DVC's version of the experiment's dataset, or why it keeps none."""
-    return str(dataset_version(lab.experiment, lab.science, Path.cwd()))
+    return str(dataset_version(context.experiment, context.science, Path.cwd()))
 
 
 @stage("prepare the dataset")
-def prepare(lab: Lab) -> Made:
+def prepare(context: ExperimentContext) -> Made:
     """Publish the experiment's dataset; raises ValueError for data that cannot be used."""
-    slot = keys.prepare(lab.science)
-    if found := lab.store.find(slot):
+    target = keys.prepare(context.science)
+    if found := context.store.find(target):
         return reused(found)
-    with lab.store.publish(slot) as folder, measuring(folder):
-        dataset.prepare(lab.science, folder, Path("quarantine") / f"{lab.experiment}.json")
-    return lab.store.artifact(slot.uri)
+    with context.store.publish(target) as folder, measuring(folder):
+        dataset.prepare(context.science, folder, Path("quarantine") / f"{context.experiment}.json")
+    return context.store.artifact(target.uri)

@@ -8,7 +8,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import retention
 from agentfly_core.pipeline import update as policy_updates
-from agentfly_core.pipeline.services import rest, saving
+from agentfly_core.pipeline.services import checkpointer, rest
 from agentfly_core.runs.run import Run
 from agentfly_core.system.service import Service
 from tasks.stage import Made, reused, stage
@@ -20,14 +20,14 @@ def update(run: Run, policy: Artifact, scored: Artifact, sampler: Service, servi
 
     The learner state of a step is written while the next one is played; the next policy waits for it.
     """
-    slot = keys.policy(run.science, run.name, policy, scored, step, run.reference)
-    if found := retention.made(run, slot, step):
+    target = keys.policy(run.science, run.name, policy, scored, step, run.reference)
+    if found := retention.made(run, target, step):
         return reused(found)
-    states = saving(service)
-    retention.require_space(run.lab, policy, states)
-    rest(sampler, run.lab)
+    states = checkpointer(service)
+    retention.require_space(run.context, policy, states)
+    rest(sampler, run.context)
     policy_updates.catch_up(run, states, step)
     retain = partial(retention.retain, run, step)
     save = partial(states.begin, then=retain) if retention.keeps_state(run, step) else None
     job = policy_updates.step_job(run, step)
-    return policy_updates.publish(run.store, states, job, policy, slot, save, policy_updates.watching("update", step))
+    return policy_updates.publish(run.store, states, job, policy, target, save, policy_updates.watching("update", step))

@@ -12,14 +12,14 @@ from agentfly_core.config.experiment import Update
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored
 from agentfly_core.system.service import Service
-from agentfly_core.training.checkpointing import Saving
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import UpdateJob
 
 GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
 PPO = {"use": "agentfly_core.algorithms.ppo:PPO"}
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
-IDLE = Saving(DeepSpeedLearner(Service("learner", "nowhere")))  # a learner of which nothing is being saved
+IDLE = AsyncCheckpointer(DeepSpeedLearner(Service("learner", "nowhere")))  # a learner of which nothing is being saved
 
 
 def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 == 0)):

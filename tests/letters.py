@@ -23,10 +23,10 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import BadCall, Message, Observation, Problem, ToolCall, Trajectory
-from agentfly_core.rollout.episode import Agent, Assignment
+from agentfly_core.rollout.episode import Agent, EpisodeSpec
 from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import Playbook
+from agentfly_core.rollout.spec import RolloutSpec
 
 STOP = ord("$")
 ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
@@ -71,7 +71,7 @@ def _call(text: str, closed: str) -> ToolCall | BadCall:
     return ToolCall(name, dict(pair.split("=", 1) for pair in pairs))
 
 
-def playbook(
+def spec(
     *tools: Tool,
     rewards: Sequence[Reward] = (),
     agent: Agent = tool_loop,
@@ -83,8 +83,8 @@ def playbook(
     deadline: float = 60.0,
     limits: Mapping[type[Environment], int] | None = None,
     template: Any = None,
-) -> Playbook:
-    return Playbook(
+) -> RolloutSpec:
+    return RolloutSpec(
         template or Letters(),
         tools,
         tuple(rewards),
@@ -103,9 +103,9 @@ def scripted(script: Callable[[str, int, int], str]) -> Scripted:
     return Scripted(encode, STOP, script)
 
 
-def assigned(*problems: Problem, chains: int = 1) -> list[Assignment]:
+def assigned(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
     return [
-        Assignment(problem, chain, 7, "train", 1.0, seed(0, 7, problem.id, chain))
+        EpisodeSpec(problem, chain, 7, "train", 1.0, seed(0, 7, problem.id, chain))
         for problem in problems
         for chain in range(chains)
     ]
@@ -116,20 +116,20 @@ def silent(trajectory: Trajectory) -> None:
 
 
 async def collected(
-    assignments: Sequence[Assignment],
-    rules: Playbook,
+    episode_specs: Sequence[EpisodeSpec],
+    rules: RolloutSpec,
     sampler: Sampler,
     watch: Callable[[Trajectory], None] = silent,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """A shard, played with environments of its own."""
     async with ResourceManager(rules.limits) as resources:
-        return await collect(assignments, rules, sampler, watch, resources)
+        return await collect(episode_specs, rules, sampler, watch, resources)
 
 
 async def play(replies: Sequence[str], *tools: Tool, **settings: Any) -> Trajectory:
     """One episode of ADD whose replies are given."""
     sampler = scripted(lambda problem, chain, turn: replies[turn])
-    (trajectory,), *_ = await collected(assigned(ADD), playbook(*tools, **settings), sampler)
+    (trajectory,), *_ = await collected(assigned(ADD), spec(*tools, **settings), sampler)
     return trajectory
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import yaml
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, Slot, Store
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import Experiment, read
 from agentfly_core.config.site import Site
-from agentfly_core.records.schedule import first_deal
-from agentfly_core.runs.run import Lab, name_of
+from agentfly_core.records.schedule import first_round
+from agentfly_core.runs.run import ExperimentContext, name_of
 
 HERE = Path(__file__).resolve().parent
 FOUND = json.loads((HERE / "released.json").read_text())
@@ -56,18 +56,18 @@ EXPERIMENTS = [
 
 def called(experiment: Experiment, folder: Path) -> dict[str, Any]:
     """What this release calls an experiment and all that is made of it."""
-    lab = Lab(
+    context = ExperimentContext(
         experiment.name,
         experiment.science,
         experiment.origin,
         Site(),
         Store.at(str(folder), folder),
     )
-    made = {slot.stage: f"{slot.key} {slot.uri}" for slot in _slots(experiment.science)}
-    return {"run": name_of(lab, "", False), "digest": experiment.science.digest, "stages": made}
+    made = {target.stage: f"{target.key} {target.uri}" for target in _slots(experiment.science)}
+    return {"run": name_of(context, "", False), "digest": experiment.science.digest, "stages": made}
 
 
-def _slots(science: Science) -> Iterator[Slot]:
+def _slots(science: Science) -> Iterator[ArtifactKey]:
     data, model, before, scored = (
         Artifact(f"artifacts/{name}", name * 8) for name in ("data", "base", "warm", "mark")
     )
@@ -77,6 +77,6 @@ def _slots(science: Science) -> Iterator[Slot]:
         yield keys.demonstrations(science, model, data)
         yield keys.warm_start(science, model, before, 2)
     yield keys.evaluation(science, before, data, "test", 0)
-    yield keys.rollout(science, "demo", before, data, first_deal(science, 3), 1)
+    yield keys.rollout(science, "demo", before, data, first_round(science, 3), 1)
     yield keys.scored(science, [Artifact("runs/demo/steps/000003/rollout-000", "play" * 8)])
     yield keys.policy(science, "demo", before, scored, 3, model if science.adapter else None)

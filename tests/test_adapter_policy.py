@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 from learning import IDLE
-from test_run import lab
+from test_run import context
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Damaged, Slot
+from agentfly_core.artifacts.store import ArtifactKey, Damaged
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.models import adapter_artifact, lora
 from agentfly_core.models.reference import materialise
@@ -20,10 +20,10 @@ SHAPE = Adapter(rank=2, alpha=4, targets=("q_proj", "v_proj"))
 @pytest.fixture
 def store(tmp_path, nano):
     """A store with a model, and an adapter on it that a step made."""
-    store = lab(tmp_path).store
-    with store.publish(Slot("artifacts/model/nano", "model", "0", {})) as folder:
+    store = context(tmp_path).store
+    with store.publish(ArtifactKey("artifacts/model/nano", "model", "0", {})) as folder:
         shutil.copytree(nano, folder, dirs_exist_ok=True)
-    with store.publish(Slot("runs/demo/steps/000001/policy", "update", "1", {})) as folder:
+    with store.publish(ArtifactKey("runs/demo/steps/000001/policy", "update", "1", {})) as folder:
         model = lora.load(nano, None, "float32")
         lora.add(model, SHAPE, seed=1)
         model.save_pretrained(folder)
@@ -49,7 +49,7 @@ def test_an_adapter_names_its_model_by_digest_and_a_whole_model_names_none(store
 
 
 def test_an_adapter_is_never_put_on_a_model_that_has_changed(store, model, policy, tmp_path):
-    with store.publish(Slot(model.uri, "model", "another", {})) as folder:
+    with store.publish(ArtifactKey(model.uri, "model", "another", {})) as folder:
         (folder / "model.safetensors").write_text("other weights")
     with pytest.raises(Damaged, match=r"000001/policy is an adapter on the model artifacts/model/nano with digest"):
         adapter_artifact.folders(store, policy)
@@ -78,7 +78,7 @@ def test_an_adapters_space_is_that_of_its_own_weights(store, model, policy, tmp_
         if weight.requires_grad
     )
     assert trained == numbers
-    place = lab(tmp_path, adapter=SHAPE.model_dump())
+    place = context(tmp_path, adapter=SHAPE.model_dump())
     for start in (model, policy):
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12)))
         require_space(place, start, IDLE)
@@ -93,7 +93,7 @@ def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_p
 
 
 def test_an_experiment_without_an_adapter_keeps_the_keys_it_had_before_there_were_any(tmp_path, model):
-    plain, adapting = lab(tmp_path).science, lab(tmp_path, adapter={}).science
+    plain, adapting = context(tmp_path).science, context(tmp_path, adapter={}).science
     found = [keys.policy(science, "demo", model, model, 1).key for science in (plain, adapting)]
     assert found[0] != found[1]
     older = plain.model_construct(**{name: value for name, value in plain if name != "adapter"})

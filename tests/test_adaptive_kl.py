@@ -58,7 +58,7 @@ def test_straying_costs_reward_token_by_token():
         "train/kl_reference": pytest.approx((1.0 + 0.5 + 0.0) / 3),
         "train/kl_weight": 0.1,
     }
-    found = algorithm.credit(earned(trajectories, [1.0, 1.0]), batch).advantages  # rewards 1 - 0.1 x 1.5 and 1
+    found = algorithm.estimate_advantages(earned(trajectories, [1.0, 1.0]), batch).advantages  # rewards 1 - 0.1 x 1.5 and 1
     assert found[0, 1] == found[0, 2] < 0 < found[1, 1]
 
 
@@ -66,5 +66,5 @@ def test_a_token_pays_for_itself_and_for_those_after_it():
     trajectory = played(turn([1], {3: -1.0, 4: -1.0, 5: -1.0}))
     batch = replace(pack([trajectory]), reference_logprobs=torch.tensor([[0.0, -2.0, -1.0, -1.5]]))
     algorithm = ReinforcePP(kl=RewardKL(weight=0.1, kind="k1"), gamma=0.5)
-    first, second, third = algorithm.credit(earned([trajectory], [0.0]), batch).advantages[0, 1:].tolist()
+    first, second, third = algorithm.estimate_advantages(earned([trajectory], [0.0]), batch).advantages[0, 1:].tolist()
     assert (first - third) / (second - third) == pytest.approx(-2.5)  # returns -0.1125, -0.025 and -0.05

@@ -52,8 +52,8 @@ def test_the_gradient_is_the_same_for_any_split_ranks_and_order_of_rows(nano, bu
 def _prepared(order):
     trajectories = [crowd(3, 4)[i] for i in order]
     algorithm, batch = GRPO(), pack(trajectories)
-    credit = algorithm.credit(earned(trajectories, [t.id.endswith(("1", "2")) for t in trajectories]), batch)
-    return replace(batch, advantages=credit.advantages, weight=algorithm.weights(batch))
+    estimate = algorithm.estimate_advantages(earned(trajectories, [t.id.endswith(("1", "2")) for t in trajectories]), batch)
+    return replace(batch, advantages=estimate.advantages, weight=algorithm.weights(batch))
 
 
 def _gradient(policy, batch, parts):

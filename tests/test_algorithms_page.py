@@ -41,7 +41,7 @@ def test_every_setting_of_the_page_is_valid(text, mine):
 
 def test_the_algorithm_of_the_page_gives_these_advantages(mine):
     group = [played(turn([1], {3: -1.0})) for _ in range(4)]
-    found = science(mine, YAML[-1]).algorithm.make().credit(earned(group, [3.0, 7.0, 3.0, 0.0]), pack(group))
+    found = science(mine, YAML[-1]).algorithm.make().estimate_advantages(earned(group, [3.0, 7.0, 3.0, 0.0]), pack(group))
     assert found.advantages[:, 1].tolist() == [0.0, 0.75, 0.0, -0.75 * 0.5]
 
 

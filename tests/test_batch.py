@@ -100,10 +100,10 @@ def test_many_sampled_tokens_are_projected_piece_by_piece(nano, monkeypatch):
     ranks=st.integers(1, 5),
 )
 def test_every_row_is_in_one_micro_batch_and_all_ranks_have_as_many(lengths, budget, ranks):
-    dealt = micro_batches(torch.tensor(lengths), budget, ranks)
-    assert sorted(row for share in dealt for rows in share for row in rows.tolist()) == list(range(len(lengths)))
-    assert len({len(share) for share in dealt}) == 1
-    for rows in (rows.tolist() for share in dealt for rows in share):
+    problems_of = micro_batches(torch.tensor(lengths), budget, ranks)
+    assert sorted(row for share in problems_of for rows in share for row in rows.tolist()) == list(range(len(lengths)))
+    assert len({len(share) for share in problems_of}) == 1
+    for rows in (rows.tolist() for share in problems_of for rows in share):
         assert len(rows) <= 1 or len(rows) * max(lengths[row] for row in rows) <= budget
 
 

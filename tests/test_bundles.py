@@ -105,8 +105,8 @@ DEFINITIONS = {
 @given(seed=st.integers(0, 10_000))
 def test_its_loss_and_the_slope_of_it_are_those_of_the_definition(name, seed):
     algorithm, case = MADE[name], ragged(seed)
-    credit = algorithm.credit(case.outcomes, case.batch)
-    batch = replace(case.batch, advantages=credit.advantages, returns=credit.returns)
+    estimate = algorithm.estimate_advantages(case.outcomes, case.batch)
+    batch = replace(case.batch, advantages=estimate.advantages, returns=estimate.returns)
     outputs = now(batch, seed)
     loss = algorithm.loss(outputs, replace(batch, weight=algorithm.weights(batch))).total
     (slopes,) = torch.autograd.grad(loss, outputs.logprobs)
@@ -118,11 +118,11 @@ def test_its_loss_and_the_slope_of_it_are_those_of_the_definition(name, seed):
 
 def defined(advantages, loss, aggregation, case, outputs):
     """The loss, and how fast it grows when all log-probabilities do."""
-    credit = [iter(line) for line in advantages(case.stories)]
+    estimate = [iter(line) for line in advantages(case.stories)]
     lines = [[] for _ in case.stories]
     for row, _, token in tokens(outputs, case.batch):
         story = int(case.batch.trajectory[row])
-        lines[story].append(loss(replace(token, advantage=next(credit[story]))))
+        lines[story].append(loss(replace(token, advantage=next(estimate[story]))))
     return [aggregation([[one[part] for one in line] for line in lines]) for part in (0, 1)]
 
 

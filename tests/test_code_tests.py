@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from letters import assigned, collected, playbook, scripted
+from letters import assigned, collected, scripted, spec
 
 from agentfly_core.records.trajectory import Problem, Score, Unscored
 from agentfly_core.rewards.code_tests import code_tests, program
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 
 async def scored(code: str, problem: Problem = ADD) -> Score | Unscored:
     sampler = scripted(lambda problem, chain, turn: f"Here:\n```python\n{code}```\nDone.")
-    (trajectory,), *_ = await collected(assigned(problem), playbook(max_tokens=4000), sampler)
+    (trajectory,), *_ = await collected(assigned(problem), spec(max_tokens=4000), sampler)
     return await code_tests.score(trajectory, {})
 
 

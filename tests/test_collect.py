@@ -6,7 +6,7 @@ import threading
 from typing import Any, ClassVar
 
 import pytest
-from letters import ADD, STOP, Letters, assigned, collected, encode, play, playbook, scripted
+from letters import ADD, STOP, Letters, assigned, collected, encode, play, scripted, spec
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward, score
@@ -42,7 +42,7 @@ async def test_an_episode_past_its_deadline_fails_alone_and_its_environment_is_c
         await episode.reply(*episode.opening)
         return Ending.NO_TOOL_CALLS
 
-    rules = playbook(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
+    rules = spec(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
     problems = assigned(ADD, Problem("stuck", "?"))
     found, _, measured = await collected(problems, rules, scripted(lambda *_: "99"))
     assert [(t.problem.id, t.ending) for t in found] == [("add-41-58", Ending.NO_TOOL_CALLS), ("stuck", Ending.FAILED)]
@@ -67,7 +67,7 @@ async def test_a_slow_tool_of_one_episode_keeps_no_other_from_going_on() -> None
             others_done.set()
 
     sampler = scripted(lambda problem, chain, turn: (f"<wait chain={chain}>", "ok")[turn])
-    trajectories, *_ = await collected(assigned(ADD, chains=8), playbook(wait), sampler, watch)
+    trajectories, *_ = await collected(assigned(ADD, chains=8), spec(wait), sampler, watch)
     assert ended[-1] == 0
     assert [o for t in trajectories for o in t.observations] == [Observation("wait", "ok")] * 8
 
@@ -119,7 +119,7 @@ async def test_two_kinds_of_environment_in_one_episode_are_each_the_right_one() 
 
 async def test_one_lost_environment_and_one_failing_reward_cost_one_episode_each() -> None:
     sampler = scripted(lambda problem, chain, turn: (f"<up lost={chain == 2}>", "<up>", "ok")[turn])
-    rules = playbook(up, rewards=[counted], limits={Counter: 8})
+    rules = spec(up, rewards=[counted], limits={Counter: 8})
     trajectories, timings, _ = await collected(assigned(ADD, chains=8), rules, sampler)
     assert [t.chain for t in trajectories] == list(range(8))
     assert [t.trajectory_id for t in timings] == [t.id for t in trajectories]
@@ -151,7 +151,7 @@ async def test_a_lost_environment_is_closed_and_its_place_taken_by_a_fresh_one()
 
     lose.__annotations__ = {"traced": Traced, "chain": int, "return": int}
     sampler = scripted(lambda problem, chain, turn: (f"<lose chain={chain}>", "ok")[turn])
-    rules = playbook(tool(lose), limits={Traced: 1})
+    rules = spec(tool(lose), limits={Traced: 1})
     trajectories, *_ = await collected(assigned(ADD, chains=3), rules, sampler)
     assert made == ["start", "use 0 of 0", "close", "start", "use 1 of 0", "use 2 of 0", "close"]
     assert [t.ending for t in trajectories] == [Ending.FAILED, Ending.NO_TOOL_CALLS, Ending.NO_TOOL_CALLS]
@@ -167,7 +167,7 @@ async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again()
         opened.wait(30)
 
     sampler = scripted(lambda problem, chain, turn: ("<hang>", "ok")[turn])
-    rules = playbook(hang, limits={Counter: 1})
+    rules = spec(hang, limits={Counter: 1})
     trajectories, *_ = await collected(assigned(ADD, chains=2), rules, sampler)
     opened.set()
     assert users[0] is not users[1]
@@ -187,7 +187,7 @@ async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean
             left.append(1)
 
     sampler = Seated(encode, STOP, lambda problem, chain, turn: ("<up>", "ok")[turn])
-    rules = playbook(up, rewards=[counted], limits={Counter: 2})
+    rules = spec(up, rewards=[counted], limits={Counter: 2})
     trajectories, _, measured = await collected(assigned(ADD, Problem("b", "?"), chains=3), rules, sampler)
     assert (seats, len(left)) == ([2], 2)
     assert (measured["resources/Counter/most_in_use"], measured["resources/Counter/started"]) == (2, 2)
@@ -201,7 +201,7 @@ async def test_a_lost_sampler_ends_the_shard_with_that_very_error() -> None:
         return "ok"
 
     with pytest.raises(SamplerLost, match="the server died"):
-        await collected(assigned(ADD, chains=4), playbook(), scripted(script))
+        await collected(assigned(ADD, chains=4), spec(), scripted(script))
 
 
 async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_time() -> None:
@@ -213,7 +213,7 @@ async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_
             raise KeyError("a bug") if request.order[1] else SamplerLost("the server died")
 
     with pytest.raises(EpisodeBroken, match="KeyError: 'a bug'"):
-        await collected(assigned(ADD, chains=2), playbook(), Failing(encode, STOP, lambda *_: ""))
+        await collected(assigned(ADD, chains=2), spec(), Failing(encode, STOP, lambda *_: ""))
 
 
 async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_the_line() -> None:
@@ -225,7 +225,7 @@ async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_th
         return Ending.NO_TOOL_CALLS
 
     with pytest.raises(EpisodeBroken) as caught:
-        await collected(assigned(ADD), playbook(agent=hinted), scripted(lambda *_: "ok"))
+        await collected(assigned(ADD), spec(agent=hinted), scripted(lambda *_: "ok"))
     first, *traced, fault, where = str(caught.value).splitlines()
     assert first == (
         "An episode of the problem 'add-41-58' (chain 0, agent 'hinted') broke off. It is an error in code, not the "
@@ -254,7 +254,7 @@ async def test_whatever_an_agent_raises_is_told(error: BaseException, told: str)
         raise error
 
     with pytest.raises(EpisodeBroken) as caught:
-        await collected(assigned(ADD), playbook(agent=raising), scripted(lambda *_: "ok"))
+        await collected(assigned(ADD), spec(agent=raising), scripted(lambda *_: "ok"))
     assert str(caught.value).splitlines()[-2] == told
 
 
@@ -263,7 +263,7 @@ async def test_an_agent_that_does_not_say_how_it_ended_is_told_where_it_is_writt
         await episode.reply(*episode.opening)
 
     with pytest.raises(EpisodeBroken, match="The agent forgetful returned None, expected an Ending") as caught:
-        await collected(assigned(ADD), playbook(agent=forgetful), scripted(lambda *_: "ok"))
+        await collected(assigned(ADD), spec(agent=forgetful), scripted(lambda *_: "ok"))
     assert str(caught.value).endswith(f"Look at {__file__}:{forgetful.__code__.co_firstlineno}.")
 
 
@@ -273,7 +273,7 @@ async def test_an_error_in_a_template_is_told_with_its_own_line() -> None:
             raise IndexError("template")
 
     with pytest.raises(EpisodeBroken, match=r"IndexError: template\nLook at .*test_collect.py:\d+ in parse"):
-        await collected(assigned(ADD), playbook(template=Broken()), scripted(lambda *_: "ok"))
+        await collected(assigned(ADD), spec(template=Broken()), scripted(lambda *_: "ok"))
 
 
 async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_episode_alone() -> None:
@@ -301,8 +301,8 @@ async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_ep
 async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> None:
     sampler = scripted(lambda problem, chain, turn: (f"<calculator expression={chain}+1>", f"{chain}")[turn])
     problems = assigned(Problem("b", "?"), ADD, chains=3)
-    first, *_ = await collected(problems, playbook(calculator), sampler)
-    again, *_ = await collected(problems[::-1], playbook(calculator), sampler)
+    first, *_ = await collected(problems, spec(calculator), sampler)
+    again, *_ = await collected(problems[::-1], spec(calculator), sampler)
     assert first == again
     assert [(t.problem.id, t.chain) for t in first] == [(p, c) for p in ("add-41-58", "b") for c in range(3)]
     assert len({t.id for t in first}) == 6
@@ -312,17 +312,17 @@ async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> 
 
 async def test_every_trajectory_is_told_to_the_watcher_as_it_ends() -> None:
     seen: list[Trajectory] = []
-    trajectories, *_ = await collected(assigned(ADD, chains=3), playbook(), scripted(lambda *_: "ok"), seen.append)
+    trajectories, *_ = await collected(assigned(ADD, chains=3), spec(), scripted(lambda *_: "ok"), seen.append)
     assert sorted(seen, key=lambda t: t.chain) == trajectories
 
 
 async def test_no_episode_is_no_work() -> None:
-    assert await collected([], playbook(), scripted(lambda *_: "ok")) == ([], [], {})
+    assert await collected([], spec(), scripted(lambda *_: "ok")) == ([], [], {})
 
 
 async def test_times_say_what_an_episode_waited_for() -> None:
     sampler = scripted(lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
-    _, (timing,), _ = await collected(assigned(ADD), playbook(calculator), sampler)
+    _, (timing,), _ = await collected(assigned(ADD), spec(calculator), sampler)
     assert [span.doing for span in timing.spans] == ["waiting", "generating", "tools", "generating", "rewards"]
     starts = [span.start for span in timing.spans]
     assert starts == sorted(starts)
@@ -333,10 +333,10 @@ async def test_times_say_what_an_episode_waited_for() -> None:
 async def test_no_time_is_negative_when_the_clock_is_set_back_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     hours = itertools.count()
     monkeypatch.setattr("time.time", lambda: 1763740000.0 - 3600 * next(hours))
-    _, (timing,), _ = await collected(assigned(ADD), playbook(), scripted(lambda *_: "ok"))
+    _, (timing,), _ = await collected(assigned(ADD), spec(), scripted(lambda *_: "ok"))
     assert all(span.start <= span.end for span in timing.spans)
 
 
 def test_an_environment_without_a_limit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"asks for a Counter and there is no limit.*test_collect:Counter: 8"):
-        playbook(up)
+        spec(up)

@@ -12,7 +12,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.config.site import Site
-from agentfly_core.runs.run import Lab, opened
+from agentfly_core.runs.run import ExperimentContext, opened
 from flows.__main__ import main
 from flows.commands import show_places, show_summary, told
 from flows.local.state_dirs import Place, Places
@@ -60,9 +60,9 @@ def test_a_run_names_the_places_that_hear_of_it_and_why(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://someone:secret@mlflow.example")
     read = loading.read("tiny")
-    lab = Lab("tiny", read.science, read.origin, Site(), Store.at(".", project))
+    context = ExperimentContext("tiny", read.science, read.origin, Site(), Store.at(".", project))
     places = Places(project / ".agentfly", "", Place("Prefect", "/home/user/.prefect", "PREFECT_HOME is set"))
-    show_places(places, lab)
+    show_places(places, context)
     assert capsys.readouterr().out == (
         "Prefect: /home/user/.prefect (PREFECT_HOME is set)\n"
         "MLflow: https://someone:[password]@mlflow.example (MLFLOW_TRACKING_URI)\n"
@@ -94,7 +94,7 @@ def test_a_run_is_looked_for_where_its_own_site_sent_it(project: Path, capsys: p
 def finished(project: Path) -> Store:
     """The run `base`, which has done all its steps and of which MLflow was told."""
     read, store = loading.read("tiny"), Store.at(".", project)
-    with opened(Lab("tiny", read.science, read.origin, Site(), store), "base") as run:
+    with opened(ExperimentContext("tiny", read.science, read.origin, Site(), store), "base") as run:
         run.link("mlflow_told_steps", "2")
         with store.publish(keys.prepare(run.science)) as folder:
             (folder / "problems").write_text("")
@@ -131,7 +131,7 @@ def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read = loading.read("tiny")
-    with opened(Lab("tiny", read.science, read.origin, Site(), Store.at(".", project)), "mine"):
+    with opened(ExperimentContext("tiny", read.science, read.origin, Site(), Store.at(".", project)), "mine"):
         pass
     assert main(["open", "mlflow", "mine"]) == 2
     assert capsys.readouterr().err == (

@@ -51,7 +51,7 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
         ("tools=[agentfly_core.tools.calculator:calculater]", "Did you mean 'calculator'"),
         ("tools=[agentfly_core.rewards.exact:exact]", "expected a Tool"),
         ("agent.use=agentfly_core.agents.tool_lop:tool_loop", "Cannot import"),
-        ("agent.use=agentfly_core.rollout.spec:Playbook", "is no agent, expected an `async def` of one Episode"),
+        ("agent.use=agentfly_core.rollout.spec:RolloutSpec", "is no agent, expected an `async def` of one Episode"),
         ("agent.use=agentfly_core.config.experiment:SPLITS", "is a tuple, expected a function or a class"),
         ("environments={agentfly_core.tools.answer:answer: 8}", "answer is no environment, expected a subclass"),
         ("algorithm.use=agentfly_core.tools.answer:answer", "Got a Tool, expected a function or a class that takes"),

@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from agentfly_core.config.experiment import Science
-from agentfly_core.records.schedule import Deal, dealt, first_deal, refill
+from agentfly_core.records.schedule import SamplingRound, first_round, next_round, problems_of
 from agentfly_core.records.trajectory import Problem
 
 PROBLEMS = [Problem(f"p{i}", "?") for i in range(9)]
@@ -26,7 +26,7 @@ def ids(found: list[Problem]) -> list[str]:
 
 
 def test_a_pass_deals_every_problem_once_and_the_next_pass_in_another_order() -> None:
-    of_steps = [ids(dealt(science(), first_deal(science(), step), PROBLEMS)) for step in range(1, 9)]
+    of_steps = [ids(problems_of(science(), first_round(science(), step), PROBLEMS)) for step in range(1, 9)]
     first, second = [*chain(*of_steps[:4])], [*chain(*of_steps[4:])]
     assert len(set(first)) == 8 == len(set(second))
     assert first != second
@@ -34,30 +34,30 @@ def test_a_pass_deals_every_problem_once_and_the_next_pass_in_another_order() ->
 
 def test_what_is_dealt_depends_on_the_seed_alone() -> None:
     other = science().model_copy(update={"seed": 1})
-    deals = [dealt(rules, first_deal(rules, 3), PROBLEMS) for rules in (science(), science(), other)]
+    deals = [problems_of(rules, first_round(rules, 3), PROBLEMS) for rules in (science(), science(), other)]
     assert deals[0] == deals[1] != deals[2]
 
 
 def test_a_refill_deals_further_problems_of_the_step_in_further_shards() -> None:
     rules = science(refills=1)
-    first = first_deal(rules, 1)
-    more = refill(rules, first, 1)
-    assert (first.shards, more) == (range(0, 3), Deal(1, 2, 1, range(3, 5)))  # 8 episodes, then 4, three a shard
-    played = ids(dealt(rules, first, PROBLEMS)) + ids(dealt(rules, more, PROBLEMS))
+    first = first_round(rules, 1)
+    more = next_round(rules, first, 1)
+    assert (first.shards, more) == (range(0, 3), SamplingRound(1, 2, 1, range(3, 5)))  # 8 episodes, then 4, three a shard
+    played = ids(problems_of(rules, first, PROBLEMS)) + ids(problems_of(rules, more, PROBLEMS))
     assert len(set(played)) == 3
 
 
 def test_no_problem_of_a_refill_is_played_by_another_step_of_the_pass() -> None:
     rules = science(refills=1)
-    deals = [first_deal(rules, step) for step in (1, 2)]
-    everything = [ids(dealt(rules, d, PROBLEMS)) + ids(dealt(rules, refill(rules, d, 2), PROBLEMS)) for d in deals]
+    deals = [first_round(rules, step) for step in (1, 2)]
+    everything = [ids(problems_of(rules, d, PROBLEMS)) + ids(problems_of(rules, next_round(rules, d, 2), PROBLEMS)) for d in deals]
     assert len(set(chain(*everything))) == 8
 
 
 def test_a_greedy_baseline_is_one_more_episode_of_each_problem() -> None:
-    assert first_deal(science(greedy=1), 1).shards == range(0, 4)  # 10 episodes, three a shard
+    assert first_round(science(greedy=1), 1).shards == range(0, 4)  # 10 episodes, three a shard
 
 
 def test_more_problems_a_step_than_there_are_is_refused() -> None:
     with pytest.raises(ValueError, match="needs 10 problems, the training split has 9"):
-        dealt(science(problems=5, refills=1), Deal(1, 0, 5, range(1)), PROBLEMS)
+        problems_of(science(problems=5, refills=1), SamplingRound(1, 0, 5, range(1)), PROBLEMS)

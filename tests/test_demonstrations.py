@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from letters import assigned, collected, playbook
+from letters import assigned, collected, spec
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core.datasets import demonstrations
@@ -18,7 +18,7 @@ from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.shop import bought
 from agentfly_core.rl.batch import rows
-from agentfly_core.rollout.spec import Playbook
+from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
@@ -38,7 +38,7 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 async def played(
     problems: Sequence[Problem],
     script: Callable[[str, int, int], str],
-    rules: Playbook,
+    rules: RolloutSpec,
     tokenizer: PreTrainedTokenizerBase,
 ) -> list[Trajectory]:
     encode = partial(tokenizer.encode, add_special_tokens=False)
@@ -47,14 +47,14 @@ async def played(
 
 
 async def sums(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
-    rules = playbook(calculator, answer, template=Hermes(tokenizer, show_tools=False))
+    rules = spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
     return await played(SUMS, demonstrations.calculator(SUMS, 0, spoilt), rules, tokenizer)
 
 
 async def wishes(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
     tools = (search, add_to_cart, checkout)
     template = Hermes(tokenizer, show_tools=False)
-    rules = playbook(*tools, rewards=[bought], limits={Shop: 200}, max_turns=6, template=template, max_tokens=200)
+    rules = spec(*tools, rewards=[bought], limits={Shop: 200}, max_turns=6, template=template, max_tokens=200)
     return await played(WISHES, demonstrations.shop(WISHES, 0, spoilt), rules, tokenizer)
 
 
@@ -87,7 +87,7 @@ async def test_spoilt_wishes_are_not_fulfilled(tokenizer: PreTrainedTokenizerBas
 async def test_an_oracle_has_programs_do_its_sums_and_an_idler_earns_nothing(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    rules = playbook(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
+    rules = spec(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
     oracle = await played(POWERS, demonstrations.python(POWERS, 0, 0.0), rules, tokenizer)
     assert [await exact.score(trajectory, {}) for trajectory in oracle] == [Score(1.0)] * len(POWERS)
     assert {trajectory.observations[0].tool for trajectory in oracle} == {"python"}
@@ -97,7 +97,7 @@ async def test_an_oracle_has_programs_do_its_sums_and_an_idler_earns_nothing(
 
 @pytest.mark.usefixtures("sandbox")
 async def test_spoilt_programs_are_all_wrong_without_breaking_the_tool(tokenizer: PreTrainedTokenizerBase) -> None:
-    rules = playbook(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
+    rules = spec(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
     for trajectory in await played(POWERS, demonstrations.python(POWERS, 0, 1.0), rules, tokenizer):
         assert await exact.score(trajectory, {}) == Score(0.0)
         assert not any(observation.error for observation in trajectory.observations)
@@ -117,7 +117,7 @@ def test_another_chain_of_the_same_problem_may_go_another_way() -> None:
 
 async def test_only_what_the_model_says_is_trained(tokenizer: PreTrainedTokenizerBase) -> None:
     sum_ = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
-    rules = playbook(calculator, answer, template=Hermes(tokenizer, show_tools=False))
+    rules = spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
     (trajectory,) = await played([sum_], demonstrations.calculator([sum_], 0, 0.0), rules, tokenizer)
     (row,) = rows(trajectory.turns)
     table = [

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from letters import assigned, collected, playbook, scripted
+from letters import assigned, collected, scripted, spec
 
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
@@ -31,7 +31,7 @@ async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_
     checks.check(science)
 
     game, limit = load("my_game:Game"), science.environments["my_game:Game"].limit
-    rules = playbook(named("my_game:guess", Tool), rewards=[named("my_game:few_guesses", Reward)], limits={game: limit})
+    rules = spec(named("my_game:guess", Tool), rewards=[named("my_game:few_guesses", Reward)], limits={game: limit})
     problems = assigned(Problem("sixty-two", "Guess!", {"secret": 62}), chains=3)
     sampler = scripted(lambda problem, chain, turn: GUESSES[turn])
     episodes, _, measured = await collected(problems, rules, sampler)

@@ -32,7 +32,7 @@ LONG = played(turn([1], {3: -1.0, 4: -1.0, 5: -1.0}))
 def credited(algorithm, trajectories, rewards, **more):
     """The advantages of each trajectory's tokens."""
     batch = pack(trajectories)
-    found = algorithm.credit(earned(trajectories, rewards, batch, **more), batch).advantages
+    found = algorithm.estimate_advantages(earned(trajectories, rewards, batch, **more), batch).advantages
     return by_trajectory(found, batch, len(trajectories))
 
 
@@ -175,7 +175,7 @@ DEFINITIONS = [
 @given(seed=st.integers(0, 10_000))
 def test_advantages_are_those_of_the_definition(algorithm, definition, seed):
     case = ragged(seed)
-    found = algorithm.credit(case.outcomes, case.batch).advantages
+    found = algorithm.estimate_advantages(case.outcomes, case.batch).advantages
     expected = definition(case.stories)
     for mine, theirs in zip(by_trajectory(found, case.batch, len(case.stories)), expected, strict=True):
         assert mine == pytest.approx(theirs, abs=1e-6, rel=1e-6)

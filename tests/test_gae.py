@@ -83,9 +83,9 @@ DEFINITIONS = [
 @given(seed=st.integers(0, 10_000))
 def test_credit_is_that_of_the_definition_and_whitened(gae, definition, seed):
     case = ragged(seed)
-    credit = PPO(gae=gae).credit(case.outcomes, case.batch)
+    estimate = PPO(gae=gae).estimate_advantages(case.outcomes, case.batch)
     advantages, returns = zip(*map(definition, case.stories), strict=True)
-    for found, expected in ((credit.advantages, reference.whitened(list(advantages))), (credit.returns, returns)):
+    for found, expected in ((estimate.advantages, reference.whitened(list(advantages))), (estimate.returns, returns)):
         for mine, theirs in zip(by_trajectory(found, case.batch, 8), expected, strict=True):
             assert mine == pytest.approx(theirs, abs=1e-6, rel=1e-5)
 

@@ -20,7 +20,7 @@ AGAIN = turn([1], {3: -1.0}, fresh=True)
 
 def advantages(trajectories, rewards):
     batch = pack(trajectories)
-    found = GRPO().credit(earned(trajectories, rewards), batch).advantages
+    found = GRPO().estimate_advantages(earned(trajectories, rewards), batch).advantages
     return [found[batch.trajectory == i][0, 1].item() for i in range(len(trajectories))]
 
 
@@ -35,7 +35,7 @@ def test_statistics_are_over_trajectories_however_many_rows_they_have():
 
 def test_all_rows_of_a_trajectory_share_its_advantage_and_only_sampled_tokens_have_it():
     trajectories = [played(REPLY, AGAIN), played(REPLY)]
-    found = GRPO().credit(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
+    found = GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
     half = pytest.approx(math.sqrt(0.5), abs=1e-4)
     assert found.tolist() == [[0, half], [0, half], [0, pytest.approx(-math.sqrt(0.5), abs=1e-4)]]
 
@@ -53,7 +53,7 @@ def test_each_group_is_measured_by_itself():
 
 def test_a_trajectory_without_a_sampled_token_still_counts_in_its_group():
     trajectories = [played(REPLY), played(name="empty")]
-    found = GRPO().credit(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
+    found = GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
     assert found[0, 1].item() == pytest.approx(math.sqrt(0.5), abs=1e-4)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from pydantic import ValidationError
-from test_run import lab
+from test_run import context
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Slot
+from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.config import loading
 from agentfly_core.config.health_signs import SIGNS, Sign
 from agentfly_core.pipeline.gates import GateClosed
@@ -62,7 +62,7 @@ def test_of_a_vetted_metric_that_an_algorithm_does_not_have_nothing_is_told():
 def logged(tmp_path, algorithm, updates, **settings):
     """The metrics of steps whose groups earned the same, and whose updates measured this."""
     rollout = {"problems": 2, "group_size": 1}
-    with opened(lab(tmp_path, algorithm=algorithm, rollout=rollout, **settings), "demo") as run:
+    with opened(context(tmp_path, algorithm=algorithm, rollout=rollout, **settings), "demo") as run:
         for step, update in enumerate(updates, 1):
             scored = published(run.store, step, "scored", {"agent/rollout/zero_spread_groups": 1.0})
             policy = published(run.store, step, "policy", {"train/skipped_steps": 0.0, **update})
@@ -73,10 +73,10 @@ def logged(tmp_path, algorithm, updates, **settings):
 
 
 def published(store, step, name, measures):
-    slot = Slot(f"runs/demo/steps/{step:06d}/{name}", "update", str(step), {})
-    with store.publish(slot) as folder, measuring(folder) as metrics:
+    target = ArtifactKey(f"runs/demo/steps/{step:06d}/{name}", "update", str(step), {})
+    with store.publish(target) as folder, measuring(folder) as metrics:
         metrics |= measures
-    return store.artifact(slot.uri)
+    return store.artifact(target.uri)
 
 
 @pytest.mark.parametrize(("algorithm", "shown"), [("ppo", 0.0), ("reinforce_pp", 0.0), ("grpo", 3.0)])

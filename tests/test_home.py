@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from letters import ADD, assigned, playbook, scripted, silent
+from letters import ADD, assigned, scripted, silent, spec
 from rooms import ONE, TWO, Room, broken, events
 
 from agentfly_core.artifacts.store import Store
@@ -22,13 +22,13 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline.services import environments_at, environments_service
+from agentfly_core.pipeline.services import environment_loop_of, environments_service
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.rollout.child_process import Child
-from agentfly_core.rollout.event_loop import home
+from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.runs.run import Lab
+from agentfly_core.runs.run import ExperimentContext
 
 COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"
 
@@ -96,8 +96,8 @@ async def visit(resources: ResourceManager) -> Room:
 
 
 def test_an_environment_is_started_once_for_two_shards_and_closed_when_its_home_is() -> None:
-    rules = playbook(enter, limits={Room: 2})
-    with home(rules.limits) as here:
+    rules = spec(enter, limits={Room: 2})
+    with environment_loop(rules.limits) as here:
         for shard in (1, 2):
             work = collect(assigned(ADD, chains=2), rules, calling("enter"), silent, here.resources)
             played, _, measured = here.run(work)
@@ -110,8 +110,8 @@ def test_an_environment_is_started_once_for_two_shards_and_closed_when_its_home_
 
 def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
     Fresh.started = threading.Semaphore(0)
-    rules = playbook(glance, limits={Fresh: 1})
-    with home(rules.limits) as here:
+    rules = spec(glance, limits={Fresh: 1})
+    with environment_loop(rules.limits) as here:
         for shard in (1, 2):
             (played,), *_ = here.run(collect(assigned(ADD), rules, calling("glance"), silent, here.resources))
             assert played.observations[0].content == str(shard)
@@ -121,8 +121,8 @@ def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
 
 def test_an_environment_whose_process_died_while_nobody_played_is_replaced_and_no_episode_fails() -> None:
     Engine.made = []
-    rules = playbook(ask, limits={Engine: 2})
-    with home(rules.limits) as here:
+    rules = spec(ask, limits={Engine: 2})
+    with environment_loop(rules.limits) as here:
         for shard in (1, 2):
             work = collect(assigned(ADD, chains=2), rules, calling("ask"), silent, here.resources)
             played, _, measured = here.run(work)
@@ -141,8 +141,8 @@ def test_a_shard_whose_sampler_was_lost_is_played_again_in_the_same_home() -> No
             raise lost.pop()
         return ("<enter>", "ok")[turn]
 
-    rules = playbook(enter, limits={Room: 1})
-    with home(rules.limits) as here:
+    rules = spec(enter, limits={Room: 1})
+    with environment_loop(rules.limits) as here:
         with pytest.raises(SamplerLost):
             here.run(collect(assigned(ADD), rules, scripted(script), silent, here.resources))
         (played,), _, measured = here.run(collect(assigned(ADD), rules, scripted(script), silent, here.resources))
@@ -152,14 +152,14 @@ def test_a_shard_whose_sampler_was_lost_is_played_again_in_the_same_home() -> No
 
 def test_what_is_never_given_back_is_named_when_its_home_closes() -> None:
     with pytest.raises(RuntimeError, match="Room: 1 were never given back, and are not closed; they were lent for two"):
-        with home({Room: 2}) as here:
+        with environment_loop({Room: 2}) as here:
             here.run(visit(here.resources))
             here.run((kept := here.resources.lease(Room, TWO, 30)).__aenter__())
     assert kept is not None
 
 
 def test_an_error_in_the_block_passes_and_all_is_closed() -> None:
-    with pytest.raises(KeyError, match="ours"), home({Room: 1}) as here:
+    with pytest.raises(KeyError, match="ours"), environment_loop({Room: 1}) as here:
         here.run(visit(here.resources))
         raise KeyError("ours")
     assert events() == [["start", "reset one", "close"]]
@@ -172,7 +172,7 @@ def test_work_sees_the_context_of_who_has_it_done() -> None:
     async def named() -> str:
         return run.get()
 
-    with home({}) as here:
+    with environment_loop({}) as here:
         run.set("quickstart-1f2e3d4c")
         assert here.run(named()) == "quickstart-1f2e3d4c"
 
@@ -188,7 +188,7 @@ def test_work_that_is_interrupted_is_cancelled_and_over_before_anything_else_hap
         finally:
             story.append("cancelled")
 
-    with home({Room: 1}) as here:
+    with environment_loop({Room: 1}) as here:
         with pytest.raises(KeyboardInterrupt):
             here.run(stuck(here.resources))
         assert story == ["cancelled"]
@@ -200,7 +200,7 @@ def test_work_that_wants_to_end_the_program_says_so_to_who_waits_and_the_home_go
     async def leave() -> None:
         raise SystemExit(3)
 
-    with home({Room: 1}) as here:
+    with environment_loop({Room: 1}) as here:
         with pytest.raises(SystemExit, match="3"):
             here.run(leave())
         assert here.run(visit(here.resources)).events == ["start", "reset one"]
@@ -215,7 +215,7 @@ def test_closing_waits_for_no_start() -> None:
         await asyncio.Event().wait()
 
     kind = broken(start=start)
-    with home({kind: 1}) as here:
+    with environment_loop({kind: 1}) as here:
         here.loop.call_soon_threadsafe(here.resources.warm, [kind], 1, 3600)
         assert starting.wait(30)
     assert events() == [["start", "close"]]
@@ -231,7 +231,7 @@ def test_an_experiments_environments_start_as_its_services_do_as_many_as_a_shard
         "rollout": {"problems": 2, "group_size": 2},
         "steps": 1,
     }
-    lab = Lab("rooms", Science.model_validate(settings), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path))
-    with environments_service(lab, "9f2c01d4") as service:
-        assert len(environments_at(service).run(visit(environments_at(service).resources)).made) == 4
+    context = ExperimentContext("rooms", Science.model_validate(settings), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path))
+    with environments_service(context, "9f2c01d4") as service:
+        assert len(environment_loop_of(service).run(visit(environment_loop_of(service).resources)).made) == 4
     assert sorted(events()) == [["start", "close"]] * 3 + [["start", "reset one", "close"]]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from hostile import TEXTS
-from letters import assigned, collected, playbook
+from letters import assigned, collected, spec
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core import rewards, tools
@@ -83,7 +83,7 @@ async def played(tokenizer: PreTrainedTokenizerBase, *replies: str) -> Trajector
     encode = partial(tokenizer.encode, add_special_tokens=False)
     sampler = Scripted(encode, template.stop_tokens[0], lambda problem, chain, turn: said[turn])
     room = {"max_tokens": 200_000, "max_model_len": 4_000_000, "max_observation_tokens": 400}
-    rules = playbook(*TOOLS, rewards=[r for r in REWARDS if r.needs], template=template, limits=LIMITS, **room)
+    rules = spec(*TOOLS, rewards=[r for r in REWARDS if r.needs], template=template, limits=LIMITS, **room)
     (trajectory,), *_ = await collected(assigned(PROBLEM), rules, sampler)
     return trajectory
 

@@ -43,8 +43,8 @@ seeds = given(seed=st.integers(0, 10_000))
 
 def learning(algorithm, case):
     """The batch of a case with all that the loss needs."""
-    credit = algorithm.credit(case.outcomes, case.batch)
-    batch = replace(case.batch, advantages=credit.advantages, returns=credit.returns)
+    estimate = algorithm.estimate_advantages(case.outcomes, case.batch)
+    batch = replace(case.batch, advantages=estimate.advantages, returns=estimate.returns)
     return replace(batch, weight=algorithm.weights(batch))
 
 
@@ -66,7 +66,7 @@ def total(algorithm, outputs, batch, rows=slice(None)):
 def test_the_order_of_trajectories_does_not_matter(name, order):
     algorithm, case, other = MADE[name], ragged(1), ragged(1, order)
     other = replace(other, batch=_same_signals(case, other, order))
-    found, expected = (algorithm.credit(c.outcomes, c.batch) for c in (other, case))
+    found, expected = (algorithm.estimate_advantages(c.outcomes, c.batch) for c in (other, case))
     for one, its in ((found.advantages, expected.advantages), (found.returns, expected.returns)):
         mine, theirs = by_trajectory(one, other.batch, 8), by_trajectory(its, case.batch, 8)
         assert mine == [pytest.approx(theirs[i], abs=1e-6) for i in order]
@@ -78,7 +78,7 @@ def test_the_order_of_trajectories_does_not_matter(name, order):
 def test_the_best_successes_are_imitated_in_any_order_and_of_equal_ones_the_first(best, order):
     rewards = [0.9, 0.7, 0.9, 0.1, 0.9, 0.6]
     group = [played(turn([1], {3: -1.0}), name=f"t{i}") for i in order]
-    found = RFT(threshold=0.5, best=best).credit(earned(group, [rewards[i] for i in order]), pack(group)).advantages
+    found = RFT(threshold=0.5, best=best).estimate_advantages(earned(group, [rewards[i] for i in order]), pack(group)).advantages
     expected = [*(i for i in order if rewards[i] == 0.9), 1, 5][:best]
     assert found[:, 1].tolist() == [float(i in expected) for i in order]
 
@@ -122,14 +122,14 @@ def test_groups_of_equal_rewards_teach_nothing(name):
     group = [talk, played(turn([1], {3: -1.0})), talk, replace(talk, group="other"), replace(talk, group="alone")]
     parts = [{"exact": 0.1}] * 3 + [{"exact": 0.7}, {"exact": 0.3}]
     outcomes = earned(group, [0.1, 0.1, 0.1, 0.7, 0.3], parts=parts, weights={"exact": 1.0})
-    assert algorithm.credit(outcomes, pack(group)).advantages.eq(0).all()
+    assert algorithm.estimate_advantages(outcomes, pack(group)).advantages.eq(0).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_update_without_any_row_is_possible(name):
     nothing = pack([])
-    credit = MADE[name].credit(earned([], [], nothing, weights={"exact": 1.0}), nothing)
-    assert (credit.advantages.shape, credit.returns.shape) == ((0, 0), (0, 0))
+    estimate = MADE[name].estimate_advantages(earned([], [], nothing, weights={"exact": 1.0}), nothing)
+    assert (estimate.advantages.shape, estimate.returns.shape) == ((0, 0), (0, 0))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -172,7 +172,7 @@ def test_a_penalty_is_felt_where_the_policy_has_strayed(penalty):
     group = [played(turn([1], {3: -1.0})), played(turn([1], {3: -1.0}))]
     batch = replace(pack(group), reference_logprobs=torch.tensor([[0.0, -1.0], [0.0, -3.0]]))
     algorithm = GRPO(kl=penalty)
-    batch = replace(batch, advantages=algorithm.credit(earned(group, [1.0, 1.0]), batch).advantages)
+    batch = replace(batch, advantages=algorithm.estimate_advantages(earned(group, [1.0, 1.0]), batch).advantages)
     batch = replace(batch, weight=algorithm.weights(batch))
     outputs = replace(now(batch, 0), logprobs=batch.old_logprobs.clone().requires_grad_())
     total(algorithm, outputs, batch).backward()
@@ -183,5 +183,5 @@ def test_a_penalty_is_felt_where_the_policy_has_strayed(penalty):
 def test_what_is_cut_teaches_nothing_if_so_wished_and_stays_in_the_mean():
     group = [played(turn([1], {3: -1.0})) for _ in range(2)]
     outcomes = replace(earned(group, [1.0, 0.0]), cut=torch.tensor([False, True]))
-    found = GRPO(skip_cut=True).credit(outcomes, pack(group)).advantages[:, 1]
+    found = GRPO(skip_cut=True).estimate_advantages(outcomes, pack(group)).advantages[:, 1]
     assert found.tolist() == [pytest.approx(0.5**0.5, abs=1e-5), 0.0]

@@ -9,7 +9,7 @@ from played import crowd
 
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
-from agentfly_core.training.data import mini_batches, read_lesson
+from agentfly_core.training.data import mini_batches, read_update_data
 from agentfly_core.training.job import UpdateJob
 
 JOB = UpdateJob("fresh:0", "one", "", None, (), None, {}, {}, {}, None, 1.0, "float32", 1, None)
@@ -26,48 +26,48 @@ def stored(folder, rewards):
 
 
 def test_a_group_may_lie_in_two_shards(tmp_path):
-    lesson = read_lesson(stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)}))
-    assert lesson.outcomes.groups == ((0, 1), (2, 3), (4, 5))
-    assert lesson.outcomes.rewards.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
+    data = read_update_data(stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)}))
+    assert data.outcomes.groups == ((0, 1), (2, 3), (4, 5))
+    assert data.outcomes.rewards.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
 
 
 def test_unscored_trajectories_are_left_out_and_counted_never_zero(tmp_path):
     rewards = {f"t{g}-{i}": 1.0 for g in range(3) for i in range(2)} | {"t1-0": Unscored("exact: TimeoutError")}
-    lesson = read_lesson(stored(tmp_path, rewards))
-    assert (lesson.trajectories, lesson.unscored) == (5, 1)
-    assert lesson.outcomes.groups == ((0, 1), (2,), (3, 4))
+    data = read_update_data(stored(tmp_path, rewards))
+    assert (data.trajectories, data.unscored) == (5, 1)
+    assert data.outcomes.groups == ((0, 1), (2,), (3, 4))
 
 
 def test_groups_of_equal_rewards_are_left_out_where_the_algorithm_says_so(tmp_path):
     rewards = {"t0-0": 1.0, "t0-1": 1.0, "t1-0": 0.0, "t1-1": 1.0, "t2-0": 0.0, "t2-1": 0.0}
-    lesson = read_lesson(stored(tmp_path, rewards), drop_equal=True)
-    assert (lesson.trajectories, lesson.unscored, lesson.outcomes.rewards.tolist()) == (2, 0, [0.0, 1.0])
+    data = read_update_data(stored(tmp_path, rewards), drop_equal=True)
+    assert (data.trajectories, data.unscored, data.outcomes.rewards.tolist()) == (2, 0, [0.0, 1.0])
 
 
 def test_a_greedy_episode_is_a_baseline_and_is_not_learned_from(tmp_path):
     job = stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)})
     first, second, *others = crowd(3, 2)
     write_trajectories(tmp_path / "0.parquet", [first, replace(second, role="baseline", chain=1), others[0]])
-    lesson = read_lesson(job)
-    assert (lesson.trajectories, lesson.outcomes.rewards.tolist()) == (5, [0.0, 1.0, 1.5, 2.0, 2.5])
-    assert lesson.outcomes.baselines.nan_to_num(-1.0).tolist() == [0.5, -1.0, -1.0, -1.0, -1.0]
+    data = read_update_data(job)
+    assert (data.trajectories, data.outcomes.rewards.tolist()) == (5, [0.0, 1.0, 1.5, 2.0, 2.5])
+    assert data.outcomes.baselines.nan_to_num(-1.0).tolist() == [0.5, -1.0, -1.0, -1.0, -1.0]
 
 
 def test_a_trajectory_without_any_score_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"no score for 5 trajectories, the first is t0-1"):
-        read_lesson(stored(tmp_path, {"t0-0": 1.0}))
+        read_update_data(stored(tmp_path, {"t0-0": 1.0}))
 
 
 def test_demonstrations_need_no_scores(tmp_path):
-    lesson = read_lesson(replace(stored(tmp_path, {}), scores=None))
-    assert (lesson.trajectories, lesson.unscored) == (6, 0)
+    data = read_update_data(replace(stored(tmp_path, {}), scores=None))
+    assert (data.trajectories, data.unscored) == (6, 0)
 
 
 def test_a_demonstration_that_failed_is_not_imitated(tmp_path):
     job = stored(tmp_path, {})
     failed = [replace(t, ending=Ending.FAILED) for t in crowd(3, 2)[:3]]
     write_trajectories(tmp_path / "0.parquet", failed)
-    assert read_lesson(replace(job, scores=None)).trajectories == 3
+    assert read_update_data(replace(job, scores=None)).trajectories == 3
 
 
 def test_every_epoch_deals_out_all_trajectories_in_an_order_of_its_own():

@@ -10,11 +10,11 @@ from buckets import Bucket
 from rich.console import Console
 
 from agentfly_core.artifacts.lock import local_lock
-from agentfly_core.artifacts.store import Slot, Store
+from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
 from agentfly_core.runs.listing import Listed, Unreadable, listed, view
-from agentfly_core.runs.run import Lab, opened
+from agentfly_core.runs.run import ExperimentContext, opened
 from agentfly_core.system.process import Owner
 
 TINY = """
@@ -37,9 +37,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def start(store: Store, name: str, *overrides: str, file: str = "tiny", published: int = 0) -> None:
     """Start a run that ends after `published` steps."""
     read = loading.read(file, overrides)
-    with opened(Lab(read.name, read.science, read.origin, Site(), store), name):
+    with opened(ExperimentContext(read.name, read.science, read.origin, Site(), store), name):
         for step in range(1, published + 1):
-            with store.publish(Slot(f"runs/{name}/steps/{step:06d}/policy", "update", "key", {})):
+            with store.publish(ArtifactKey(f"runs/{name}/steps/{step:06d}/policy", "update", "key", {})):
                 pass
 
 

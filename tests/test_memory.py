@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_run import lab
+from test_run import context
 
 from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_server
@@ -36,7 +36,7 @@ def test_a_block_that_was_freed_is_touched_again_without_page_faults(service, tm
     if service == "learner":
         _, environment = client.launch("learner.sock", Site())
     else:
-        _, environment = vllm_server.launch(Path("vllm.sock"), tmp_path, lab(tmp_path).science, Site(sampler="vllm"))
+        _, environment = vllm_server.launch(Path("vllm.sock"), tmp_path, context(tmp_path).science, Site(sampler="vllm"))
     told = subprocess.run([sys.executable, "-c", TWICE], env=os.environ | environment, capture_output=True, check=True)
     first, again = map(int, told.stdout.split())
     assert first > 0.99 * PAGES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from agentfly_core.algorithms.grpo import GRPO
-from agentfly_core.config.import_path import completed, construct, fitting, full_name
+from agentfly_core.config.import_path import check_settings, construct, full_name, with_defaults
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -42,11 +42,11 @@ def test_settings_become_what_the_annotations_say() -> None:
 
 
 def test_settings_that_are_left_out_are_completed_with_their_values() -> None:
-    assert completed(Tighter, {"cap": 2}) == {"low": 0.2, "kind": "k3", "cap": 2}
+    assert with_defaults(Tighter, {"cap": 2}) == {"low": 0.2, "kind": "k3", "cap": 2}
 
 
 def test_sections_are_completed_too() -> None:
-    found = completed(GRPO, {"policy_loss": {"use": "clip", "high": 0.28}, "aggregation": "seq_mean_token_sum"})
+    found = with_defaults(GRPO, {"policy_loss": {"use": "clip", "high": 0.28}, "aggregation": "seq_mean_token_sum"})
     assert found["policy_loss"] == {"use": "clip", "low": 0.2, "high": 0.28, "dual": None}
     assert found["aggregation"] == {"use": "seq_mean_token_sum"}
 
@@ -75,4 +75,4 @@ def test_a_module_name_is_short_for_its_class() -> None:
 )
 def test_settings_that_do_not_fit_are_refused(maker: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        fitting(maker, settings, ["tokenizer"] if maker is spelled else [])
+        check_settings(maker, settings, ["tokenizer"] if maker is spelled else [])

@@ -21,7 +21,7 @@ from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
-from agentfly_core.rollout.event_loop import home
+from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.resources import Limit
 
 PROBLEMS = [Problem(f"add-{i}", f"What is {i}+1?", {"answer": str(i + 1)}) for i in range(8)]
@@ -80,7 +80,7 @@ def played(rules: Science, tokenizer: Any, said: str, folder: Path, kind: type[S
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
     sampler = kind(partial(tokenizer.encode, add_special_tokens=False), stop, lambda problem, chain, turn: said)
     problems = PROBLEMS[: rules.rollout.problems]
-    with home({Room: Limit(8)}) as here:
+    with environment_loop({Room: Limit(8)}) as here:
         play_shard(rules, tokenizer, sampler, of_step(rules, problems, 1), folder, lambda trajectory: None, here)
 
 
@@ -118,7 +118,7 @@ def test_a_baseline_is_scored_and_no_episode_of_the_ledger(tokenizer: Any, tmp_p
 
 def test_no_two_training_episodes_have_the_same_seed() -> None:
     rules = science(rollout={"problems": 8, "group_size": 2})
-    assert len({assignment.seed for step in (1, 2) for assignment in of_step(rules, PROBLEMS, step)}) == 2 * 8 * 2
+    assert len({episode_spec.seed for step in (1, 2) for episode_spec in of_step(rules, PROBLEMS, step)}) == 2 * 8 * 2
 
 
 def test_an_evaluation_has_a_temperature_of_its_own() -> None:
@@ -138,7 +138,7 @@ def test_a_shard_without_the_rewards_of_its_environment_is_not_kept(tokenizer: A
 
 
 def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_path: Path) -> None:
-    with home({}) as here, pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
+    with environment_loop({}) as here, pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
         demonstrate(science(), tokenizer, PROBLEMS, tmp_path, here)
 
 

@@ -14,7 +14,7 @@ from agentfly_core.records.trajectory import Ending, Message, Problem
 from agentfly_core.rewards.shop import bought
 from agentfly_core.rollout.episode import Episode, PromptTooLong
 from agentfly_core.rollout.resources import Limit
-from agentfly_core.rollout.spec import Playbook, check
+from agentfly_core.rollout.spec import RolloutSpec, check
 from agentfly_core.tools.shop import checkout, search
 
 SHOP = "agentfly_core.environments.shop:Shop"
@@ -41,26 +41,26 @@ def science(**changes: Any) -> Science:
 
 
 def test_a_playbook_is_read_from_the_experiment() -> None:
-    playbook = Playbook.from_science(science(), "the tokenizer")
-    assert (playbook.tools, playbook.agent, playbook.limits) == ((search, checkout), tool_loop, {Shop: Limit(8)})
-    assert (playbook.system, playbook.max_turns, playbook.max_tokens, playbook.max_model_len) == ("Shop.", 6, 32, 512)
-    assert (playbook.template.tokenizer, playbook.template.accent) == ("the tokenizer", "soft")  # type: ignore[attr-defined]
-    assert playbook.kinds == (Shop,)
-    assert [schema.name for schema in playbook.schemas] == ["search", "checkout"]
+    spec = RolloutSpec.from_science(science(), "the tokenizer")
+    assert (spec.tools, spec.agent, spec.limits) == ((search, checkout), tool_loop, {Shop: Limit(8)})
+    assert (spec.system, spec.max_turns, spec.max_tokens, spec.max_model_len) == ("Shop.", 6, 32, 512)
+    assert (spec.template.tokenizer, spec.template.accent) == ("the tokenizer", "soft")  # type: ignore[attr-defined]
+    assert spec.kinds == (Shop,)
+    assert [schema.name for schema in spec.schemas] == ["search", "checkout"]
 
 
 def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
-    assert Playbook.from_science(science(), None).rewards == (bought,)
+    assert RolloutSpec.from_science(science(), None).rewards == (bought,)
 
 
 def test_what_is_not_decorated_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"evaluate is a function, expected a Tool: decorate it with @tool\."):
-        Playbook.from_science(science(tools=["agentfly_core.tools.calculator:evaluate"]), None)
+        RolloutSpec.from_science(science(tools=["agentfly_core.tools.calculator:evaluate"]), None)
 
 
 def test_an_environment_that_is_asked_for_and_not_listed_is_refused() -> None:
     with pytest.raises(ValueError, match=f"no limit for it.*{SHOP}: 8"):
-        Playbook.from_science(science(environments={}), None)
+        RolloutSpec.from_science(science(environments={}), None)
 
 
 @tool

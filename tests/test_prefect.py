@@ -15,12 +15,12 @@ from project import PROGRAMS, ROOT, Project, until
 from servers import prefect_server
 
 from agentfly_core.runs.run import opened
-from agentfly_core.system.devices import held, slot
+from agentfly_core.system.devices import held, target
 from flows.local.prefect_server import answers, crash_abandoned, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
 from flows.local.state_dirs import Place, Places
 from flows.nightly import first_changes, name_of_night, recorded_changes, unfinished
-from flows.session import lab_of
+from flows.session import context_of
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
@@ -138,27 +138,27 @@ def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(o
 
 def test_a_night_finishes_those_before_that_can_be_and_goes_on_from_their_policy(orchestrator, monkeypatch):
     monkeypatch.chdir(orchestrator.project.root)
-    lab = lab_of("tiny", ["steps=1"], "local", "")
+    context = context_of("tiny", ["steps=1"], "local", "")
     for night in ("nightly-2026-11-19", "nightly-2026-11-20"):
-        with opened(lab, night):
+        with opened(context, night):
             pass
-    gone = lab.store.read_json("runs/nightly-2026-11-19/run.json") | {"stages": {"rollout": 0}}
-    lab.store.write_json("runs/nightly-2026-11-19/run.json", gone)
-    assert unfinished(lab, "nightly-2026-11-21") == ["nightly-2026-11-19", "nightly-2026-11-20"]
+    gone = context.store.read_json("runs/nightly-2026-11-19/run.json") | {"stages": {"rollout": 0}}
+    context.store.write_json("runs/nightly-2026-11-19/run.json", gone)
+    assert unfinished(context, "nightly-2026-11-21") == ["nightly-2026-11-19", "nightly-2026-11-20"]
 
     triggered = orchestrator.started("nightly", experiment="tiny", overrides=["steps=1"], date="2026-11-21")
     orchestrator.wait(triggered, "Completed")
-    before, tonight = (lab.store.read_json(f"runs/nightly-2026-11-{day}/summary.json") for day in (20, 21))
-    record = lab.store.read_json("runs/nightly-2026-11-21/run.json")
+    before, tonight = (context.store.read_json(f"runs/nightly-2026-11-{day}/summary.json") for day in (20, 21))
+    record = context.store.read_json("runs/nightly-2026-11-21/run.json")
     assert record["parent"]["run"] == "nightly-2026-11-20"
     assert record["parent"]["digest"] == before["policy_digest"] != tonight["policy_digest"]
-    assert first_changes(lab, "nightly-2026-11-22") == ["model=run:nightly-2026-11-21", "warm_start=null"]
-    assert unfinished(lab, "nightly-2026-11-22") == ["nightly-2026-11-19"]
+    assert first_changes(context, "nightly-2026-11-22") == ["model=run:nightly-2026-11-21", "warm_start=null"]
+    assert unfinished(context, "nightly-2026-11-22") == ["nightly-2026-11-19"]
     assert "nightly-2026-11-19 could not be finished" in orchestrator.log(triggered)
 
 
 def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again(orchestrator):
-    with held([slot(1, orchestrator.project.env["AGENTFLY_LOCKS"])], "the run mine", print):
+    with held([target(1, orchestrator.project.env["AGENTFLY_LOCKS"])], "the run mine", print):
         triggered = orchestrator.started("train", experiment="tiny", run="waiting", overrides=["steps=1"])
         until(lambda: "Waiting for" in orchestrator.log(triggered) or orchestrator.state(triggered)["type"] in ENDED)
         assert f"used by the run mine (process {os.getpid()} on " in orchestrator.log(triggered)
@@ -169,7 +169,7 @@ def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again
 def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
     monkeypatch.chdir(Project.clone(tmp_path / "project").root)
     shutil.copy("conf/tiny.yaml", "conf/small.yaml")
-    tiny, small = (lab_of(name, [], "local", "") for name in ("tiny", "small"))
+    tiny, small = (context_of(name, [], "local", "") for name in ("tiny", "small"))
     date = datetime.date(2026, 11, 20)
     with opened(tiny, name_of_night(tiny, date)):
         pass
@@ -179,12 +179,12 @@ def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
 
 def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path, monkeypatch):
     monkeypatch.chdir(Project.clone(tmp_path / "project").root)
-    first = lab_of("tiny", ["steps=5", "warm_start=null", "algorithm.skip_cut=true"], "local", "")
+    first = context_of("tiny", ["steps=5", "warm_start=null", "algorithm.skip_cut=true"], "local", "")
     with opened(first, "nightly-2026-11-20"):
         pass
-    changes = recorded_changes(lab_of("tiny", [], "local", ""), "nightly-2026-11-20")
+    changes = recorded_changes(context_of("tiny", [], "local", ""), "nightly-2026-11-20")
     assert {change.partition("=")[0] for change in changes} == {"steps", "warm_start", "algorithm"}
-    assert lab_of("tiny", changes, "local", "").science == first.science
+    assert context_of("tiny", changes, "local", "").science == first.science
 
 
 def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monkeypatch, tmp_path):

@@ -11,7 +11,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
-from agentfly_core.artifacts.store import Slot, Store
+from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import (
     Ending,
@@ -75,14 +75,14 @@ SCORES = [
 def store(tmp_path: Path) -> Store:
     """A run with a scored step 6 and a step 7 that is only partly played."""
     store = Store.at(str(tmp_path), tmp_path / ".agentfly")
-    with store.publish(Slot("artifacts/warm_start/ab/001/policy", "warm_start", "key", {})) as folder:
+    with store.publish(ArtifactKey("artifacts/warm_start/ab/001/policy", "warm_start", "key", {})) as folder:
         (folder / "tokenizer.json").write_text(TOKENIZER.to_str())
     start = store.artifact("artifacts/warm_start/ab/001/policy")
     store.write_json("runs/demo/start.json", {"uri": start.uri, "digest": start.digest})
     for step, shard, played in ((6, 0, [GOOD, WRONG]), (6, 1, [ENDED, FAILED]), (7, 0, [WRONG])):
-        with store.publish(Slot(f"runs/demo/steps/{step:06d}/rollout-{shard:03d}", "rollout", "key", {})) as folder:
+        with store.publish(ArtifactKey(f"runs/demo/steps/{step:06d}/rollout-{shard:03d}", "rollout", "key", {})) as folder:
             write_trajectories(folder / "trajectories.parquet", played)
-    with store.publish(Slot("runs/demo/steps/000006/scored", "score", "key", {})) as folder:
+    with store.publish(ArtifactKey("runs/demo/steps/000006/scored", "score", "key", {})) as folder:
         write_scores(folder / "scores.parquet", SCORES)
     return store
 

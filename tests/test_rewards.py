@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from letters import assigned, collected, playbook, scripted
+from letters import assigned, collected, scripted, spec
 
 from agentfly_core.records.trajectory import Problem, Score, Trajectory, Unscored
 from agentfly_core.rewards.exact import exact
@@ -14,7 +14,7 @@ ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
 
 async def play(*replies: str, problem: Problem = ADD) -> Trajectory:
     sampler = scripted(lambda problem, chain, turn: replies[turn])
-    return (await collected(assigned(problem), playbook(calculator, answer, max_turns=2), sampler))[0][0]
+    return (await collected(assigned(problem), spec(calculator, answer, max_turns=2), sampler))[0][0]
 
 
 @pytest.mark.parametrize(

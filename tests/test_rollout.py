@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from letters import ADD, STOP, assigned, collected, decode, encode, mask, play, playbook, tokens
+from letters import ADD, STOP, assigned, collected, decode, encode, mask, play, spec, tokens
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import ToolError, tool
@@ -41,7 +41,7 @@ async def test_the_sampler_is_asked_with_exactly_the_tokens_of_the_record() -> N
             return await super().sample(request)
 
     sampler = Listening(encode, STOP, lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
-    (trajectory,), *_ = await collected(assigned(ADD), playbook(calculator), sampler)
+    (trajectory,), *_ = await collected(assigned(ADD), spec(calculator), sampler)
     assert decode(asked[1].prompt) == tokens(trajectory)[: len(asked[1].prompt)]
     assert [request.order for request in asked] == [("add-41-58", 0, 0), ("add-41-58", 0, 1)]
     assert asked[0].seed != asked[1].seed
@@ -222,4 +222,4 @@ async def test_whatever_tools_answer_the_record_can_be_written_and_read(tmp_path
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="2 tools are called 'calculator'"):
-        playbook(calculator, tool(name="calculator")(answer.function))
+        spec(calculator, tool(name="calculator")(answer.function))

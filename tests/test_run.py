@@ -8,11 +8,11 @@ import pytest
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.lock import Locked, _lock, local_lock
-from agentfly_core.artifacts.store import Artifact, Slot, Store
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.runs.run import Lab, Parent, final_policy, name_of, opened, require_same_tokens
+from agentfly_core.runs.run import ExperimentContext, Parent, final_policy, name_of, opened, require_same_tokens
 from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.preflight import chosen
 
@@ -24,34 +24,34 @@ with local_lock(Path(sys.argv[1])):
 """
 
 
-def lab(tmp_path, **settings):
+def context(tmp_path, **settings):
     data = {"use": "test_dataset:clean", "train": 8, "test": 4}
     usual = {"model": "nano:calculator", "rewards": REWARDS, "steps": 2}
     science = Science(data=data, **{**usual, **settings})
-    return Lab("tiny", science, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
+    return ExperimentContext("tiny", science, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
 
 
 def test_the_same_settings_are_the_same_run_and_others_another(tmp_path):
-    assert name_of(lab(tmp_path), "", False) == name_of(lab(tmp_path), "", False)
-    assert name_of(lab(tmp_path), "", False) != name_of(lab(tmp_path, seed=1), "", False)
+    assert name_of(context(tmp_path), "", False) == name_of(context(tmp_path), "", False)
+    assert name_of(context(tmp_path), "", False) != name_of(context(tmp_path, seed=1), "", False)
 
 
 def test_new_makes_a_repeat(tmp_path):
     for expected in ("demo", "demo-2", "demo-3"):
-        assert name_of(lab(tmp_path), "demo", True) == expected
-        with opened(lab(tmp_path), expected):
+        assert name_of(context(tmp_path), "demo", True) == expected
+        with opened(context(tmp_path), expected):
             pass
 
 
 def test_a_run_keeps_its_identity_when_it_is_continued(tmp_path):
-    with opened(lab(tmp_path), "demo") as first:
+    with opened(context(tmp_path), "demo") as first:
         first.link("prefect_flow_run_ids", "5f0e")
-    with opened(lab(tmp_path, steps=9), "demo") as again:
+    with opened(context(tmp_path, steps=9), "demo") as again:
         assert (again.uid, again.science.steps, again.links("prefect_flow_run_ids")) == (first.uid, 9, ["5f0e"])
 
 
 def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     with opened(here, "demo") as run:
         run.remember_data(Artifact("artifacts/prepare/77b0", "9f2c"), "dc97.dir")
     with opened(here, "demo") as run:
@@ -69,7 +69,7 @@ def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
 def test_a_run_tells_in_its_record_which_sandbox_its_code_runs_in(tmp_path, monkeypatch, parts):
     for backend in (chosen().backend.name, "unsafe"):
         monkeypatch.setenv(KEY, backend)
-        with opened(lab(tmp_path, **parts), "demo") as run:
+        with opened(context(tmp_path, **parts), "demo") as run:
             run.remember_sandbox()
             assert run.record["sandbox"] == backend
         chosen().close()  # one that is asked for by its name is another one
@@ -78,7 +78,7 @@ def test_a_run_tells_in_its_record_which_sandbox_its_code_runs_in(tmp_path, monk
 def test_a_run_without_code_of_the_models_names_no_sandbox_and_asks_for_none(tmp_path, monkeypatch):
     monkeypatch.setenv(KEY, "bubblewrap")
     monkeypatch.setenv("PATH", "")
-    with opened(lab(tmp_path, tools=["agentfly_core.tools.calculator:calculator"]), "demo") as run:
+    with opened(context(tmp_path, tools=["agentfly_core.tools.calculator:calculator"]), "demo") as run:
         run.remember_sandbox()
         assert "sandbox" not in run.record
 
@@ -91,7 +91,7 @@ def flip(path):
 
 
 def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     with opened(here, "demo"):
         pass
     path = here.store.root / "runs/demo/run.json"
@@ -106,7 +106,7 @@ def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
 
 
 def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(tmp_path, caplog):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     with opened(here, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
         here.store.write_json("runs/demo/summary.json", {"steps": 2})
@@ -122,9 +122,9 @@ def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(t
 
 
 def test_a_damaged_policy_is_not_passed_over_for_an_older_one(tmp_path):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     for step in (1, 2):
-        with here.store.publish(Slot(f"runs/base/steps/{step:06d}/policy", "update", str(step), {})):
+        with here.store.publish(ArtifactKey(f"runs/base/steps/{step:06d}/policy", "update", str(step), {})):
             pass
     assert final_policy(here.store, "base").uri == "runs/base/steps/000002/policy"
     flip(here.store.root / "runs/base/steps/000002/policy/MANIFEST.json")
@@ -133,14 +133,14 @@ def test_a_damaged_policy_is_not_passed_over_for_an_older_one(tmp_path):
 
 
 def test_other_science_under_the_same_name_is_refused_key_by_key(tmp_path):
-    with opened(lab(tmp_path), "demo"):
+    with opened(context(tmp_path), "demo"):
         pass
-    with pytest.raises(ValueError, match=r"seed: 0 -> 1"), opened(lab(tmp_path, seed=1), "demo"):
+    with pytest.raises(ValueError, match=r"seed: 0 -> 1"), opened(context(tmp_path, seed=1), "demo"):
         pass
 
 
 def test_stages_of_another_version_are_refused_with_the_way_out(tmp_path):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     with opened(here, "demo"):
         record = here.store.read_json("runs/demo/run.json")
         here.store.write_json("runs/demo/run.json", record | {"stages": {"rollout": 0}})
@@ -149,7 +149,7 @@ def test_stages_of_another_version_are_refused_with_the_way_out(tmp_path):
 
 
 def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     folder = here.store.root / "runs/demo"
     other = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdin=-1, stdout=-1, cwd=os.getcwd())
     assert other.stdout.readline() == b"held\n"
@@ -162,9 +162,9 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
 
 
 def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_path):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     for step in (1, 2):
-        with here.store.publish(Slot(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
+        with here.store.publish(ArtifactKey(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
             (folder / "model").write_text(str(step))
     assert final_policy(here.store, "demo").uri.endswith("000002/policy")
     with pytest.raises(ValueError, match="Runs there: demo"):
@@ -172,27 +172,27 @@ def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_pa
 
 
 def test_a_run_is_not_wound_back(tmp_path):
-    with opened(lab(tmp_path, steps=3), "demo") as run:
+    with opened(context(tmp_path, steps=3), "demo") as run:
         for step in (1, 2, 3):
-            with run.store.publish(Slot(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
+            with run.store.publish(ArtifactKey(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
                 (folder / "model").write_text(str(step))
     with (
         pytest.raises(ValueError, match=r"has done 3 steps, and 2 are asked for.*steps=3"),
-        opened(lab(tmp_path, steps=2), "demo"),
+        opened(context(tmp_path, steps=2), "demo"),
     ):
         pass
-    with opened(lab(tmp_path, steps=4), "demo"):
+    with opened(context(tmp_path, steps=4), "demo"):
         pass
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "a b", "/tmp/x", ".hidden", "a/b"])
 def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="expected letters, digits"):
-        name_of(lab(tmp_path), name, False)
+        name_of(context(tmp_path), name, False)
 
 
 def test_a_run_does_not_go_on_with_other_data(tmp_path):
-    with opened(lab(tmp_path), "demo") as run:
+    with opened(context(tmp_path), "demo") as run:
         run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
         run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
         with pytest.raises(ValueError, match=r"started with the dataset abababababab, .* make another, cdcdcdcdcdcd"):
@@ -202,9 +202,9 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path):
 @pytest.fixture()
 def base(tmp_path):
     """A store with the run `base` of two steps, the first of which was kept without its weights, and its start."""
-    store = lab(tmp_path).store
+    store = context(tmp_path).store
     for uri in ("artifacts/model/1f2e", *(f"runs/base/steps/{step:06d}/policy" for step in (1, 2, 3))):
-        with store.publish(Slot(uri, "update", uri, {})) as folder:
+        with store.publish(ArtifactKey(uri, "update", uri, {})) as folder:
             (folder / "model.safetensors").write_text(uri)
     start = store.artifact("artifacts/model/1f2e")
     store.write_json("runs/base/start.json", {"uri": start.uri, "digest": start.digest})
@@ -221,7 +221,7 @@ def base(tmp_path):
     ],
 )
 def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, base, model, uri):
-    with opened(lab(tmp_path, model=model), "demo") as run:
+    with opened(context(tmp_path, model=model), "demo") as run:
         assert run.parent == Parent("base", base.artifact(uri))
         assert run.record["parent"]["digest"] == base.artifact(uri).digest
 
@@ -238,13 +238,13 @@ def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, 
     ],
 )
 def test_a_run_whose_start_is_not_there_is_refused_and_leaves_nothing(tmp_path, base, model, message):
-    with pytest.raises(ValueError, match=message), opened(lab(tmp_path, model=model), "demo"):
+    with pytest.raises(ValueError, match=message), opened(context(tmp_path, model=model), "demo"):
         pass
     assert [path.name for path in (base.root / "runs").iterdir()] == ["base"]
 
 
 def test_a_run_that_is_refused_before_it_has_anything_leaves_nothing(tmp_path):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     with pytest.raises(ValueError, match="no such model"), opened(here, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
         raise ValueError("no such model")
@@ -253,7 +253,7 @@ def test_a_run_that_is_refused_before_it_has_anything_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, ValueError])
 def test_a_run_that_something_ended_or_that_was_there_before_stays(tmp_path, error):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     if error is ValueError:
         with opened(here, "demo"):
             pass
@@ -263,7 +263,7 @@ def test_a_run_that_something_ended_or_that_was_there_before_stays(tmp_path, err
 
 
 def test_a_run_that_has_begun_its_steps_stays_whatever_ends_it(tmp_path):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     with pytest.raises(ValueError, match="later"), opened(here, "demo") as run:
         run.remember_start(Artifact("artifacts/model/1f2e", "77b0"))
         raise ValueError("later")
@@ -279,14 +279,14 @@ def test_a_lock_whose_run_was_removed_meanwhile_is_not_taken(tmp_path):
 
 def near(tmp_path, reference):
     kl = {"use": "loss", "reference": reference}
-    return lab(tmp_path, algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl})
+    return context(tmp_path, algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl})
 
 
 def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_digest(tmp_path):
     here = near(tmp_path, "run:base@1")
     with pytest.raises(ValueError, match="The run 'base' has published no policy"), opened(here, "demo"):
         pass
-    with here.store.publish(Slot("runs/base/steps/000001/policy", "update", "1", {})) as folder:
+    with here.store.publish(ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})) as folder:
         (folder / "config.json").write_text("{}")
     base = here.store.artifact("runs/base/steps/000001/policy")
     with opened(here, "demo") as run:
@@ -297,7 +297,7 @@ def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_dig
 
 def test_a_policy_without_weights_is_none_to_stay_near(tmp_path):
     here = near(tmp_path, "run:base@1")
-    with here.store.publish(Slot("runs/base/steps/000001/policy", "update", "1", {})) as folder:
+    with here.store.publish(ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})) as folder:
         (folder / "model.safetensors").write_text("weights")
     here.store.strip("runs/base/steps/000001/policy", "*.safetensors")
     with pytest.raises(ValueError, match=r"run:base@1 was kept without its weights"), opened(here, "demo"):
@@ -305,10 +305,10 @@ def test_a_policy_without_weights_is_none_to_stay_near(tmp_path):
 
 
 def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
-    here = lab(tmp_path)
+    here = context(tmp_path)
     made = []
     for name, text in (("one", '{"vocab": 1}'), ("same", '{"vocab": 1}'), ("other", '{"vocab": 2}'), ("none", "")):
-        with here.store.publish(Slot(f"artifacts/model/{name}", "model", name, {})) as folder:
+        with here.store.publish(ArtifactKey(f"artifacts/model/{name}", "model", name, {})) as folder:
             (folder / ("tokenizer.json" if text else "config.json")).write_text(text or "{}")
         made.append(here.store.artifact(f"artifacts/model/{name}"))
     one, same, other, none = made

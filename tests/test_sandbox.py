@@ -20,7 +20,7 @@ from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import ATTACKS, Attack
 from agentfly_core.sandbox.backends import Bubblewrap, ForkServer, Unavailable
 from agentfly_core.sandbox.cgroups import Cgroups
-from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Order, Status
+from agentfly_core.sandbox.guest.protocol import MIB, ExecRequest, ExecResult, Limits, Status
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
@@ -204,12 +204,12 @@ async def test_threads_subprocesses_pools_and_exit_functions_work() -> None:
 
 
 async def test_they_work_in_bubblewrap_too_and_its_disk_is_as_large_as_asked_for(bubblewrap: Sandbox) -> None:
-    result = await bubblewrap.execute(Order(PROGRAM.encode(), stdin=b"given"))
+    result = await bubblewrap.execute(ExecRequest(PROGRAM.encode(), stdin=b"given"))
     assert sorted(result.stdout.splitlines()) == PRINTED, result.stderr
     fill = b"open('x', 'wb').write(bytes(2 << 20))"
-    assert (await bubblewrap.execute(Order(fill, limits=Limits(disk=MIB)))).status is Status.DISK_LIMIT
+    assert (await bubblewrap.execute(ExecRequest(fill, limits=Limits(disk=MIB)))).status is Status.DISK_LIMIT
     written = b"try: open('/dev/x', 'w')\nexcept OSError: print('refused')\nopen('/dev/stderr', 'w').write('seen')"
-    result = await bubblewrap.execute(Order(written))
+    result = await bubblewrap.execute(ExecRequest(written))
     assert (result.stdout, result.stderr) == ("refused\n", "seen")
 
 
@@ -272,24 +272,24 @@ async def test_a_cancelled_execution_is_ended() -> None:
 
 async def test_the_end_of_the_server_is_our_failure_and_the_next_run_has_a_new_one() -> None:
     sandbox = Sandbox(ForkServer(), Cgroups.found())
-    assert (await sandbox.execute(Order(b"print(1)"))).status is Status.OK
-    task = asyncio.create_task(sandbox.execute(Order(b"import time; time.sleep(60)")))
+    assert (await sandbox.execute(ExecRequest(b"print(1)"))).status is Status.OK
+    task = asyncio.create_task(sandbox.execute(ExecRequest(b"import time; time.sleep(60)")))
     server = sandbox.backend._process  # type: ignore[attr-defined]
     await until(lambda: len(psutil.Process(server.pid).children(recursive=True)) == 4)
     server.kill()
     assert (await task).status is Status.UNAVAILABLE
-    assert (await sandbox.execute(Order(b"print(1)"))).stdout == "1\n"
+    assert (await sandbox.execute(ExecRequest(b"print(1)"))).stdout == "1\n"
     sandbox.close()
 
 
 async def test_no_program_is_given_to_what_waited_for_one_when_the_server_ended() -> None:
     sandbox = Sandbox(ForkServer(), Cgroups.found())
-    await sandbox.execute(Order(b""))
+    await sandbox.execute(ExecRequest(b""))
     server = sandbox.backend._process  # type: ignore[attr-defined]
     server.kill()
     server.wait()
-    assert (await sandbox.execute(Order(b"print(1)", kept=True))).stdout == "1\n"  # by a new server
-    assert (await sandbox.execute(Order(b"print(1)"))).stdout == "1\n"
+    assert (await sandbox.execute(ExecRequest(b"print(1)", kept=True))).stdout == "1\n"  # by a new server
+    assert (await sandbox.execute(ExecRequest(b"print(1)"))).stdout == "1\n"
     sandbox.close()
 
 

@@ -6,25 +6,25 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 from learning import after, digests, kill_worker, saved
-from test_run import lab
+from test_run import context
 
-from agentfly_core.artifacts.store import Slot, Store
+from agentfly_core.artifacts.store import ArtifactKey, Store
+from agentfly_core.pipeline.services import checkpointer as states_of
 from agentfly_core.pipeline.services import learner_service
-from agentfly_core.pipeline.services import saving as states_of
-from agentfly_core.training.checkpointing import Saving
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
 
-SLOT = Slot("steps/1/learner", "update", "1", {})
+SLOT = ArtifactKey("steps/1/learner", "update", "1", {})
 
 
 @pytest.fixture
-def saving(workers):
-    return Saving(DeepSpeedLearner(workers(1)))
+def checkpointer(workers):
+    return AsyncCheckpointer(DeepSpeedLearner(workers(1)))
 
 
-def test_the_state_that_is_saved_is_that_of_the_copy_whatever_the_learner_does_next(saving, job, tmp_path):
-    store, learner, written = Store.at(str(tmp_path / "store"), tmp_path), saving.learner, threading.Event()
+def test_the_state_that_is_saved_is_that_of_the_copy_whatever_the_learner_does_next(checkpointer, job, tmp_path):
+    store, learner, written = Store.at(str(tmp_path / "store"), tmp_path), checkpointer.learner, threading.Event()
 
     @contextmanager
     def publication():
@@ -35,38 +35,38 @@ def test_the_state_that_is_saved_is_that_of_the_copy_whatever_the_learner_does_n
     learner.update(job)
     _, expected = saved(learner, tmp_path / "expected")
     done = []
-    saving.begin(publication(), lambda: done.append(store.find(SLOT) is not None))
+    checkpointer.begin(publication(), lambda: done.append(store.find(SLOT) is not None))
     learner.update(after(job, 1))
     assert not store.find(SLOT)
     written.set()
-    saving.wait()
+    checkpointer.wait()
     assert done == [True]
     state = store.root / SLOT.uri
     assert {name: digests(state)[name] for name in digests(expected)} == digests(expected)
 
 
-def test_what_went_wrong_is_raised_once(saving, job, tmp_path):
-    saving.learner.update(job)
-    saving.begin(nullcontext(tmp_path / "missing"), lambda: None)
+def test_what_went_wrong_is_raised_once(checkpointer, job, tmp_path):
+    checkpointer.learner.update(job)
+    checkpointer.begin(nullcontext(tmp_path / "missing"), lambda: None)
     with pytest.raises(LearnerFailed, match="missing"):
-        saving.wait()
-    saving.wait()
-    assert saving.learner.label() == "step/1", "the learner goes on"
+        checkpointer.wait()
+    checkpointer.wait()
+    assert checkpointer.learner.label() == "step/1", "the learner goes on"
 
 
-def test_a_learner_that_dies_while_its_state_is_written_is_told_of(saving, workers, job, tmp_path, caplog):
+def test_a_learner_that_dies_while_its_state_is_written_is_told_of(checkpointer, workers, job, tmp_path, caplog):
     os.mkfifo(tmp_path / "learner.json")  # which nobody reads: the learner does not get to the end
-    saving.learner.update(job)
-    saving.begin(nullcontext(tmp_path), lambda: pytest.fail("nothing was saved"))
+    checkpointer.learner.update(job)
+    checkpointer.begin(nullcontext(tmp_path), lambda: pytest.fail("nothing was saved"))
     kill_worker(workers(1))
-    saving.wait()
+    checkpointer.wait()
     assert "A learner state was not saved, and is made again when it is needed" in caplog.text
     with pytest.raises(LearnerLost, match="has the state None in memory"):
-        saving.begin(nullcontext(tmp_path), lambda: None)
+        checkpointer.begin(nullcontext(tmp_path), lambda: None)
 
 
 def test_a_run_that_fails_still_gets_its_last_state(job, tmp_path):
-    place = lab(tmp_path)
+    place = context(tmp_path)
     with (
         pytest.raises(KeyError, match="a bug"),
         learner_service(place, "tests", tmp_path) as service,
@@ -78,12 +78,12 @@ def test_a_run_that_fails_still_gets_its_last_state(job, tmp_path):
     assert place.store.find(SLOT)
 
 
-def test_a_state_on_its_way_is_counted(saving, job, tmp_path):
-    assert not saving.busy()
+def test_a_state_on_its_way_is_counted(checkpointer, job, tmp_path):
+    assert not checkpointer.busy()
     os.mkfifo(tmp_path / "learner.json")
-    saving.learner.update(job)
-    saving.begin(nullcontext(tmp_path), lambda: None)
-    assert saving.busy()
+    checkpointer.learner.update(job)
+    checkpointer.begin(nullcontext(tmp_path), lambda: None)
+    assert checkpointer.busy()
     assert "step/1" in (tmp_path / "learner.json").read_text()
-    saving.wait()
-    assert not saving.busy()
+    checkpointer.wait()
+    assert not checkpointer.busy()

@@ -27,11 +27,11 @@ def test_the_loss_is_the_mean_surprise_at_replies_and_nothing_else_is_learned():
 def test_every_demonstrated_token_is_worth_learning():
     demonstrations = [played(turn([1, 2], {3: 0.0}))]
     batch = pack(demonstrations)
-    assert SFT().credit(earned(demonstrations, [0.0]), batch).advantages.tolist() == [[0, 0, 1]]
+    assert SFT().estimate_advantages(earned(demonstrations, [0.0]), batch).advantages.tolist() == [[0, 0, 1]]
 
 
 def test_the_mean_over_successes_does_not_depend_on_how_many_failures_there_were():
     episodes = [played(turn([1], {3: 0.0, 4: 0.0})), played(turn([1], {3: 0.0})), played(turn([1], {3: 0.0}))]
     batch = pack(episodes)
-    batch = replace(batch, advantages=RFT().credit(earned(episodes, [1.0, 0.0, 0.0]), batch).advantages)
+    batch = replace(batch, advantages=RFT().estimate_advantages(earned(episodes, [1.0, 0.0, 0.0]), batch).advantages)
     assert RFT().weights(batch).tolist() == [[0, 0.5, 0.5], [0, 0, 0], [0, 0, 0]]

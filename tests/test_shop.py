@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from letters import assigned, collected, playbook, scripted
+from letters import assigned, collected, scripted, spec
 
 from agentfly_core.authoring.tool import ToolError
 from agentfly_core.environments.shop import Product, Shop
@@ -23,7 +23,7 @@ BUY = Problem("buy-1", "Buy 2 red cups and 1 blue cup.", FACTS)
 
 
 async def shopping(*replies: str, problem: Problem = BUY) -> Trajectory:
-    rules = playbook(search, lookup, add_to_cart, checkout, rewards=[bought], limits={Shop: 1}, max_turns=len(replies))
+    rules = spec(search, lookup, add_to_cart, checkout, rewards=[bought], limits={Shop: 1}, max_turns=len(replies))
     sampler = scripted(lambda problem, chain, turn: replies[turn])
     return (await collected(assigned(problem), rules, sampler))[0][0]
 

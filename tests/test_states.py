@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from letters import ADD, assigned, collected, playbook, scripted
+from letters import ADD, assigned, collected, scripted, spec
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
@@ -45,7 +45,7 @@ def climb(steps: int, *, tower: Tower, bell: Bell) -> str:
 
 async def climbing(*replies: str) -> Trajectory:
     sampler = scripted(lambda problem, chain, turn: replies[turn])
-    return (await collected(assigned(ADD), playbook(climb, limits={Tower: 1, Bell: 1}), sampler))[0][0]
+    return (await collected(assigned(ADD), spec(climb, limits={Tower: 1, Bell: 1}), sampler))[0][0]
 
 
 async def test_a_turn_says_in_which_state_the_reply_was_made() -> None:

@@ -7,11 +7,11 @@ import pytest
 from clocks import set_clock
 
 from agentfly_core.artifacts import store as store_module
-from agentfly_core.artifacts.store import Artifact, Slot, Store, verify
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store, verify
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.system.process import Owner
 
-SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {"rollout-000": "d0"})
+SLOT = ArtifactKey("runs/demo/steps/000001/scored", "score", "key-1", {"rollout-000": "d0"})
 
 
 @pytest.fixture()
@@ -19,17 +19,17 @@ def store(tmp_path):
     return Store.at(str(tmp_path / "store"), tmp_path / "cache")
 
 
-def publish(store, slot=SLOT, text="one"):
-    with store.publish(slot) as folder:
+def publish(store, target=SLOT, text="one"):
+    with store.publish(target) as folder:
         (folder / "scores.txt").write_text(text)
         (folder / "metrics.json").write_text(str(id(folder)))
-    return store.artifact(slot.uri)
+    return store.artifact(target.uri)
 
 
 def test_what_is_published_is_found_under_its_key_only(store):
     artifact = publish(store)
     assert store.find(SLOT) == artifact
-    assert store.find(Slot(SLOT.uri, "score", "key-2", {})) is None
+    assert store.find(ArtifactKey(SLOT.uri, "score", "key-2", {})) is None
     assert (store.open(artifact) / "scores.txt").read_text() == "one"
 
 
@@ -64,7 +64,7 @@ def test_a_folder_without_its_manifest_is_no_artifact(store):
 def test_the_digest_names_content_and_not_how_long_it_took(store, tmp_path):
     other = Store.at(str(tmp_path / "other"), tmp_path / "cache")
     assert publish(store).digest == publish(other).digest
-    assert publish(other, Slot("runs/x", "score", "key-2", {}), "one").digest != publish(store).digest
+    assert publish(other, ArtifactKey("runs/x", "score", "key-2", {}), "one").digest != publish(store).digest
 
 
 def test_whoever_publishes_second_keeps_what_is_there(store):

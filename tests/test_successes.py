@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 from played import played, turn
-from test_run import lab
+from test_run import context
 
-from agentfly_core.artifacts.store import Slot
+from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.pipeline import rejection_sampling
-from agentfly_core.pipeline.rejection_sampling import Successes, choose
+from agentfly_core.pipeline.rejection_sampling import RejectionSampling, choose
 from agentfly_core.records.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
 
@@ -31,36 +31,36 @@ def test_only_what_earned_enough_is_imitated():
         scored("nobody knows", SUM, 9, Unscored("the sandbox was gone")),
         scored("greedy", SUM, 10, 1.0, role="baseline"),
     ]
-    assert names(Successes().among(stored, 10)) == ["right"]
-    assert names(Successes(threshold=0.5).among(stored, 10)) == ["right", "nearly"]
-    assert {t.role for t in Successes().among(stored, 10)} == {"demonstration"}
+    assert names(RejectionSampling().among(stored, 10)) == ["right"]
+    assert names(RejectionSampling(threshold=0.5).among(stored, 10)) == ["right", "nearly"]
+    assert {t.role for t in RejectionSampling().among(stored, 10)} == {"demonstration"}
 
 
 def test_of_a_problem_the_best_come_first_and_of_these_the_latest():
     stored = [scored("good", SUM, 7, 1.0), scored("best", SUM, 8, 2.0), scored("late", SUM, 9, 1.0)]
-    assert names(Successes(best=2).among(stored, 10)) == ["best", "late"]
+    assert names(RejectionSampling(best=2).among(stored, 10)) == ["best", "late"]
 
 
 def test_what_says_the_same_counts_once():
     stored = [scored("early", SUM, 7, 1.0), scored("late", SUM, 7, 1.0), scored("other", SUM, 8, 1.0)]
-    assert names(Successes().among(stored, 10)) == ["other", "late"]
+    assert names(RejectionSampling().among(stored, 10)) == ["other", "late"]
 
 
 def test_what_is_cut_off_is_what_a_problem_has_more_of():
     stored = [scored(f"sum {n}", SUM, n, 1.0) for n in range(3)] + [scored("product", PRODUCT, 9, 1.0, seed=1)]
-    assert names(Successes().among(stored, 2)) == ["sum 2", "product"]
+    assert names(RejectionSampling().among(stored, 2)) == ["sum 2", "product"]
 
 
 @pytest.fixture
 def stored(tmp_path):
     """An experiment whose warm start imitates steps 1 and 2 of the run base, which has a third."""
-    found = lab(tmp_path, warm_start={"demonstrations": "run:base@2", "episodes": 8, "settings": {"best": 1}})
+    found = context(tmp_path, warm_start={"demonstrations": "run:base@2", "episodes": 8, "settings": {"best": 1}})
     for step in (1, 2, 3):
         episode, score = scored(f"step {step}", SUM, step, 1.0)
         folder = f"runs/base/steps/{step:06d}"
-        with found.store.publish(Slot(f"{folder}/rollout-000", "rollout", str(step), {})) as made:
+        with found.store.publish(ArtifactKey(f"{folder}/rollout-000", "rollout", str(step), {})) as made:
             write_trajectories(made / "trajectories.parquet", [episode])
-        with found.store.publish(Slot(f"{folder}/scored", "score", str(step), {})) as made:
+        with found.store.publish(ArtifactKey(f"{folder}/scored", "score", str(step), {})) as made:
             write_scores(made / "scores.parquet", [score])
     return found
 
@@ -97,4 +97,4 @@ def test_a_run_without_successes_is_refused(stored, tmp_path):
 @pytest.mark.parametrize("where", ["run:base", "run:base@0", "run:base@last"])
 def test_a_source_without_a_step_is_refused(where, tmp_path):
     with pytest.raises(ValueError, match="expected run:NAME@STEP with a step of 1 or more"):
-        lab(tmp_path, warm_start={"demonstrations": where})
+        context(tmp_path, warm_start={"demonstrations": where})

@@ -2,7 +2,7 @@
 
 import pytest
 from mlflow import MlflowClient
-from test_run import lab
+from test_run import context
 
 from agentfly_core.runs.run import opened
 from flows.session import telling
@@ -19,7 +19,7 @@ def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(tmp_path, mon
         (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
         return run.info.status, run.data.tags.get("agentfly.last_failure")
 
-    with opened(lab(tmp_path), "demo") as run:
+    with opened(context(tmp_path), "demo") as run:
         with pytest.raises(error), telling(run):
             raise error("gates.failed allows 10%")
         assert told() == (status, f"{error.__name__}: gates.failed allows 10%")

@@ -31,8 +31,8 @@ def requests(temperature: float = 1.0) -> list[Request]:
 
 
 async def played(sampler: TransformersSampler, asked: Sequence[Request]) -> list[Sampled]:
-    async with sampler.shard(len(asked)) as voice:
-        return list(await asyncio.gather(*(voice.sample(one) for one in asked)))
+    async with sampler.shard(len(asked)) as session:
+        return list(await asyncio.gather(*(session.sample(one) for one in asked)))
 
 
 @pytest.fixture
@@ -141,27 +141,27 @@ async def test_sampling_follows_the_probabilities(sampler: TransformersSampler, 
 
 
 async def test_a_shard_goes_on_when_an_episode_has_left(sampler: TransformersSampler) -> None:
-    async with sampler.shard(2) as voice:
-        waiting = asyncio.create_task(voice.sample(request(0, [5, 6, 7])))
+    async with sampler.shard(2) as session:
+        waiting = asyncio.create_task(session.sample(request(0, [5, 6, 7])))
         await asyncio.sleep(0)
         assert not waiting.done()
-        voice.leave()
+        session.leave()
         assert (await waiting).tokens
 
 
 async def test_an_episode_that_was_cancelled_is_not_decoded(sampler: TransformersSampler) -> None:
     alone = (await played(sampler, [request(1, [5, 6, 7])]))[0]
-    async with sampler.shard(2) as voice:
-        cancelled = asyncio.create_task(voice.sample(request(0, [5, 6])))
+    async with sampler.shard(2) as session:
+        cancelled = asyncio.create_task(session.sample(request(0, [5, 6])))
         await asyncio.sleep(0)
         cancelled.cancel()
-        voice.leave()
-        assert await voice.sample(request(1, [5, 6, 7])) == alone
+        session.leave()
+        assert await session.sample(request(1, [5, 6, 7])) == alone
 
 
 async def test_a_fault_in_decoding_reaches_every_episode_that_waits(sampler: TransformersSampler) -> None:
-    async with sampler.shard(2) as voice:
-        asked = [voice.sample(request(0, [5, 6])), voice.sample(request(1, [10**6]))]
+    async with sampler.shard(2) as session:
+        asked = [session.sample(request(0, [5, 6])), session.sample(request(1, [10**6]))]
         results = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(result) for result in results] == [IndexError, IndexError]
 

@@ -9,25 +9,25 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from test_run import lab
+from test_run import context
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, Slot
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.pipeline.retention import require_space, retain
 from agentfly_core.pipeline.update import _supervised, catch_up, publish
 from agentfly_core.runs.run import opened
-from agentfly_core.training.checkpointing import Saving
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 
 @pytest.fixture
 def run(tmp_path):
     """A run whose first four steps kept their learner states, and of which every second policy was evaluated."""
     settings = {"update": {"keep_learner": 1, "keep_policies": 1}, "evaluate": {"every": 2}}
-    with opened(lab(tmp_path, **settings), "demo") as run:
+    with opened(context(tmp_path, **settings), "demo") as run:
         for step in (1, 2, 3, 4):
             for name, file in (("learner", "learner.safetensors"), ("policy", "model.safetensors")):
-                slot = Slot(f"runs/demo/steps/{step:06d}/{name}", "update", str(step), {})
-                with run.store.publish(slot) as folder:
+                target = ArtifactKey(f"runs/demo/steps/{step:06d}/{name}", "update", str(step), {})
+                with run.store.publish(target) as folder:
                     (folder / file).write_text(f"weights of step {step}")
                     (folder / "config.json").write_text("{}")
         yield run
@@ -43,12 +43,12 @@ def test_old_learner_states_are_removed(run):
 
 
 def test_old_weights_are_removed_unless_they_were_evaluated_and_their_policies_still_count_as_made(run):
-    slot = Slot("runs/demo/steps/000001/policy", "update", "1", {})
-    digest = run.store.find(slot).digest
+    target = ArtifactKey("runs/demo/steps/000001/policy", "update", "1", {})
+    digest = run.store.find(target).digest
     retain(run, 4)
     assert steps(run, "policy/model.safetensors") == [2, 4]
     assert steps(run, "policy/config.json") == [1, 2, 3, 4]
-    found = run.store.find(slot)
+    found = run.store.find(target)
     assert found.digest == digest
     with pytest.raises(ValueError, match=r"steps/000001/policy .* was kept without model\.safetensors"):
         run.store.open(found)
@@ -64,10 +64,10 @@ def test_weights_stay_while_updates_may_be_run_again_from_them(run):
 
 def test_weights_stay_while_later_steps_sample_from_them(run):
     science = run.science.model_copy(update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 3})})
-    retain(replace(run, lab=replace(run.lab, science=science)), 4)
+    retain(replace(run, context=replace(run.context, science=science)), 4)
     assert steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
     older = science.model_copy(update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 1})})
-    retain(replace(run, lab=replace(run.lab, science=older)), 4)
+    retain(replace(run, context=replace(run.context, science=older)), 4)
     assert steps(run, "policy/model.safetensors") == [2, 3, 4]
 
 
@@ -95,26 +95,26 @@ def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_prece
             waited.clear()
             return lambda: (folder / "learner.json").write_text("{}") if waited.wait(60) else None
 
-    class Watched(Saving):
+    class Watched(AsyncCheckpointer):
         def wait(self):
             waited.set()
             super().wait()
 
     waited = threading.Event()
-    with opened(lab(tmp_path), "demo") as run:
+    with opened(context(tmp_path), "demo") as run:
         run.remember_start(published(run.store, "artifacts/model"))
         scored = published(run.store, "runs/demo/steps/000001/scored")
-        slot = keys.policy(run.science, "demo", run.start, scored, 1)
-        with run.store.publish(slot):
+        target = keys.policy(run.science, "demo", run.start, scored, 1)
+        with run.store.publish(target):
             pass
-        saving = Watched(Died())
-        saving.begin(run.store.publish(keys.learner(slot)), lambda: None)
-        catch_up(run, saving, 2)
-        assert run.store.find(keys.learner(slot))
+        checkpointer = Watched(Died())
+        checkpointer.begin(run.store.publish(keys.learner(target)), lambda: None)
+        catch_up(run, checkpointer, 2)
+        assert run.store.find(keys.learner(target))
 
 
 def published(store, uri, files=()):
-    with store.publish(Slot(uri, "test", "0", {})) as folder:
+    with store.publish(ArtifactKey(uri, "test", "0", {})) as folder:
         for name in files:
             (folder / name).write_bytes(bytes(2**20))
     return store.artifact(uri)
@@ -142,13 +142,13 @@ def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_i
 
     if not forgets(tmp_path / "file"):
         pytest.skip("This file system keeps files in memory.")
-    store, seen = lab(tmp_path).store, []
+    store, seen = context(tmp_path).store, []
     before, state = published(store, "before/policy", ["a", "b"]), published(store, "before/learner", ["c"])
     policy, learner = store.open(before), store.open(state)
     old = [policy / "a", policy / "b", learner / "c"]
     job = SimpleNamespace(policy=str(policy), learner=str(learner), adapter=None)
     assert [pages(path) for path in old] == [2**20 // mmap.PAGESIZE] * 3
-    publish(store, Saving(Writing()), job, before, Slot("after/policy", "test", "1", {}), None, print)
+    publish(store, AsyncCheckpointer(Writing()), job, before, ArtifactKey("after/policy", "test", "1", {}), None, print)
     assert seen == [0, 0, 0]
     assert [path.read_bytes() for path in old] == [bytes(2**20)] * 3
 
@@ -166,24 +166,24 @@ def forgets(path):
     ("critic", "busy", "needed"), [("head", False, 4000), ("model", False, 7000), ("head", True, 7000)]
 )
 def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, busy, needed, tmp_path, monkeypatch):
-    place = lab(tmp_path, algorithm={"use": "ppo", "critic": critic})
-    with place.store.publish(Slot("artifacts/model/tiny", "model", "0", {})) as folder:
+    place = context(tmp_path, algorithm={"use": "ppo", "critic": critic})
+    with place.store.publish(ArtifactKey("artifacts/model/tiny", "model", "0", {})) as folder:
         (folder / "model.safetensors").write_bytes(bytes(1000))
     policy = place.store.artifact("artifacts/model/tiny")
     size = sum(path.stat().st_size for path in place.store.open(policy).iterdir())
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000))
-    saving = SimpleNamespace(busy=lambda: busy)
-    require_space(place, policy, saving)
+    checkpointer = SimpleNamespace(busy=lambda: busy)
+    require_space(place, policy, checkpointer)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1))
     with pytest.raises(OSError, match="Free some space"):
-        require_space(place, policy, saving)
+        require_space(place, policy, checkpointer)
 
 
 def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
     warm_start = {"demonstrations": "my:script", "epochs_per_round": 3}
     model, found = Artifact("artifacts/model/1f2e", "9f2c"), set()
     for share in (True, False):
-        science = lab(tmp_path, warm_start=warm_start, update={"share_prefixes": share}).science
+        science = context(tmp_path, warm_start=warm_start, update={"share_prefixes": share}).science
         settings = _supervised(science, 0.5)
         assert (settings["share_prefixes"], settings["learning_rate"], settings["epochs"]) == (share, 0.5, 3)
         found.add(keys.warm_start(science, model, model, 1).key)

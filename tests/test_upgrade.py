@@ -23,10 +23,10 @@ from agentfly_core.config.health_signs import Sign
 from agentfly_core.config.section import BY_NAME, Added, Section
 from agentfly_core.config.site import Site
 from agentfly_core.datasets import arithmetic
-from agentfly_core.records.schedule import first_deal
+from agentfly_core.records.schedule import first_round
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.run import Lab, opened
+from agentfly_core.runs.run import ExperimentContext, opened
 from flows.dvc_outputs import write_config
 from flows.nightly import recorded_changes
 
@@ -104,17 +104,17 @@ def upgraded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, upgraded: None) -> Lab:
+def context(tmp_path: Path, upgraded: None) -> ExperimentContext:
     """Where the run of the first release lies; its experiment is read by the later one."""
     return at(tmp_path)
 
 
-def at(folder: Path, *overrides: str) -> Lab:
+def at(folder: Path, *overrides: str) -> ExperimentContext:
     read = Released("tiny", TINY.written, overrides, {}).read(folder)
     store = Store.at(str(folder / "store"), folder)
     (store.root / "runs" / NAME).mkdir(parents=True, exist_ok=True)
     (store.root / "runs" / NAME / "run.json").write_text(json.dumps(RUN["run.json"]))
-    return Lab("tiny", read.science, read.origin, Site(), store)
+    return ExperimentContext("tiny", read.science, read.origin, Site(), store)
 
 
 @pytest.mark.parametrize("released", EXPERIMENTS, ids=str)
@@ -157,8 +157,8 @@ def test_another_value_of_an_added_setting_is_another_experiment_to_the_stages_t
     assert {stage for stage in after if before[stage] != after[stage]} == changed
 
 
-def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(lab: Lab) -> None:
-    made, science, step = RUN["manifests"], lab.science, f"runs/{NAME}/steps/000001"
+def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(context: ExperimentContext) -> None:
+    made, science, step = RUN["manifests"], context.science, f"runs/{NAME}/steps/000001"
     shared = {uri.split("/")[1]: uri for uri in made if uri.startswith("artifacts/")}
     start = Artifact(**RUN["start.json"])
     model = Artifact(shared["model"], made[shared["demonstrate"]]["inputs"]["model"])
@@ -179,34 +179,34 @@ def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(lab: Lab
     ]
     found += [keys.evaluation(science, start, data, "test", 0), keys.scored(science, [played])]
     found += [
-        keys.rollout(science, NAME, start, data, first_deal(science, 1), 0),
+        keys.rollout(science, NAME, start, data, first_round(science, 1), 0),
         *map(keys.learner, (warm, policy)),
     ]
-    for slot in found:
-        assert made[slot.uri] == {"stage": slot.stage, "key": slot.key, "inputs": slot.inputs}
+    for target in found:
+        assert made[target.uri] == {"stage": target.stage, "key": target.key, "inputs": target.inputs}
 
 
-def test_a_run_of_the_release_before_is_continued_and_its_record_stays_as_it_was(lab: Lab) -> None:
+def test_a_run_of_the_release_before_is_continued_and_its_record_stays_as_it_was(context: ExperimentContext) -> None:
     kept = {"uid", "science", "science_digest", "origin", "stages", "dataset_digest"}
-    with opened(lab, NAME) as run:
+    with opened(context, NAME) as run:
         assert {key: run.record[key] for key in kept} == {key: RUN["run.json"][key] for key in kept}
-    assert recorded_changes(lab, NAME) == []
+    assert recorded_changes(context, NAME) == []
 
 
 def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_section(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: ExperimentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_config(lab)
+    write_config(context)
     told = yaml.safe_load((tmp_path / "results/tiny/config.yaml").read_text())
     assert told == {**RUN["run.json"]["science"], "quantized": "no", "stages": keys.VERSIONS}
 
 
 def test_a_stage_that_a_release_adds_stops_no_run_of_the_release_before(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    context: ExperimentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "VERSIONS", {**keys.VERSIONS, "later": 1})
-    with opened(lab, NAME) as run:
+    with opened(context, NAME) as run:
         assert run.uid == RUN["run.json"]["uid"]
 
 
@@ -250,13 +250,13 @@ def test_where_a_release_changes_a_default_a_run_with_the_old_one_is_told_how_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, LatestScience)
-    lab = at(tmp_path)
-    with pytest.raises(ValueError, match=r"update.ema: None -> 0.99"), opened(lab, NAME):
+    context = at(tmp_path)
+    with pytest.raises(ValueError, match=r"update.ema: None -> 0.99"), opened(context, NAME):
         pass
     path = str(tmp_path / "tiny.yaml")
     record = RUN["run.json"] | {"origin": {"steps": path}}
-    assert continuing(lab.store, NAME, record).startswith(
+    assert continuing(context.store, NAME, record).startswith(
         f"agentfly train {path} update.ema=null --run {NAME}"
     )
-    with opened(at(tmp_path, *recorded_changes(lab, NAME)), NAME) as run:
+    with opened(at(tmp_path, *recorded_changes(context, NAME)), NAME) as run:
         assert run.record["science"] == RUN["run.json"]["science"]

@@ -111,7 +111,7 @@ def theirs(name, batch, outcomes, groups):
 )
 def test_verl_finds_the_same_advantages(case, ours, name):
     batch, outcomes, groups, _ = case
-    found = ours.credit(outcomes, batch).advantages
+    found = ours.estimate_advantages(outcomes, batch).advantages
     assert (found - theirs(name, batch, outcomes, groups))[batch.sampled].abs().max() < 3e-6
 
 
@@ -157,8 +157,8 @@ def test_verl_estimates_the_same_divergence(case, kind):
 
 def test_verl_has_the_same_loss_of_a_critic(case):
     batch, outcomes, _, outputs = case
-    credit = PPO().credit(outcomes, batch)
-    batch = replace(batch, returns=credit.returns, advantages=torch.zeros_like(batch.weight))
+    estimate = PPO().estimate_advantages(outcomes, batch)
+    batch = replace(batch, returns=estimate.returns, advantages=torch.zeros_like(batch.weight))
     algorithm = PPO(value_weight=1.0)
     found = algorithm.loss(outputs, replace(batch, weight=algorithm.weights(batch))).total
     expected, _ = verl.compute_value_loss(outputs.values, batch.returns, batch.old_values, batch.sampled.float(), 0.2)

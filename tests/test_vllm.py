@@ -112,8 +112,8 @@ def replies(
     async def play() -> list[Sampled]:
         params = SamplingParams(temperature, 12, stop)
         requests = [Request(prompt, params, 2**62 + seed, ("a", seed, 0)) for seed in range(count)]
-        async with server.shard(count) as voice:
-            return list(await asyncio.gather(*map(voice.sample, requests)))
+        async with server.shard(count) as session:
+            return list(await asyncio.gather(*map(session.sample, requests)))
 
     return asyncio.run(play())
 
@@ -167,8 +167,8 @@ def test_more_prompt_tokens_at_once_than_a_batch_holds_are_read_one_after_the_ot
     async def play() -> list[Sampled]:
         params = SamplingParams(1.0, 12, ())
         requests = [Request(prompt, params, seed, ("a", seed, 0)) for seed, prompt in enumerate(prompts)]
-        async with server.shard(len(prompts)) as voice:
-            return list(await asyncio.gather(*map(voice.sample, requests)))
+        async with server.shard(len(prompts)) as session:
+            return list(await asyncio.gather(*map(session.sample, requests)))
 
     assert [len(reply.tokens) for reply in asyncio.run(play())] == [12] * 32
 
@@ -263,12 +263,12 @@ def test_a_server_that_dies_loses_the_shard_and_the_next_load_waits_for_the_new_
 ) -> None:
     async def play() -> None:
         request = Request(PROMPT, SamplingParams(1.0, 12, ()), 0, ("a", 0, 0))
-        async with server.shard(2) as voice:
-            assert len((await voice.sample(request)).tokens) == 12
+        async with server.shard(2) as session:
+            assert len((await session.sample(request)).tokens) == 12
             for process in family(server):
                 if process.name().startswith("VLLM::"):
                     process.kill()
-            await voice.sample(request)
+            await session.sample(request)
 
     server.load(policies[1], 3)
     before = replies(server, 8)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from test_run import lab
+from test_run import context
 
 from agentfly_core.config.site import Site
 from agentfly_core.pipeline.services import divided
@@ -15,5 +15,5 @@ from agentfly_core.pipeline.services import divided
     ids=["in turn, all of them", "at the same time, half of them", "there is no half of one"],
 )
 def test_services_that_work_at_the_same_time_divide_the_threads(tmp_path, staleness, threads, each):
-    here = lab(tmp_path, rollout={"max_staleness": staleness})
+    here = context(tmp_path, rollout={"max_staleness": staleness})
     assert divided(replace(here, site=Site(threads=threads))).threads == each

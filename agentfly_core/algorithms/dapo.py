@@ -11,7 +11,7 @@ from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.config.section import Section
 from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
@@ -55,7 +55,7 @@ class DAPO(GRPO):
         """The other half of dynamic sampling."""
         return True
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """GRPO's, of the rewards less the penalty."""
         if (bound := self.overlong) is not None:
             beyond = sequences(batch, len(outcomes.rewards)).lengths - (bound.longest - bound.buffer)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agentfly_core.rl.advantage import centred, spread, within_groups
 from agentfly_core.rl.aggregation import Aggregation, SeqSumNorm
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -21,6 +21,6 @@ class DrGRPO(PolicyGradient):
 
     aggregation: Aggregation = SeqSumNorm(horizon=1024)
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The same for every sampled token of a trajectory."""
-        return Credit.of(spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch))
+        return Advantages.of(spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch))

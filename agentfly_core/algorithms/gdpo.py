@@ -8,7 +8,7 @@ import torch
 
 from agentfly_core.rl.advantage import spread, standardised, whitened, within_groups
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.kl import RewardKL
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
@@ -26,9 +26,9 @@ class GDPO(PolicyGradient):
         if isinstance(self.kl, RewardKL):
             raise ValueError(f"algorithm.kl: GDPO has no sum of rewards, got use: {self.kl.use}; expected loss.")
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The same for every sampled token of a trajectory."""
         found = torch.zeros_like(outcomes.rewards)
         for name, weight in outcomes.weights.items():
             found += weight * within_groups(outcomes.groups, standardised, outcomes.parts[name])
-        return Credit.of(whitened(spread(found, batch), batch))
+        return Advantages.of(whitened(spread(found, batch), batch))

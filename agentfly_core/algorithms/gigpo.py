@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agentfly_core.rl.advantage import centred, sequences, spread, within_groups
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -36,12 +36,12 @@ class GiGPO(PolicyGradient):
         shared = sum(turns for turns in alike if turns > 1) / sum(alike) if alike else math.nan
         return {**super().measures(outcomes, batch), "train/compared_turns": shared}
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The same for every sampled token of a turn."""
         by_turn = _compared(outcomes, self._returns(outcomes, batch))
         of_turns = by_turn[batch.trajectory.unsqueeze(1), batch.turn] * batch.sampled
         episode = spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch)
-        return Credit.of(episode + self.weight * of_turns.float())
+        return Advantages.of(episode + self.weight * of_turns.float())
 
     def _returns(self, outcomes: Outcomes, batch: RolloutBatch) -> Tensor:
         """The discounted return of each turn, float64 [trajectories, most turns]."""

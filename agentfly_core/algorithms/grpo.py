@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from agentfly_core.rl.advantage import spread, standardised, within_groups
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -18,6 +18,6 @@ class GRPO(PolicyGradient):
     Rewards 1, 0, 0, 0 give A = 1.5, -0.5, -0.5, -0.5.
     """
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The same for every sampled token of a trajectory."""
-        return Credit.of(spread(within_groups(outcomes.groups, standardised, outcomes.rewards), batch))
+        return Advantages.of(spread(within_groups(outcomes.groups, standardised, outcomes.rewards), batch))

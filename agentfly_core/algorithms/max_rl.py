@@ -8,7 +8,7 @@ from torch import Tensor
 
 from agentfly_core.rl.advantage import centred, spread, within_groups
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.kl import RewardKL
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
@@ -25,11 +25,11 @@ class MaxRL(PolicyGradient):
         if isinstance(self.kl, RewardKL):
             raise ValueError(f"algorithm.kl: MaxRL needs rewards of 0 and more, got use: {self.kl.use}; expected loss.")
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The same for every sampled token of a trajectory; raises ValueError for a reward below 0."""
         if bool((outcomes.rewards < 0).any()):
             raise ValueError(f"MaxRL needs rewards of 0 and more, got {float(outcomes.rewards.min()):g}.")
-        return Credit.of(spread(within_groups(outcomes.groups, _over_their_mean, outcomes.rewards), batch))
+        return Advantages.of(spread(within_groups(outcomes.groups, _over_their_mean, outcomes.rewards), batch))
 
 
 def _over_their_mean(rewards: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from agentfly_core.rl.advantage import sequences, spread, within_groups
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss
@@ -26,10 +26,10 @@ class OPO(PolicyGradient):
     policy_loss: PolicyLoss = Clip()
     aggregation: Aggregation = SeqMeanTokenSum()
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The same for every sampled token of a trajectory."""
         lengths = sequences(batch, len(outcomes.rewards)).lengths.double()
-        return Credit.of(spread(within_groups(outcomes.groups, _less_the_mean_token, outcomes.rewards, lengths), batch))
+        return Advantages.of(spread(within_groups(outcomes.groups, _less_the_mean_token, outcomes.rewards, lengths), batch))
 
 
 def _less_the_mean_token(rewards: Tensor, lengths: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from agentfly_core.rl.advantage import sequences, whitened
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.gae import GAE, TokenGAE
-from agentfly_core.rl.interface import Credit, Loss, Outputs
+from agentfly_core.rl.interface import Advantages, Loss, Outputs
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -39,13 +39,13 @@ class PPO(PolicyGradient):
         """A critic says what was to be expected."""
         return False
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One a token; a turn's reward lies on its last token."""
         layout = sequences(batch, len(outcomes.rewards))
         turns = torch.where(layout.present, layout.gather(batch.turn), -1)
         values = layout.gather(batch.old_values).double()
         advantages, returns = self.gae.estimate(layout.gather(outcomes.token_rewards), values, turns)
-        return Credit(whitened(layout.scatter(advantages), batch), layout.scatter(returns).float())
+        return Advantages(whitened(layout.scatter(advantages), batch), layout.scatter(returns).float())
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
         """The policy's loss and the critic's."""

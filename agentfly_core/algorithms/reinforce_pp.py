@@ -10,7 +10,7 @@ from pydantic import Field
 
 from agentfly_core.rl.advantage import sequences, whitened
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -29,7 +29,7 @@ class ReinforcePP(PolicyGradient):
         """It compares with the whole batch."""
         return False
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One a token."""
         layout = sequences(batch, len(outcomes.rewards))
         rewards = layout.gather(outcomes.token_rewards)
@@ -37,4 +37,4 @@ class ReinforcePP(PolicyGradient):
         for t in reversed(range(rewards.shape[1])):
             after = rewards[:, t] + self.gamma * after
             found[:, t] = after
-        return Credit.of(whitened(layout.scatter(found), batch))
+        return Advantages.of(whitened(layout.scatter(found), batch))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from agentfly_core.rl.advantage import centred, spread, whitened, within_groups
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -18,7 +18,7 @@ class ReinforcePPBaseline(PolicyGradient):
     A group of equal rewards has A = 0 before the whitening, whose mean moves it with all others.
     """
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The same for every sampled token of a trajectory, up to the whitening."""
         found = within_groups(outcomes.groups, centred, outcomes.rewards)
-        return Credit.of(whitened(spread(found, batch), batch))
+        return Advantages.of(whitened(spread(found, batch), batch))

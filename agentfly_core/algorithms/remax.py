@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agentfly_core.rl.advantage import spread
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss
@@ -41,9 +41,9 @@ class ReMax(PolicyGradient):
         missing = outcomes.baselines.isnan().double()
         return {**super().measures(outcomes, batch), "train/without_baseline": float(missing.mean())}
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The same for every sampled token of a trajectory."""
         better = outcomes.rewards - outcomes.baselines
         if len(better) and bool(better.isnan().all()):
             raise ValueError("No greedy episode of these problems has a score; ReMax compares with one of each.")
-        return Credit.of(spread(better.nan_to_num(0.0), batch))
+        return Advantages.of(spread(better.nan_to_num(0.0), batch))

@@ -11,7 +11,7 @@ from pydantic import Field
 from agentfly_core.algorithms.sft import SFT
 from agentfly_core.rl.advantage import spread
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 
 
@@ -22,10 +22,10 @@ class RFT(SFT):
     threshold: float = 1.0
     best: Annotated[int, Field(ge=1)] = 4
 
-    def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """1 for the tokens of a trajectory that is kept, else 0."""
         kept = torch.zeros_like(outcomes.rewards)
         for group in outcomes.groups:
             good = [i for i in group if outcomes.rewards[i] >= self.threshold]
             kept[sorted(good, key=lambda i: -float(outcomes.rewards[i]))[: self.best]] = 1.0
-        return Credit.of(spread(kept, batch))
+        return Advantages.of(spread(kept, batch))

@@ -9,7 +9,7 @@ from torch import Tensor
 from agentfly_core.rl.advantage import centred, spread, within_groups
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit
+from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -24,9 +24,9 @@ class RLOO(PolicyGradient):
 
     aggregation: Aggregation = SeqMeanTokenSum()
 
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The same for every sampled token of a trajectory."""
-        return Credit.of(spread(within_groups(outcomes.groups, _less_the_others, outcomes.rewards), batch))
+        return Advantages.of(spread(within_groups(outcomes.groups, _less_the_others, outcomes.rewards), batch))
 
 
 def _less_the_others(rewards: Tensor) -> Tensor:

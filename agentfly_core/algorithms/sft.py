@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Credit, Critic, Loss, OffPolicy, Outputs
+from agentfly_core.rl.interface import Advantages, Critic, Loss, OffPolicy, Outputs
 from agentfly_core.rl.outcomes import Outcomes
 
 
@@ -38,9 +38,9 @@ class SFT:
         """Nothing besides the loss."""
         return {}
 
-    def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """Every token is as good as another."""
-        return Credit.of(batch.sampled.float())
+        return Advantages.of(batch.sampled.float())
 
     def weights(self, batch: RolloutBatch) -> Tensor:
         """The mean over the optimizer step's tokens that are learned."""

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from agentfly_core.artifacts.store import Artifact, Slot
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.config.experiment import Science, resumable
 from agentfly_core.formats.hashing import digest
-from agentfly_core.records.schedule import Deal
+from agentfly_core.records.schedule import SamplingRound
 from agentfly_core.system.files import sha256
 
 Stage = Literal["prepare", "model", "demonstrate", "warm_start", "rollout", "score", "update", "evaluate"]
@@ -30,49 +30,49 @@ VERSIONS: Mapping[Stage, int] = {
 PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")
 
 
-def prepare(science: Science) -> Slot:
+def prepare(science: Science) -> ArtifactKey:
     """The dataset: three splits; the files that its settings name count by their content."""
     named = {name: value for name, value in science.data.settings.items() if isinstance(value, str)}
     read = {name: sha256(Path(value)) for name, value in named.items() if os.path.isfile(value)}
     return _shared("prepare", science, ("data", "seed"), read)
 
 
-def model(science: Science) -> Slot:
+def model(science: Science) -> ArtifactKey:
     """The materialised base model; a local one counts by the content of its files."""
     inside = Path(science.model).rglob("*") if os.path.isdir(science.model) else ()
     files = sorted(path for path in inside if path.is_file())
     return _shared("model", science, ("model", "dtype"), {str(path): sha256(path) for path in files})
 
 
-def demonstrations(science: Science, model: Artifact, data: Artifact) -> Slot:
+def demonstrations(science: Science, model: Artifact, data: Artifact) -> ArtifactKey:
     """The demonstrations that the warm start imitates."""
     return _shared("demonstrate", science, (*PLAY, "warm_start"), {"model": model.digest, "data": data.digest})
 
 
-def warm_start(science: Science, model: Artifact, demonstrations: Artifact, round: int) -> Slot:
+def warm_start(science: Science, model: Artifact, demonstrations: Artifact, round: int) -> ArtifactKey:
     """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
     inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
     reads = ("warm_start", "adapter", "dtype", "seed")
-    slot = _shared("warm_start", science, reads, inputs, science.update.share_prefixes)
-    return Slot(f"{slot.uri}/{round:03d}/policy", "warm_start", digest([slot.key, round]), inputs)
+    target = _shared("warm_start", science, reads, inputs, science.update.share_prefixes)
+    return ArtifactKey(f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs)
 
 
-def rollout(science: Science, run: str, policy: Artifact, data: Artifact, deal: Deal, shard: int) -> Slot:
+def rollout(science: Science, run: str, policy: Artifact, data: Artifact, sampling_round: SamplingRound, shard: int) -> ArtifactKey:
     """One shard of one step's episodes."""
     inputs = {"policy": policy.digest, "data": data.digest}
     greedy = science.algorithm.make().needs_greedy
-    key = _key("rollout", science, (*PLAY, "rollout"), inputs, deal.step, shard, deal.first, deal.count, greedy)
-    return Slot(f"{of_step(run, deal.step)}/rollout-{shard:03d}", "rollout", key, inputs)
+    key = _key("rollout", science, (*PLAY, "rollout"), inputs, sampling_round.step, shard, sampling_round.first, sampling_round.count, greedy)
+    return ArtifactKey(f"{of_step(run, sampling_round.step)}/rollout-{shard:03d}", "rollout", key, inputs)
 
 
-def evaluation(science: Science, policy: Artifact, data: Artifact, split: str, shard: int) -> Slot:
+def evaluation(science: Science, policy: Artifact, data: Artifact, split: str, shard: int) -> ArtifactKey:
     """One shard of the held-out episodes of a policy, shared by all who ask for it."""
     inputs = {"policy": policy.digest, "data": data.digest}
-    slot = _shared("evaluate", science, (*PLAY, "evaluate"), inputs, science.rollout.shard)
-    return Slot(f"{slot.uri}/{split}/rollout-{shard:03d}", "evaluate", digest([slot.key, split, shard]), inputs)
+    target = _shared("evaluate", science, (*PLAY, "evaluate"), inputs, science.rollout.shard)
+    return ArtifactKey(f"{target.uri}/{split}/rollout-{shard:03d}", "evaluate", digest([target.key, split, shard]), inputs)
 
 
-def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Slot:
+def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> ArtifactKey:
     """The scores of a step's, or an evaluation's, episodes; they lie beside the rollouts.
 
     Round 1, 2, ... are those of a step that may be refilled, before it is.
@@ -80,29 +80,29 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Sl
     inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
     key = _key("score", science, ("rewards",), inputs, *([round] if round else []))
     name = f"scored-{round}" if round else "scored"
-    return Slot(f"{rollouts[0].uri.rpartition('/')[0]}/{name}", "score", key, inputs)
+    return ArtifactKey(f"{rollouts[0].uri.rpartition('/')[0]}/{name}", "score", key, inputs)
 
 
 def policy(
     science: Science, run: str, policy: Artifact, scored: Artifact, step: int, reference: Artifact | None = None
-) -> Slot:
+) -> ArtifactKey:
     """The policy that step 1, 2, ... publishes; `reference` is another run's policy that it shall stay near."""
     inputs = {"policy": policy.digest, "scored": scored.digest} | ({"reference": reference.digest} if reference else {})
     key = _key("update", science, ("algorithm", "update", "adapter", "dtype", "rollout", "seed"), inputs, step)
-    return Slot(f"{of_step(run, step)}/policy", "update", key, inputs)
+    return ArtifactKey(f"{of_step(run, step)}/policy", "update", key, inputs)
 
 
-def learner(policy: Slot) -> Slot:
+def learner(policy: ArtifactKey) -> ArtifactKey:
     """The learner state that goes with a policy, published beside it."""
-    return Slot(
+    return ArtifactKey(
         f"{policy.uri.rpartition('/')[0]}/learner", policy.stage, digest([policy.key, "learner"]), policy.inputs
     )
 
 
-def ledger(run: str, policy: Artifact) -> Slot:
+def ledger(run: str, policy: Artifact) -> ArtifactKey:
     """The whole run's ledger, derived from its steps'."""
     inputs = {"policy": policy.digest}
-    return Slot(f"runs/{run}/ledger", "ledger", digest(["ledger", inputs]), inputs)
+    return ArtifactKey(f"runs/{run}/ledger", "ledger", digest(["ledger", inputs]), inputs)
 
 
 def of_step(run: str, step: int) -> str:
@@ -110,9 +110,9 @@ def of_step(run: str, step: int) -> str:
     return f"runs/{run}/steps/{step:06d}"
 
 
-def _shared(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> Slot:
+def _shared(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> ArtifactKey:
     key = _key(stage, science, reads, inputs, *place)
-    return Slot(f"artifacts/{stage}/{key[:16]}", stage, key, inputs)
+    return ArtifactKey(f"artifacts/{stage}/{key[:16]}", stage, key, inputs)
 
 
 def _key(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> str:

@@ -43,10 +43,10 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ArtifactKey:
     """Where one stage's output goes and the key that it must have.
 
-    `Slot("runs/demo/steps/000007/scored", "score", "a41f...", {"rollout-000": "9f2c...", "rollout-001": "77b0..."})`;
+    `ArtifactKey("runs/demo/steps/000007/scored", "score", "a41f...", {"rollout-000": "9f2c...", "rollout-001": "77b0..."})`;
     `inputs` are digests by name.
     """
 
@@ -79,26 +79,26 @@ class Store:
         return self.remote.uri if self.remote else str(self.root)
 
     @contextmanager
-    def publish(self, slot: Slot) -> Iterator[Path]:
+    def publish(self, target: ArtifactKey) -> Iterator[Path]:
         """An empty folder to fill; it is published in the slot when the block ends, and removed when it raises.
 
         A directory that somebody else published meanwhile under the same key stays.
         """
-        target = self.root / slot.uri
-        with _unfinished(target) as folder:
+        path = self.root / target.uri
+        with _unfinished(path) as folder:
             yield folder
-            _seal(folder, slot)
-            _move(folder, target, slot.key)
+            _seal(folder, target)
+            _move(folder, path, target.key)
         if self.remote:
-            self.remote.upload(target, slot.uri, last=MANIFEST)
+            self.remote.upload(path, target.uri, last=MANIFEST)
 
-    def find(self, slot: Slot) -> Artifact | None:
+    def find(self, target: ArtifactKey) -> Artifact | None:
         """The artifact in this slot if it was made with its key and verifies; else None. Warns of damage."""
         with _made_again():
-            manifest = self.manifest(slot.uri)
-            if manifest is None or manifest["key"] != slot.key:
+            manifest = self.manifest(target.uri)
+            if manifest is None or manifest["key"] != target.key:
                 return None
-            artifact = Artifact(slot.uri, _digest(manifest))
+            artifact = Artifact(target.uri, _digest(manifest))
             self._checked(artifact)
             return artifact
         return None
@@ -162,11 +162,11 @@ class Store:
         return folder
 
     def _fetch(self, remote: Remote, artifact: Artifact) -> None:
-        target, manifest = self.root / artifact.uri, self._manifest_of(artifact)
-        with _unfinished(target) as folder:
+        path, manifest = self.root / artifact.uri, self._manifest_of(artifact)
+        with _unfinished(path) as folder:
             remote.download(artifact.uri, folder, last=MANIFEST)
-            shutil.rmtree(target, ignore_errors=True)
-            _move(folder, target, manifest["key"])
+            shutil.rmtree(path, ignore_errors=True)
+            _move(folder, path, manifest["key"])
 
     def _manifest_of(self, artifact: Artifact) -> dict[str, Any]:
         manifest = self.manifest(artifact.uri)
@@ -264,9 +264,9 @@ def _made_again() -> Iterator[None]:
 
 
 @contextmanager
-def _unfinished(target: Path) -> Iterator[Path]:
-    """An empty folder beside `target`, gone when the block ends unless it was moved."""
-    folder = target.with_name(f".tmp-{target.name}-{Owner.current().mark}")
+def _unfinished(path: Path) -> Iterator[Path]:
+    """An empty folder beside `path`, gone when the block ends unless it was moved."""
+    folder = path.with_name(f".tmp-{path.name}-{Owner.current().mark}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
@@ -282,12 +282,12 @@ def _unfinished_below(folder: Path) -> Iterator[Path]:
         folders[:] = [name for name in folders if not name.startswith(".tmp-")]
 
 
-def _seal(folder: Path, slot: Slot) -> None:
+def _seal(folder: Path, target: ArtifactKey) -> None:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     with ThreadPoolExecutor() as threads:
         names = (path.relative_to(folder).as_posix() for path in paths)
         entries = dict(zip(names, threads.map(_entry, paths), strict=True))
-    manifest = {"stage": slot.stage, "key": slot.key, "inputs": dict(slot.inputs), "files": entries}
+    manifest = {"stage": target.stage, "key": target.key, "inputs": dict(target.inputs), "files": entries}
     files.write_json(folder / MANIFEST, checksummed_json.sealed(manifest | {"revision": revision()}))
 
 
@@ -296,19 +296,19 @@ def _entry(path: Path) -> dict[str, Any]:
     return {"sha256": files.sha256(path), "size": path.stat().st_size}
 
 
-def _move(folder: Path, target: Path, key: str) -> None:
-    if target.exists():
+def _move(folder: Path, path: Path, key: str) -> None:
+    if path.exists():
         with suppress(Damaged):
-            if verify(target)["key"] == key:
+            if verify(path)["key"] == key:
                 return
-        shutil.rmtree(target)
+        shutil.rmtree(path)
     try:
-        folder.rename(target)
+        folder.rename(path)
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
             raise
-        return _move(folder, target, key)  # somebody else published just now
-    files.sync(target.parent)
+        return _move(folder, path, key)  # somebody else published just now
+    files.sync(path.parent)
     return None
 
 

@@ -11,7 +11,7 @@ from agentfly_core.authoring import author_loops
 R = TypeVar("R")
 
 
-class Hop:
+class LoopCrossing:
     """Does what is asked for on another loop on the one where it was made, until it is closed."""
 
     def __init__(self) -> None:

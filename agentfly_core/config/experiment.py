@@ -116,7 +116,7 @@ class WarmStart(Section):
     """Masked supervised fine-tuning on demonstrations before reinforcement learning, `rounds` resumable parts of it.
 
     `demonstrations` is the import path of a function of (problems, seed, its own settings) that gives a script to play,
-    or `run:NAME@STEP`: the successes.Successes among that run's stored episodes of the steps 1 to STEP.
+    or `run:NAME@STEP`: the successes.RejectionSampling among that run's stored episodes of the steps 1 to STEP.
     The learning rate falls from round to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
     """
 

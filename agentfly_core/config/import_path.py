@@ -81,10 +81,10 @@ def _imported(module: str, path: str) -> Any:
 def construct(maker: Any, settings: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> Any:
     """Call `maker` with its settings, checked by `fitting`, and with what it is given besides."""
     given = given or {}
-    return maker(**{**given, **fitting(maker, settings, list(given))})
+    return maker(**{**given, **check_settings(maker, settings, list(given))})
 
 
-def fitting(maker: Any, settings: Mapping[str, Any], given: Sequence[str] = ()) -> dict[str, Any]:
+def check_settings(maker: Any, settings: Mapping[str, Any], given: Sequence[str] = ()) -> dict[str, Any]:
     """The settings as the types with which `maker` annotates its parameters.
 
     Raises ValueError for a setting that it does not have, that has another type, or that is missing, except for those
@@ -145,13 +145,13 @@ def _called(maker: Any) -> str:
     return str(getattr(maker, "__name__", type(maker).__name__))
 
 
-def completed(maker: Any, settings: Mapping[str, Any], given: Sequence[str] = ()) -> dict[str, Any]:
+def with_defaults(maker: Any, settings: Mapping[str, Any], given: Sequence[str] = ()) -> dict[str, Any]:
     """The settings of `maker` as in a file, with its defaults for those left out, in its sections too.
 
     `completed(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}` there; see `fitting`.
     """
     known = {p.name: p.default for p in _parameters(maker).values() if p.default is not p.empty}
-    typed = fitting(maker, settings, given)
+    typed = check_settings(maker, settings, given)
     sections = {key: value for key, value in {**known, **typed}.items() if isinstance(value, BaseModel)}
     return {**known, **settings, **{key: value.model_dump(mode="json") for key, value in sections.items()}}
 

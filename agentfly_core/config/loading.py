@@ -15,7 +15,7 @@ from agentfly_core.config import experiment
 from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.experiment import Part, Science, resumable
 from agentfly_core.config.health_signs import SIGNS
-from agentfly_core.config.import_path import at, completed, load
+from agentfly_core.config.import_path import at, load, with_defaults
 from agentfly_core.config.mismatch import place, said
 from agentfly_core.config.section import Section
 from agentfly_core.config.site import Site
@@ -130,7 +130,7 @@ def _completed(science: Science) -> Science:
 
 def _full(name: str, part: Part, given: Sequence[str]) -> Part:
     with at(name):
-        settings = completed(load(part.use), part.settings, given)
+        settings = with_defaults(load(part.use), part.settings, given)
     return type(part)(**{**part.model_dump(), **settings})
 
 

@@ -34,10 +34,10 @@ def _shares(draw: random.Random, sizes: Mapping[str, int]) -> dict[str, list[Pai
     pairs = list(combinations_with_replacement(NUMBERS, 2))
     draw.shuffle(pairs)
     shares: dict[str, list[Pair]] = {}
-    start = dealt = 0
+    start = problems_of = 0
     for split, size in sizes.items():
-        dealt += size
-        end = len(pairs) * dealt // sum(sizes.values())
+        problems_of += size
+        end = len(pairs) * problems_of // sum(sizes.values())
         shares[split] = pairs[start:end]
         start = end
     return shares

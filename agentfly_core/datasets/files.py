@@ -138,8 +138,8 @@ def _dealt(draw: random.Random, rows: Rows, sizes: Mapping[str, int], source: st
         asked = ", ".join(f"data.{split}={size}" for split, size in sizes.items())
         raise ValueError(f"{source} has {len(rows)} rows, {wanted} problems are asked for ({asked}).")
     draw.shuffle(problems)
-    dealt: dict[str, Rows] = {}
+    problems_of: dict[str, Rows] = {}
     for split in reversed(list(sizes)):
-        dealt[split], problems = problems[: sizes[split]], problems[sizes[split] :]
-    dealt[next(iter(sizes))] += bad
-    return dealt
+        problems_of[split], problems = problems[: sizes[split]], problems[sizes[split] :]
+    problems_of[next(iter(sizes))] += bad
+    return problems_of

@@ -23,10 +23,10 @@ def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[
     bounds = list(combinations(NUMBERS, 2))
     draw.shuffle(bounds)
     found: dict[str, list[Problem]] = {}
-    start = dealt = 0
+    start = problems_of = 0
     for split, size in sizes.items():
-        dealt += size
-        end = len(bounds) * dealt // sum(sizes.values())
+        problems_of += size
+        end = len(bounds) * problems_of // sum(sizes.values())
         problems = [problem(exponent, *pair) for pair in bounds[start:end] for exponent in EXPONENTS]
         if size > len(problems):
             raise ValueError(f"data.{split} asks for {size} problems, {len(problems)} are left for it; ask for fewer.")

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from agentfly_core.inference.sampler import Request, Voice
+from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.models import lora
 from agentfly_core.records.trajectory import Sampled
 
@@ -43,7 +43,7 @@ class TransformersSampler:
             self._loaded = policy, version
 
     @asynccontextmanager
-    async def shard(self, episodes: int) -> AsyncIterator[Voice]:
+    async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
         """Lend the sampler to a shard of so many episodes."""
         yield _Shard(self, episodes)
 

@@ -38,7 +38,7 @@ class SamplerLost(RuntimeError):
     """The service behind a sampler died or stopped answering; the shard must be played again."""
 
 
-class Voice(Protocol):
+class SamplerSession(Protocol):
     """A sampler lent to the episodes of one shard."""
 
     async def sample(self, request: Request) -> Sampled:
@@ -61,7 +61,7 @@ class Sampler(Protocol):
         """
         ...
 
-    def shard(self, episodes: int) -> AbstractAsyncContextManager[Voice]:
+    def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:
         """Lend the sampler to a shard of so many episodes, on the running event loop."""
         ...
 

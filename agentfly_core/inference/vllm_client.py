@@ -17,7 +17,7 @@ import aiohttp
 import httpx
 
 from agentfly_core.formats.text import fault
-from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams, Voice
+from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession, SamplingParams
 from agentfly_core.inference.vllm_server import LONGEST_IDLE, launch
 from agentfly_core.models.probe import Probe
 from agentfly_core.records.trajectory import Sampled
@@ -77,7 +77,7 @@ class VLLM:
                 server.post("/sleep", params={"level": 1})
 
     @asynccontextmanager
-    async def shard(self, episodes: int) -> AsyncIterator[Voice]:
+    async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
         """Lend the server to a shard; raises SamplerLost when it holds no policy (any more)."""
         with self._server() as server:
             label, model = _label(server), _model(server)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import FunctionType
 
 from agentfly_core.config.experiment import Science, step_named
-from agentfly_core.config.import_path import at, fitting, full_name, load
+from agentfly_core.config.import_path import at, check_settings, full_name, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.site import Site
-from agentfly_core.pipeline.rejection_sampling import Successes
+from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.schedule import most
 from agentfly_core.rl.interface import Algorithm
 from agentfly_core.rollout import spec
@@ -24,14 +24,14 @@ def check(science: Science) -> None:
     _compare_something(science)
     spec.check(science)
     data, template, warm_start = science.data, science.template, science.warm_start
-    fitting(load(template.use), template.settings, GIVEN["template"])
-    fitting(load(data.use), data.settings, GIVEN["data"])
+    check_settings(load(template.use), template.settings, GIVEN["template"])
+    check_settings(load(data.use), data.settings, GIVEN["data"])
     if warm_start and step_named(warm_start.demonstrations):
         with at("warm_start.settings"):
-            fitting(Successes, warm_start.settings)
+            check_settings(RejectionSampling, warm_start.settings)
     elif warm_start:
         with at("warm_start"):
-            fitting(load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"])
+            check_settings(load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"])
     if (needed := most(science)) > data.train:
         rounds = f" in 1 + {science.rollout.refills} rounds (rollout.refills)" if science.rollout.refills else ""
         raise ValueError(f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives {data.train}.")

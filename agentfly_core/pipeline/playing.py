@@ -18,10 +18,10 @@ from agentfly_core.pipeline.gates import stop_if_failing, stop_if_unobserved
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem, Role, Trajectory
-from agentfly_core.rollout.episode import Assignment
-from agentfly_core.rollout.event_loop import Home
+from agentfly_core.rollout.episode import EpisodeSpec
+from agentfly_core.rollout.event_loop import EnvironmentLoop
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import Playbook
+from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.system.progress import Progress, report
 
 
@@ -30,33 +30,33 @@ def require_room(science: Science, tokenizer: Any, problems: Iterable[Problem]) 
 
     Only for `tool_loop`: what another agent has the model read first is known when it is played.
     """
-    playbook = Playbook.from_science(science, tokenizer)
-    if playbook.agent is tool_loop:
-        playbook.require_room(problems)
+    spec = RolloutSpec.from_science(science, tokenizer)
+    if spec.agent is tool_loop:
+        spec.require_room(problems)
 
 
-def of_step(science: Science, problems: Sequence[Problem], step: int) -> list[Assignment]:
+def of_step(science: Science, problems: Sequence[Problem], step: int) -> list[EpisodeSpec]:
     """The episodes of a training step: `group_size` chains of each problem, and a greedy one if it is a baseline."""
     settings = science.rollout
     found = _assignments(science, problems, settings.group_size, step, "train", settings.temperature)
     if not science.algorithm.make().needs_greedy:
         return found
     greedy = _assignments(science, problems, 1, step, "baseline", 0.0)
-    return found + [replace(assignment, chain=settings.group_size) for assignment in greedy]
+    return found + [replace(episode_spec, chain=settings.group_size) for episode_spec in greedy]
 
 
-def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[Assignment]:
+def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[EpisodeSpec]:
     """The episodes of a held-out evaluation; the same seeds for every policy, so that two can be compared in pairs."""
     settings = science.evaluate
     return _assignments(science, problems, settings.episodes, name, "evaluation", settings.temperature)
 
 
-def of_shard(assignments: Sequence[Assignment], size: int, shard: int) -> Sequence[Assignment]:
+def of_shard(episode_specs: Sequence[EpisodeSpec], size: int, shard: int) -> Sequence[EpisodeSpec]:
     """The assignments of one shard of at most `size` episodes."""
-    return assignments[shard * size : (shard + 1) * size]
+    return episode_specs[shard * size : (shard + 1) * size]
 
 
-def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], folder: Path, home: Home) -> None:
+def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], folder: Path, environment_loop: EnvironmentLoop) -> None:
     """Have the experiment's script play training problems, again and again until there are `warm_start.episodes`.
 
     Raises GateClosed when more episodes failed than the experiment allows.
@@ -65,12 +65,12 @@ def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], f
     assert settings is not None
     chains = -(-settings.episodes // len(problems))
     everything = _assignments(science, problems, chains, "demonstrations", "demonstration", 1.0)
-    everything.sort(key=lambda assignment: (assignment.chain, assignment.seed))  # a fair draw, whatever is cut off
+    everything.sort(key=lambda episode_spec: (episode_spec.chain, episode_spec.seed))  # a fair draw, whatever is cut off
     script = construct(load(settings.demonstrations), settings.settings, {"problems": problems, "seed": science.seed})
-    playbook = Playbook.from_science(science, tokenizer)
-    sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), playbook.template.stop_tokens[0], script)
+    spec = RolloutSpec.from_science(science, tokenizer)
+    sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), spec.template.stop_tokens[0], script)
     watch = watching("demonstrate", 0, 0, settings.episodes)
-    played, _ = _collect(everything[: settings.episodes], playbook, sampler, folder, watch, home)
+    played, _ = _collect(everything[: settings.episodes], spec, sampler, folder, watch, environment_loop)
     stop_if_failing(played, science.gates.failed)
 
 
@@ -78,18 +78,18 @@ def play_shard(
     science: Science,
     tokenizer: Any,
     sampler: Sampler,
-    assignments: Sequence[Assignment],
+    episode_specs: Sequence[EpisodeSpec],
     folder: Path,
     watch: Watch,
-    home: Home,
+    environment_loop: EnvironmentLoop,
 ) -> dict[str, float]:
     """Play a shard and leave its trajectories and timings in `folder`; returns the metrics of its environments.
 
     Raises SamplerLost with the sampler, and GateClosed when more episodes failed, or lack a reward that needs an
     environment, than the experiment allows.
     """
-    playbook = Playbook.from_science(science, tokenizer)
-    played, measured = _collect(assignments, playbook, sampler, folder, watch, home)
+    spec = RolloutSpec.from_science(science, tokenizer)
+    played, measured = _collect(episode_specs, spec, sampler, folder, watch, environment_loop)
     stop_if_failing(played, science.gates.failed)
     stop_if_unobserved(played, science.gates.unscored)
     return measured
@@ -111,9 +111,9 @@ def watching(stage: str, step: int, done: int, total: int) -> Watch:
 
 
 def _collect(
-    assignments: Sequence[Assignment], playbook: Playbook, sampler: Sampler, folder: Path, watch: Watch, home: Home
+    episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec, sampler: Sampler, folder: Path, watch: Watch, environment_loop: EnvironmentLoop
 ) -> tuple[list[Trajectory], dict[str, float]]:
-    played, timings, measured = home.run(collect(assignments, playbook, sampler, watch, home.resources))
+    played, timings, measured = environment_loop.run(collect(episode_specs, spec, sampler, watch, environment_loop.resources))
     write_trajectories(folder / EPISODES, played)
     write_timings(folder, timings)
     return played, measured
@@ -121,9 +121,9 @@ def _collect(
 
 def _assignments(
     science: Science, problems: Sequence[Problem], chains: int, place: int | str, role: Role, temperature: float
-) -> list[Assignment]:
+) -> list[EpisodeSpec]:
     return [
-        Assignment(p, chain, place, role, temperature, hashing.seed(science.seed, place, p.id, chain))
+        EpisodeSpec(p, chain, place, role, temperature, hashing.seed(science.seed, place, p.id, chain))
         for p in sorted(problems, key=lambda p: p.id)
         for chain in range(chains)
     ]

@@ -19,7 +19,7 @@ from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
 
 @dataclass(frozen=True)
-class Successes:
+class RejectionSampling:
     """At most `best` episodes of each problem, of a reward of at least `threshold`; those that say the same count once.
 
     Of a problem's episodes those of higher reward come first, and of equal ones those of later steps.
@@ -90,7 +90,7 @@ def choose(science: Science, played: Iterable[tuple[Trajectory, Scored]], folder
     """
     settings = science.warm_start
     assert settings is not None
-    successes = construct(Successes, settings.settings)
+    successes = construct(RejectionSampling, settings.settings)
     if not (found := successes.among(played, settings.episodes)):
         raise ValueError(
             f"{settings.demonstrations} has no episode of a training problem of this experiment with a reward of "

@@ -5,27 +5,23 @@ from __future__ import annotations
 import shutil
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, Slot
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.models import adapter_artifact
+from agentfly_core.runs.run import ExperimentContext, Run
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 
-pass
-
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, Slot
-from agentfly_core.models import adapter_artifact
-from agentfly_core.runs.run import Lab, Run
-from agentfly_core.training.checkpointing import Saving
+WEIGHTS = "*.safetensors"
 
 
-def made(run: Run, slot: Slot, step: int) -> Artifact | None:
+def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
     """The policy of a step, if it is there; the run's newest counts only with the learner state that goes with it.
 
     Where the run died between the two, both are made again.
     """
     newest = not run.store.holds(f"{keys.of_step(run.name, step + 1)}/policy")
-    if newest and keeps_state(run, step) and not run.store.holds(keys.learner(slot).uri):
+    if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):
         return None
-    return run.store.find(slot)
+    return run.store.find(target)
 
 
 def keeps_state(run: Run, step: int) -> bool:
@@ -52,17 +48,17 @@ def retain(run: Run, step: int) -> None:
             break
 
 
-def require_space(lab: Lab, policy: Artifact, saving: Saving) -> None:
+def require_space(context: ExperimentContext, policy: Artifact, checkpointer: AsyncCheckpointer) -> None:
     """Raise OSError unless the disk can hold a learner state and a policy more, and a state that is on its way.
 
     The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again for a critic that
     is a model of its own; the policy is one number of the model's dtype. Only an adapter's weights count where only
     they are trained.
     """
-    folder, models = lab.store.root, 2 if lab.science.algorithm.make().critic == "model" else 1
-    width = 2 if lab.science.dtype == "bfloat16" else 4
-    size = _size(lab, policy, width)
-    needed = size + models * size * 12 // width * (2 if saving.busy() else 1)
+    folder, models = context.store.root, 2 if context.science.algorithm.make().critic == "model" else 1
+    width = 2 if context.science.dtype == "bfloat16" else 4
+    size = _size(context, policy, width)
+    needed = size + models * size * 12 // width * (2 if checkpointer.busy() else 1)
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
@@ -71,17 +67,14 @@ def require_space(lab: Lab, policy: Artifact, saving: Saving) -> None:
         )
 
 
-def _size(lab: Lab, policy: Artifact, width: int) -> int:
+def _size(context: ExperimentContext, policy: Artifact, width: int) -> int:
     """The bytes of the next policy, with so many for a number."""
-    folder, base = adapter_artifact.folders(lab.store, policy)
-    if lab.science.adapter:
-        return width * adapter_artifact.weights(base or folder, lab.science.adapter)
+    folder, base = adapter_artifact.folders(context.store, policy)
+    if context.science.adapter:
+        return width * adapter_artifact.weights(base or folder, context.science.adapter)
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def _has_both(run: Run, step: int) -> bool:
     """Whether a step has its learner state and the policy that goes with it."""
     return all(run.store.holds(f"{keys.of_step(run.name, step)}/{part}") for part in ("learner", "policy"))
-
-
-WEIGHTS = "*.safetensors"

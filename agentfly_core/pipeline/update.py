@@ -8,17 +8,17 @@ from pathlib import Path
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
-from agentfly_core.artifacts.store import Artifact, Slot, Store
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Adapter, Science, Update
 from agentfly_core.config.import_path import load
 from agentfly_core.formats import hashing
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.gates import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
-from agentfly_core.runs.run import Lab, Run, require_same_tokens
+from agentfly_core.runs.run import ExperimentContext, Run, require_same_tokens
 from agentfly_core.system import files
 from agentfly_core.system.progress import Progress, report
-from agentfly_core.training.checkpointing import Saving
+from agentfly_core.training.checkpointing import AsyncCheckpointer
 from agentfly_core.training.job import UpdateJob
 
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
@@ -61,20 +61,20 @@ def step_job(run: Run, step: int) -> UpdateJob:
     )
 
 
-def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: int) -> UpdateJob:
+def warm_start_job(context: ExperimentContext, model: Artifact, demonstrations: Artifact, number: int) -> UpdateJob:
     """Round 1, 2, ... of the masked supervised fine-tuning."""
-    science, warm_start = lab.science, lab.science.warm_start
+    science, warm_start = context.science, context.science.warm_start
     assert warm_start is not None
     here = keys.warm_start(science, model, demonstrations, number)
     before = keys.warm_start(science, model, demonstrations, number - 1)
-    policy, base = adapter_artifact.folders(lab.store, lab.store.artifact(before.uri) if number > 1 else model)
+    policy, base = adapter_artifact.folders(context.store, context.store.artifact(before.uri) if number > 1 else model)
     learning_rate = warm_start.learning_rate * (1 - (number - 1) / warm_start.rounds)
     return UpdateJob(
         start=before.key if number > 1 else fresh(model),
         end=here.key,
         policy=str(policy),
-        learner=_learner_state(lab.store, before) if number > 1 else None,
-        rollouts=(str(lab.store.open(demonstrations) / EPISODES),),
+        learner=_learner_state(context.store, before) if number > 1 else None,
+        rollouts=(str(context.store.open(demonstrations) / EPISODES),),
         scores=None,
         algorithm=SFT,
         rewards={},
@@ -90,29 +90,29 @@ def warm_start_job(lab: Lab, model: Artifact, demonstrations: Artifact, number: 
 
 
 def publish(
-    store: Store, saving: Saving, job: UpdateJob, before: Artifact, slot: Slot, save: Save | None, watch: Watch
+    store: Store, checkpointer: AsyncCheckpointer, job: UpdateJob, before: Artifact, target: ArtifactKey, save: Save | None, watch: Watch
 ) -> Artifact:
     """Run an update of the policy `before` and publish the one that it made, after the learner state of `before`.
 
     `save` gets the publication of the new learner state, where that shall be kept. Raises GateClosed, and
     publishes nothing, when the policy diverges.
     """
-    for left in (keys.learner(slot), slot):  # a state and its policy belong together
+    for left in (keys.learner(target), target):  # a state and its policy belong together
         store.remove(left.uri)
-    with store.publish(slot) as folder, measuring(folder) as metrics:
-        metrics |= saving.learner.update(job, watch)
+    with store.publish(target) as folder, measuring(folder) as metrics:
+        metrics |= checkpointer.learner.update(job, watch)
         stop_if_diverging(int(metrics["train/skipped_in_a_row"]))
         with timing(metrics, "time/checkpoint"):
             for old in filter(None, (job.policy, job.learner)):
                 files.uncache(Path(old))
-            saving.learner.save_policy(folder)
+            checkpointer.learner.save_policy(folder)
             if job.adapter:
                 adapter_artifact.remember(folder, adapter_artifact.base_of(store, before) or before, Adapter(**job.adapter))
             if save:
-                save(store.publish(keys.learner(slot)))
+                save(store.publish(keys.learner(target)))
             else:
-                saving.wait()
-    return store.artifact(slot.uri)
+                checkpointer.wait()
+    return store.artifact(target.uri)
 
 
 def policy_of(run: Run, step: int) -> Artifact:
@@ -127,14 +127,14 @@ def label_of(run: Run, step: int) -> str:
     return fresh(run.start) if step == 0 else _policy_slot(run, step).key
 
 
-def catch_up(run: Run, saving: Saving, step: int) -> None:
+def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     """Run the updates before `step` again whose learner state neither the learner nor the disk has."""
-    if saving.learner.label() == label_of(run, step - 1):
+    if checkpointer.learner.label() == label_of(run, step - 1):
         return
-    saving.wait()
+    checkpointer.wait()
     whole = (k for k in range(step - 1, 0, -1) if run.store.find(keys.learner(_policy_slot(run, k))))
     for earlier in range(next(whole, 0) + 1, step):
-        saving.learner.update(step_job(run, earlier), watching("replay", earlier))
+        checkpointer.learner.update(step_job(run, earlier), watching("replay", earlier))
 
 
 def watching(stage: str, step: int) -> Watch:
@@ -151,7 +151,7 @@ def _reference(run: Run) -> Artifact | None:
     return run.reference
 
 
-def _policy_slot(run: Run, step: int) -> Slot:
+def _policy_slot(run: Run, step: int) -> ArtifactKey:
     scored = run.store.artifact(f"{keys.of_step(run.name, step)}/scored")
     return keys.policy(run.science, run.name, policy_of(run, step - 1), scored, step, run.reference)
 
@@ -160,7 +160,7 @@ def _adapter(science: Science) -> dict[str, object] | None:
     return science.adapter.model_dump(mode="json") if science.adapter else None
 
 
-def _learner_state(store: Store, policy: Slot) -> str | None:
+def _learner_state(store: Store, policy: ArtifactKey) -> str | None:
     found = store.find(keys.learner(policy))
     return str(store.open(found)) if found else None
 

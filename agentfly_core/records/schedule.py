@@ -12,7 +12,7 @@ from agentfly_core.records.trajectory import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Deal:
+class SamplingRound:
     """Problems of one step that are played together: `Deal(step=7, first=0, count=64, shards=range(0, 4))`.
 
     `first` counts in the step's own problems: after the first 64 come those that refill it.
@@ -24,17 +24,17 @@ class Deal:
     shards: range
 
 
-def first_deal(science: Science, step: int) -> Deal:
+def first_round(science: Science, step: int) -> SamplingRound:
     """What step 1, 2, ... plays in any case."""
-    return Deal(step, 0, science.rollout.problems, _shards(science, science.rollout.problems, 0))
+    return SamplingRound(step, 0, science.rollout.problems, _shards(science, science.rollout.problems, 0))
 
 
-def refill(science: Science, deal: Deal, count: int) -> Deal:
+def next_round(science: Science, sampling_round: SamplingRound, count: int) -> SamplingRound:
     """As many further problems, in the shards after those of `deal`."""
-    return Deal(deal.step, deal.first + deal.count, count, _shards(science, count, deal.shards.stop))
+    return SamplingRound(sampling_round.step, sampling_round.first + sampling_round.count, count, _shards(science, count, sampling_round.shards.stop))
 
 
-def dealt(science: Science, deal: Deal, problems: Sequence[Problem]) -> list[Problem]:
+def problems_of(science: Science, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
     """The problems of a deal: each pass over the data is a new permutation, no step is cut by its end.
 
     Raises ValueError when there are fewer problems than one step may need.
@@ -43,11 +43,11 @@ def dealt(science: Science, deal: Deal, problems: Sequence[Problem]) -> list[Pro
     a_pass = len(problems) // block
     if a_pass == 0:
         raise ValueError(f"A step needs {block} problems, the training split has {len(problems)}: raise data.train.")
-    turn, place = divmod(deal.step - 1, a_pass)
+    turn, place = divmod(sampling_round.step - 1, a_pass)
     order = list(range(len(problems)))
     random.Random(hashing.seed(science.seed, "pass", turn)).shuffle(order)
-    first = place * block + deal.first
-    return [problems[i] for i in order[first : first + deal.count]]
+    first = place * block + sampling_round.first
+    return [problems[i] for i in order[first : first + sampling_round.count]]
 
 
 def most(science: Science) -> int:

@@ -79,7 +79,7 @@ class SequenceMask(_Between):
         return _weights((~beyond).float(), beyond)
 
 
-Correction = Annotated[TokenTIS | SequenceTIS | IcePop | SequenceMask, Field(discriminator="use"), BY_NAME]
+ImportanceSampling = Annotated[TokenTIS | SequenceTIS | IcePop | SequenceMask, Field(discriminator="use"), BY_NAME]
 """In an experiment file `{use: token_tis, cap: 2.0}`, or `icepop` for its defaults."""
 
 

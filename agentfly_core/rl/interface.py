@@ -21,14 +21,14 @@ OffPolicy = Literal["ratio", "imitation", "none"]
 
 
 @dataclass(frozen=True)
-class Credit:
+class Advantages:
     """How much better than expected each sampled token did: `advantages` [rows, T]; and a critic's goals, `returns`."""
 
     advantages: Tensor
     returns: Tensor
 
     @classmethod
-    def of(cls, advantages: Tensor) -> Credit:
+    def of(cls, advantages: Tensor) -> Advantages:
         """Without a critic."""
         return cls(advantages, torch.zeros_like(advantages))
 
@@ -127,7 +127,7 @@ class Algorithm(Protocol):
         """What is worth telling, and what `after` needs, of an update before its first step."""
         ...
 
-    def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """From outcomes to advantages, over the whole update."""
         ...
 

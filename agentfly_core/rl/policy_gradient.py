@@ -12,8 +12,8 @@ from torch import Tensor
 
 from agentfly_core.rl.aggregation import Aggregation, TokenMean
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.importance_sampling import Correction
-from agentfly_core.rl.interface import Credit, Critic, Loss, OffPolicy, Outputs
+from agentfly_core.rl.importance_sampling import ImportanceSampling
+from agentfly_core.rl.interface import Advantages, Critic, Loss, OffPolicy, Outputs
 from agentfly_core.rl.kl import KL, LossKL, RewardKL, kl
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss
@@ -34,12 +34,12 @@ class PolicyGradient(ABC):
 
     policy_loss: PolicyLoss = Clip()
     aggregation: Aggregation = TokenMean()
-    correction: Correction | None = None
+    correction: ImportanceSampling | None = None
     kl: KL | None = None
     skip_cut: bool = False
 
     @abstractmethod
-    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """From rewards to advantages [rows, T], over the whole update."""
 
     @property
@@ -115,7 +115,7 @@ class PolicyGradient(ABC):
         divergence = kl(batch.old_logprobs, batch.reference_logprobs, self.kl.kind)[batch.sampled]
         return {"train/kl_reference": float(divergence.mean()), "train/kl_weight": self.kl.weight}
 
-    def credit(self, outcomes: Outcomes, batch: RolloutBatch) -> Credit:
+    def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The advantages, of rewards that pay for straying if they shall; none for what is cut, if it shall be so."""
         if isinstance(self.kl, RewardKL):
             outcomes = _paying(outcomes, self.kl, batch)

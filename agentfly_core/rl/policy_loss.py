@@ -74,13 +74,13 @@ class Clip(Section):
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         """See TokenLosses; `train/clip_fraction` is the share of tokens beyond a bound."""
-        rho, credit = log_ratio(outputs.logprobs, batch.old_logprobs).exp(), batch.advantages
-        free = -credit * rho
-        loss = torch.maximum(free, -credit * rho.clamp(1.0 - self.low, 1.0 + self.high))
+        rho, estimate = log_ratio(outputs.logprobs, batch.old_logprobs).exp(), batch.advantages
+        free = -estimate * rho
+        loss = torch.maximum(free, -estimate * rho.clamp(1.0 - self.low, 1.0 + self.high))
         clipped = loss > free
         if self.dual is not None:
-            bound = -credit * self.dual
-            over = (credit < 0) & (loss > bound)
+            bound = -estimate * self.dual
+            over = (estimate < 0) & (loss > bound)
             loss, clipped = torch.where(over, bound, loss), clipped | over
         return TokenLosses(loss, {"train/clip_fraction": clipped.float()})
 

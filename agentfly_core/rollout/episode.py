@@ -13,11 +13,11 @@ from typing import Any
 from agentfly_core.authoring import calling
 from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.authoring.loop_crossing import Hop
+from agentfly_core.authoring.loop_crossing import LoopCrossing
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import clip, did_you_mean, fault
-from agentfly_core.inference.sampler import Request, SamplingParams, Voice
+from agentfly_core.inference.sampler import Request, SamplerSession, SamplingParams
 from agentfly_core.records.timing import Doing, Span, moment
 from agentfly_core.records.trajectory import (
     BadCall,
@@ -49,7 +49,7 @@ class PromptTooLong(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class EpisodeSpec:
     """One episode to be played: `Assignment(problem, chain=3, step=7, role="train", temperature=1.0, seed=5577006791)`.
 
     `step` is the split's name where a split is evaluated or demonstrated.
@@ -108,17 +108,17 @@ class Episode:
     `opening` is what the model reads first, `turns` the record so far, `closing` what was answered and not yet read.
     """
 
-    def __init__(self, assignment: Assignment, rules: EpisodeRules, voice: Voice) -> None:
-        self.problem = assignment.problem
+    def __init__(self, episode_spec: EpisodeSpec, rules: EpisodeRules, session: SamplerSession) -> None:
+        self.problem = episode_spec.problem
         self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
         self.turns: list[Turn] = []
         self.closing: list[Observation] = []
         self.spans: list[Span] = []
         self.lent: dict[type, Any] = {Problem: self.problem}
-        self._assignment, self._rules, self._voice = assignment, rules, voice
+        self._assignment, self._rules, self._voice = episode_spec, rules, session
         self._tools = {tool.name: tool for tool in rules.tools}
         self._context: list[int] = []
-        self._here = Hop()
+        self._here = LoopCrossing()
 
     async def reply(self, *read: Message | Observation) -> Message:
         """What the model says after reading these; its calls are not answered yet.
@@ -192,11 +192,11 @@ class Episode:
             raise PromptTooLong({self.problem.id: len(given)}, self._rules.max_model_len)
         if room < 1:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
-        assignment, turn = self._assignment, len(self.turns)
+        episode_spec, turn = self._assignment, len(self.turns)
         length = min(self._rules.max_tokens, room)
-        params = SamplingParams(assignment.temperature, length, self._rules.template.stop_tokens)
-        order = (self.problem.id, assignment.chain, turn)
-        request = Request((*self._context, *given), params, hashing.seed(assignment.seed, turn), order)
+        params = SamplingParams(episode_spec.temperature, length, self._rules.template.stop_tokens)
+        order = (self.problem.id, episode_spec.chain, turn)
+        request = Request((*self._context, *given), params, hashing.seed(episode_spec.seed, turn), order)
         with self.timed("generating"):
             return await self._voice.sample(request)
 

@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class EnvironmentLoop:
     """A ResourceManager, and the event loop in a thread of its own to which it belongs.
 
         with home({Shop: Limit(8)}) as here:
@@ -46,10 +46,10 @@ class Home:
 
 
 @contextmanager
-def home(limits: Mapping[type[Environment], Limit | int]) -> Iterator[Home]:
+def environment_loop(limits: Mapping[type[Environment], Limit | int]) -> Iterator[EnvironmentLoop]:
     """A home for environments; when the block ends they are closed, see ResourceManager for what is raised then."""
     with _loop() as loop:
-        here = Home(ResourceManager(limits), loop)
+        here = EnvironmentLoop(ResourceManager(limits), loop)
         here.run(here.resources.__aenter__())
         try:
             yield here

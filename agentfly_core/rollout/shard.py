@@ -13,12 +13,12 @@ from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import hashing, tracebacks
 from agentfly_core.formats.text import fault
-from agentfly_core.inference.sampler import Sampler, SamplerLost, Voice
+from agentfly_core.inference.sampler import Sampler, SamplerLost, SamplerSession
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Score, Trajectory, Unscored
-from agentfly_core.rollout.episode import Assignment, Episode, EpisodeOver, PromptTooLong
+from agentfly_core.rollout.episode import Episode, EpisodeOver, EpisodeSpec, PromptTooLong
 from agentfly_core.rollout.resources import ResourceManager
-from agentfly_core.rollout.spec import Playbook
+from agentfly_core.rollout.spec import RolloutSpec
 
 LEASE_SECONDS = 120.0
 
@@ -27,39 +27,39 @@ class EpisodeBroken(ValueError):
     """An agent, or what it uses, raised what no episode may end with; the message says which, and in which line."""
 
     @classmethod
-    def by(cls, error: BaseException, assignment: Assignment, playbook: Playbook) -> EpisodeBroken:
+    def by(cls, error: BaseException, episode_spec: EpisodeSpec, spec: RolloutSpec) -> EpisodeBroken:
         """What ended the playing of an assignment."""
-        where = tracebacks.own_line(error) or tracebacks.defined(playbook.agent)
+        where = tracebacks.own_line(error) or tracebacks.defined(spec.agent)
         return cls(
-            f"An episode of the problem {assignment.problem.id!r} (chain {assignment.chain}, agent "
-            f"{injection.name(playbook.agent)!r}) broke off. It is an error in code, not the model's, so the stage "
+            f"An episode of the problem {episode_spec.problem.id!r} (chain {episode_spec.chain}, agent "
+            f"{injection.name(spec.agent)!r}) broke off. It is an error in code, not the model's, so the stage "
             f"stops:\n{tracebacks.trace(error)}\n{fault(error)}\nLook at {where}."
         )
 
 
 async def play(
-    assignment: Assignment, playbook: Playbook, voice: Voice, resources: ResourceManager
+    episode_spec: EpisodeSpec, spec: RolloutSpec, session: SamplerSession, resources: ResourceManager
 ) -> tuple[Trajectory, Timing]:
     """Play one episode. A lost service or a deadline that is over ends it as FAILED, its environments closed.
 
     So does an agent that held its event loop. What the sampler, the template or the agent raises passes.
     """
-    episode = Episode(assignment, playbook, voice)
+    episode = Episode(episode_spec, spec, session)
     try:
         async with AsyncExitStack() as stack:
-            await _lend(episode, playbook, resources, stack)
-            ending = await _ending(playbook, episode)
-            seen = _record(assignment, playbook, episode, ending, None, {})
-            observed = await _observe(episode, playbook, seen)
-        trajectory = _record(assignment, playbook, episode, ending, None, observed)
+            await _lend(episode, spec, resources, stack)
+            ending = await _ending(spec, episode)
+            seen = _record(episode_spec, spec, episode, ending, None, {})
+            observed = await _observe(episode, spec, seen)
+        trajectory = _record(episode_spec, spec, episode, ending, None, observed)
     except ServiceFailure as failure:
-        trajectory = _record(assignment, playbook, episode, Ending.FAILED, fault(failure), {})
+        trajectory = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure), {})
     return trajectory, Timing(trajectory.id, tuple(episode.spans))
 
 
 async def collect(
-    assignments: Sequence[Assignment],
-    playbook: Playbook,
+    episode_specs: Sequence[EpisodeSpec],
+    spec: RolloutSpec,
     sampler: Sampler,
     watch: Callable[[Trajectory], None],
     resources: ResourceManager,
@@ -80,91 +80,91 @@ async def collect(
 
     failure: BaseException | None = None
     try:
-        measured = await _play_all(assignments, playbook, sampler, note, resources)
+        measured = await _play_all(episode_specs, spec, sampler, note, resources)
     except BaseExceptionGroup as failures:
         failure = _worst(failures)
     if failure is not None:
         raise failure
-    assert len(played) == len(assignments), "an episode was cancelled from within"
+    assert len(played) == len(episode_specs), "an episode was cancelled from within"
     played.sort(key=lambda pair: (pair[0].problem.id, pair[0].chain, pair[0].agent))
     return [trajectory for trajectory, _ in played], [timing for _, timing in played], measured
 
 
 async def _play_all(
-    assignments: Sequence[Assignment],
-    playbook: Playbook,
+    episode_specs: Sequence[EpisodeSpec],
+    spec: RolloutSpec,
     sampler: Sampler,
     note: Callable[[Trajectory, Timing], None],
     resources: ResourceManager,
 ) -> dict[str, float]:
-    seats = min([len(assignments), *(playbook.limits[kind].limit for kind in playbook.kinds)])
-    waiting = iter(assignments)
+    seats = min([len(episode_specs), *(spec.limits[kind].limit for kind in spec.kinds)])
+    waiting = iter(episode_specs)
 
-    async def sit(voice: Voice) -> None:
-        for assignment in waiting:
+    async def sit(session: SamplerSession) -> None:
+        for episode_spec in waiting:
             try:
-                played = await play(assignment, playbook, voice, resources)
+                played = await play(episode_spec, spec, session, resources)
             except (SamplerLost, PromptTooLong):
                 raise
             except (Exception, SystemExit) as error:  # whatever an author's code raised ends the stage, with its place
-                raise EpisodeBroken.by(error, assignment, playbook) from error
+                raise EpisodeBroken.by(error, episode_spec, spec) from error
             note(*played)
-        voice.leave()
+        session.leave()
 
-    resources.warm(playbook.kinds, seats, LEASE_SECONDS)
-    async with sampler.shard(seats) as voice, TaskGroup() as group:
+    resources.warm(spec.kinds, seats, LEASE_SECONDS)
+    async with sampler.shard(seats) as session, TaskGroup() as group:
         for _ in range(seats):
-            group.create_task(sit(voice))
+            group.create_task(sit(session))
     measured = resources.metrics()
-    resources.warm(playbook.kinds, seats, LEASE_SECONDS)
+    resources.warm(spec.kinds, seats, LEASE_SECONDS)
     return measured
 
 
-async def _lend(episode: Episode, playbook: Playbook, resources: ResourceManager, stack: AsyncExitStack) -> None:
-    lease = resources.leases(playbook.kinds, episode.problem, LEASE_SECONDS, playbook.deadline)
+async def _lend(episode: Episode, spec: RolloutSpec, resources: ResourceManager, stack: AsyncExitStack) -> None:
+    lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
     with episode.timed("waiting"):
         episode.lent |= await stack.enter_async_context(lease)
 
 
-async def _ending(playbook: Playbook, episode: Episode) -> Ending:
+async def _ending(spec: RolloutSpec, episode: Episode) -> Ending:
     try:
-        ending = await _of_agent(playbook, episode)
+        ending = await _of_agent(spec, episode)
     except EpisodeOver as over:
         return over.ending
     finally:
         await episode.leave()
     if not isinstance(ending, Ending):
-        raise TypeError(f"The agent {injection.name(playbook.agent)} returned {ending!r}, expected an Ending.")
+        raise TypeError(f"The agent {injection.name(spec.agent)} returned {ending!r}, expected an Ending.")
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns}
     if not answered.get(ending, True):
-        raise ValueError(f"The agent {injection.name(playbook.agent)} returned {ending!r} before there was any answer.")
+        raise ValueError(f"The agent {injection.name(spec.agent)} returned {ending!r} before there was any answer.")
     return ending
 
 
-async def _of_agent(playbook: Playbook, episode: Episode) -> Any:
+async def _of_agent(spec: RolloutSpec, episode: Episode) -> Any:
     """What the agent returned; its time is the episode's deadline, at which this is cancelled."""
-    what = f"The agent {injection.name(playbook.agent)}"
+    what = f"The agent {injection.name(spec.agent)}"
     try:
-        return await calling.on_loop("agents", partial(playbook.agent, episode), math.inf, what)
+        return await calling.on_loop("agents", partial(spec.agent, episode), math.inf, what)
     except calling.Overdue as overdue:
         raise ServiceFailure(str(overdue)) from None
 
 
-async def _observe(episode: Episode, playbook: Playbook, seen: Trajectory) -> dict[str, Score | Unscored]:
+async def _observe(episode: Episode, spec: RolloutSpec, seen: Trajectory) -> dict[str, Score | Unscored]:
     with episode.timed("rewards"):
-        return {reward.name: await reward.score(seen, episode.lent) for reward in playbook.rewards}
+        return {reward.name: await reward.score(seen, episode.lent) for reward in spec.rewards}
 
 
 def _record(
-    assignment: Assignment,
-    playbook: Playbook,
+    episode_spec: EpisodeSpec,
+    spec: RolloutSpec,
     episode: Episode,
     ending: Ending,
     error: str | None,
     observed: Mapping[str, Score | Unscored],
 ) -> Trajectory:
-    agent = injection.name(playbook.agent)
-    step, problem, chain = assignment.step, assignment.problem, assignment.chain
+    agent = injection.name(spec.agent)
+    step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
     return Trajectory(
         id=hashing.short(step, problem.id, chain, agent),
         episode=hashing.short(step, problem.id, chain),
@@ -172,13 +172,13 @@ def _record(
         group=hashing.short(step, problem.id),
         chain=chain,
         agent=agent,
-        role=assignment.role,
+        role=episode_spec.role,
         turns=tuple(episode.turns),
         closing=tuple(episode.closing),
         ending=ending,
         error=error,
         observed=observed,
-        seed=assignment.seed,
+        seed=episode_spec.seed,
     )
 
 

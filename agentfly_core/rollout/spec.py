@@ -21,7 +21,7 @@ P = TypeVar("P")
 
 
 @dataclass(frozen=True)
-class Playbook(EpisodeRules):
+class RolloutSpec(EpisodeRules):
     """How an experiment's episodes are played: by which rules, which agent, for how long (seconds).
 
     `rewards` are only those that need an environment, `limits` those of each kind of environment.
@@ -38,7 +38,7 @@ class Playbook(EpisodeRules):
         _refuse_misfits(self.tools, self.rewards, self.limits)
 
     @classmethod
-    def from_science(cls, science: Science, tokenizer: Any) -> Playbook:
+    def from_science(cls, science: Science, tokenizer: Any) -> RolloutSpec:
         """The playbook of an experiment; raises ValueError for a part that is not what it is named as."""
         agent, template = science.agent, science.template
         rewards = [named(path, Reward) for path in science.rewards]

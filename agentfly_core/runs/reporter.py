@@ -12,23 +12,23 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.loading import flat
 from agentfly_core.models.adapter_artifact import base_of
 from agentfly_core.runs import episodes
-from agentfly_core.runs.run import Lab, Run, final_policy
+from agentfly_core.runs.run import ExperimentContext, Run, final_policy
 from agentfly_core.runs.summary import Evaluation, stages_before, stored_evaluation
 from agentfly_core.runs.tracking import Success, Tracker
 
 
-class Teller:
+class MlflowReporter:
     """Tells a tracker what stages did; every method returns at once, and may be called again for the same thing."""
 
-    def __init__(self, lab: Lab, tracker: Tracker) -> None:
-        self.lab, self.tracker = lab, tracker
-        science, site = lab.science.model_dump(mode="json"), lab.site.model_dump(mode="json")
+    def __init__(self, context: ExperimentContext, tracker: Tracker) -> None:
+        self.context, self.tracker = context, tracker
+        science, site = context.science.model_dump(mode="json"), context.site.model_dump(mode="json")
         tracker.params({**flat(science), **flat(site, "site.")})
-        tracker.tags({"agentfly.science_digest": lab.science.digest})
+        tracker.tags({"agentfly.science_digest": context.science.digest})
 
     def data(self, data: Artifact) -> None:
         """The dataset that is read."""
-        self.tracker.dataset(self.lab.experiment, self._where(data.uri), data.digest, "training")
+        self.tracker.dataset(self.context.experiment, self._where(data.uri), data.digest, "training")
 
     def data_version(self, version: str) -> None:
         """What DVC keeps of the dataset, or why it keeps none."""
@@ -37,7 +37,7 @@ class Teller:
     def made(self, stages: Mapping[str, Sequence[Artifact]]) -> None:
         """The seconds of stages before the first step, and what their rounds measured: `warm_start/train/loss`."""
         for stage, artifacts in stages.items():
-            found = [measured(self.lab.store, artifact) for artifact in artifacts]
+            found = [measured(self.context.store, artifact) for artifact in artifacts]
             seconds = sum(each.seconds for each in found)
             self.tracker.points({f"time/{stage}": seconds}, 0, found[-1].time_ms)
             for number, each in enumerate(found):
@@ -52,14 +52,14 @@ class Teller:
         self.tracker.points(metrics, step, evaluation.time_ms)
 
     def _where(self, uri: str) -> str:
-        return f"{self.lab.store.uri}/{uri}"
+        return f"{self.context.store.uri}/{uri}"
 
 
-class RunTeller(Teller):
+class RunTeller(MlflowReporter):
     """Tells a tracker what a run did."""
 
     def __init__(self, run: Run, tracker: Tracker) -> None:
-        super().__init__(run.lab, tracker)
+        super().__init__(run.context, tracker)
         self.run = run
         self._best = -1.0
         tracker.tags({"agentfly.run_folder": self._where(run.uri), **_parents(run)})
@@ -91,13 +91,13 @@ class RunTeller(Teller):
         """The final policy as a registered model version, the summary, and that the run is over."""
         lineage = {
             "agentfly.run": self.run.name,
-            "agentfly.experiment": self.lab.experiment,
-            "agentfly.science_digest": self.lab.science.digest,
+            "agentfly.experiment": self.context.experiment,
+            "agentfly.science_digest": self.context.science.digest,
             "agentfly.start_policy": self.run.start.digest,
             **_parents(self.run),
             **self._base(policy),
         }
-        model = f"agentfly-{self.lab.experiment}"
+        model = f"agentfly-{self.context.experiment}"
         success = Success(summary["success_after"], self.run.record["dataset_digest"])
         self.tracker.register(model, self._where(policy.uri), policy.digest, success, lineage)
         self.tracker.tags({"agentfly.last_policy": policy.digest, "agentfly.last_step": str(summary["steps"])})
@@ -115,15 +115,15 @@ class RunTeller(Teller):
         summary = run.finished
         assert summary is not None, f"{run.name} is not finished"
         self.data(run.store.artifact(keys.prepare(science).uri))
-        self.made(stages_before(run.lab, run.parent))
-        self.evaluation(stored_evaluation(run.lab, run.start, "test"), 0)
+        self.made(stages_before(run.context, run.parent))
+        self.evaluation(stored_evaluation(run.context, run.start, "test"), 0)
         for step in range(1, science.steps + 1):
             self.step(step)
             with suppress(FileNotFoundError):  # a policy that was not evaluated
                 policy = run.store.artifact(f"{keys.of_step(run.name, step)}/policy")
-                self.evaluation(stored_evaluation(run.lab, policy, "validation"), step)
+                self.evaluation(stored_evaluation(run.context, policy, "validation"), step)
         policy = final_policy(run.store, run.name)
-        after = stored_evaluation(run.lab, policy, "test")
+        after = stored_evaluation(run.context, policy, "test")
         self.evaluation(after, science.steps)
         self.end(policy, summary, after.time_ms)
 

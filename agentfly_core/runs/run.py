@@ -41,7 +41,7 @@ class Parent:
 
 
 @dataclass(frozen=True)
-class Lab:
+class ExperimentContext:
     """An experiment and the place where it is worked on; what stages make here is shared by all runs of the store."""
 
     experiment: str
@@ -69,7 +69,7 @@ class Lab:
 class Run:
     """A run that this process, and no other, may write."""
 
-    lab: Lab
+    context: ExperimentContext
     name: str
     uid: str
     created_ms: int
@@ -78,12 +78,12 @@ class Run:
     @property
     def science(self) -> Science:
         """What its experiment is."""
-        return self.lab.science
+        return self.context.science
 
     @property
     def store(self) -> Store:
         """Where its folder lies."""
-        return self.lab.store
+        return self.context.store
 
     @property
     def uri(self) -> str:
@@ -188,46 +188,46 @@ def links_of(store: Store, name: str) -> dict[str, list[str]]:
         return {}
 
 
-def name_of(lab: Lab, name: str, new: bool) -> str:
+def name_of(context: ExperimentContext, name: str, new: bool) -> str:
     """The run's name: given, or the experiment's with its digest; with `new` the next that is free.
 
     Raises ValueError for a name that could not be a folder's.
     """
     if name and not NAME.fullmatch(name):
         raise ValueError(f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as my-run.2.")
-    base = name or f"{lab.experiment}-{lab.science.digest[:8]}"
-    if not new or not _begun(lab.store, base):
+    base = name or f"{context.experiment}-{context.science.digest[:8]}"
+    if not new or not _begun(context.store, base):
         return base
     number = 2
-    while _begun(lab.store, f"{base}-{number}"):
+    while _begun(context.store, f"{base}-{number}"):
         number += 1
     return f"{base}-{number}"
 
 
 @contextmanager
-def opened(lab: Lab, name: str) -> Iterator[Run]:
+def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
     """Start a run or continue it, as its only writer.
 
     Raises Locked while somebody else writes it, ValueError when it was started with other settings or by a stage
     of another version. A run that is refused before anything of it is published leaves nothing.
     """
-    store, uri = lab.store, f"runs/{name}"
-    new = _record(lab, name) if record_of(store, name) is None else None
+    store, uri = context.store, f"runs/{name}"
+    new = _record(context, name) if record_of(store, name) is None else None
     lock = remote_lock(store.remote, uri) if store.remote else local_lock(store.root / uri)
     with lock:
         record = record_of(store, name)
         if record is None:
-            record = new or _record(lab, name)
+            record = new or _record(context, name)
         else:
-            _compare_settings(record, lab.science, name)
+            _compare_settings(record, context.science, name)
             _compare_stages(record, name)
-            _refuse_fewer_steps(store, lab.science.steps, name)
+            _refuse_fewer_steps(store, context.science.steps, name)
         for left in (uri, "artifacts"):
             store.sweep(left)
-        current = {"science": lab.science.identity(), "site": lab.site.model_dump(mode="json")}
-        store.write_json(f"{uri}/run.json", record | current | {"science_digest": lab.science.digest})
+        current = {"science": context.science.identity(), "site": context.site.model_dump(mode="json")}
+        store.write_json(f"{uri}/run.json", record | current | {"science_digest": context.science.digest})
         try:
-            yield Run(lab, name, record["uid"], record["created_ms"], _parent(record))
+            yield Run(context, name, record["uid"], record["created_ms"], _parent(record))
         except ValueError:
             if new is record:
                 _forget_if_empty(store, uri)
@@ -313,20 +313,20 @@ def _begun(store: Store, name: str) -> bool:
     return "run.json" in store.names(f"runs/{name}")
 
 
-def _record(lab: Lab, name: str) -> dict[str, Any]:
-    parent, reference = lab.parent, lab.reference
+def _record(context: ExperimentContext, name: str) -> dict[str, Any]:
+    parent, reference = context.parent, context.reference
     came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest} if parent else None
     return {
         "uid": uuid.uuid4().hex,
         "name": name,
-        "experiment": lab.experiment,
-        "origin": dict(lab.origin),
-        "seed": lab.science.seed,
+        "experiment": context.experiment,
+        "origin": dict(context.origin),
+        "seed": context.science.seed,
         "revision": revision(),
         "versions": _versions(),
         "stages": dict(keys.VERSIONS),
-        "threads": lab.site.threads,
-        "ranks": lab.site.ranks,
+        "threads": context.site.threads,
+        "ranks": context.site.ranks,
         "cpus": os.cpu_count(),
         "created_ms": int(time.time() * 1000),
         "parent": came_from,

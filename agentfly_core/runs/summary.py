@@ -19,7 +19,7 @@ from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_tr
 from agentfly_core.records.trajectory import Scored, Unscored
 from agentfly_core.runs import intervals
 from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import Lab, Parent, Run
+from agentfly_core.runs.run import ExperimentContext, Parent, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,42 +39,42 @@ class Evaluation:
     time_ms: int
 
 
-def evaluation(lab: Lab, policy: Artifact, split: str, rollouts: Sequence[Artifact], scored: Artifact) -> Evaluation:
+def evaluation(context: ExperimentContext, policy: Artifact, split: str, rollouts: Sequence[Artifact], scored: Artifact) -> Evaluation:
     """Read an evaluation from its stored episodes and scores; raises ValueError where no episode has a score."""
-    goal = load(lab.science.goal).name
-    played = [t for rollout in rollouts for t in read_trajectories(lab.store.open(rollout) / EPISODES)]
-    scores = read_scores(lab.store.open(scored) / SCORES)
+    goal = load(context.science.goal).name
+    played = [t for rollout in rollouts for t in read_trajectories(context.store.open(rollout) / EPISODES)]
+    scores = read_scores(context.store.open(scored) / SCORES)
     if not (solved := solved_by_problem(played, scores, goal)):
-        raise ValueError(_unscored(lab, split, (*rollouts, scored), scores))
+        raise ValueError(_unscored(context, split, (*rollouts, scored), scores))
     success, interval = intervals.success(solved)
-    stages = [measured(lab.store, artifact) for artifact in (*rollouts, scored)]
+    stages = [measured(context.store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
     return Evaluation(policy.digest, split, success, interval, solved, seconds, time_ms)
 
 
-def _unscored(lab: Lab, split: str, stored: Sequence[Artifact], scores: Sequence[Scored]) -> str:
+def _unscored(context: ExperimentContext, split: str, stored: Sequence[Artifact], scores: Sequence[Scored]) -> str:
     causes = [score.reward.reason for score in scores if isinstance(score.reward, Unscored)]
     first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
     return (
         f"None of the {len(scores)} episodes of the evaluation on {split} has a score, so that there is no success to "
         f"tell. First causes: {first} Mend them, then remove {', '.join(artifact.uri for artifact in stored)} from "
-        f"{lab.store.uri}: they are played again."
+        f"{context.store.uri}: they are played again."
     )
 
 
-def stored_evaluation(lab: Lab, policy: Artifact, split: str) -> Evaluation:
+def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) -> Evaluation:
     """An evaluation that was made before; raises FileNotFoundError where it was not."""
-    data = lab.store.artifact(keys.prepare(lab.science).uri)
-    shards = range(shards_of_split(lab.science, lab.store.open(data), split))
-    found = [lab.store.artifact(keys.evaluation(lab.science, policy, data, split, shard).uri) for shard in shards]
-    return evaluation(lab, policy, split, found, lab.store.artifact(keys.scored(lab.science, found).uri))
+    data = context.store.artifact(keys.prepare(context.science).uri)
+    shards = range(shards_of_split(context.science, context.store.open(data), split))
+    found = [context.store.artifact(keys.evaluation(context.science, policy, data, split, shard).uri) for shard in shards]
+    return evaluation(context, policy, split, found, context.store.artifact(keys.scored(context.science, found).uri))
 
 
 def summarise(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str | None) -> dict[str, Any]:
     """The content of summary.json."""
     return {
         "run": run.name,
-        "experiment": run.lab.experiment,
+        "experiment": run.context.experiment,
         "steps": run.science.steps,
         "success_before": before.success,
         "success_after": after.success,
@@ -87,12 +87,12 @@ def summarise(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: st
     }
 
 
-def stages_before(lab: Lab, parent: Parent | None) -> dict[str, list[Artifact]]:
+def stages_before(context: ExperimentContext, parent: Parent | None) -> dict[str, list[Artifact]]:
     """What was made before the first step, by stage and in order: `{"prepare": [...], "model": [...], ...}`.
 
     The warm start's are its demonstrations and then the policy of each round.
     """
-    store, science = lab.store, lab.science
+    store, science = context.store, context.science
     data = store.artifact(keys.prepare(science).uri)
     model = parent.policy if parent else store.artifact(keys.model(science).uri)
     found = {"prepare": [data]} if parent else {"prepare": [data], "model": [model]}
@@ -104,10 +104,10 @@ def stages_before(lab: Lab, parent: Parent | None) -> dict[str, list[Artifact]]:
     return found
 
 
-def steps_frame(lab: Lab, run: str) -> pd.DataFrame:
+def steps_frame(context: ExperimentContext, run: str) -> pd.DataFrame:
     """One row a step of a run with all its metrics, for plots."""
-    folders = [keys.of_step(run, step) for step in range(1, lab.science.steps + 1)]
-    found = [lab.store.read_json(f"{folder}/metrics.json") for folder in folders]
+    folders = [keys.of_step(run, step) for step in range(1, context.science.steps + 1)]
+    found = [context.store.read_json(f"{folder}/metrics.json") for folder in folders]
     return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in found])
 
 
@@ -118,8 +118,8 @@ def run_ledger(run: Run) -> pd.DataFrame:
 
 
 def _seconds(run: Run, before: Evaluation, after: Evaluation) -> dict[str, float]:
-    steps = steps_frame(run.lab, run.name)
+    steps = steps_frame(run.context, run.name)
     played = {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
-    before_them = stages_before(run.lab, run.parent).items()
+    before_them = stages_before(run.context, run.parent).items()
     made = {stage: sum(measured(run.store, artifact).seconds for artifact in found) for stage, found in before_them}
     return {**made, **played, "evaluate": before.seconds + after.seconds}

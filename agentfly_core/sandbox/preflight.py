@@ -10,7 +10,7 @@ import threading
 from agentfly_core.sandbox.attacks import PROBES
 from agentfly_core.sandbox.backends import Bubblewrap, ForkServer, Unavailable, Unsafe
 from agentfly_core.sandbox.cgroups import Cgroups
-from agentfly_core.sandbox.guest.protocol import Order
+from agentfly_core.sandbox.guest.protocol import ExecRequest
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.system.service import SANDBOX
@@ -57,7 +57,7 @@ def _chosen(wanted: str) -> Sandbox:
 async def _weakness(sandbox: Sandbox) -> str:
     """Why it cannot be trusted; empty when it stops every probe."""
     try:
-        first = await sandbox.execute(Order(b"print(6 * 7)"))
+        first = await sandbox.execute(ExecRequest(b"print(6 * 7)"))
         if first.stdout != "42\n":
             return first.stderr or first.status
         async with asyncio.timeout(SECONDS):

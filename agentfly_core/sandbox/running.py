@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from agentfly_core.sandbox.guest.protocol import ExecResult, Limits, Order, unavailable
+from agentfly_core.sandbox.guest.protocol import ExecRequest, ExecResult, Limits, unavailable
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.sandbox import Execution, Sandbox
 
@@ -32,7 +32,7 @@ async def run(
     """
     sandbox = await asyncio.to_thread(chosen)
     given = {name: as_bytes(content) for name, content in (files or {}).items()}
-    return await sandbox.execute(Order(as_bytes(code), given, as_bytes(stdin), tuple(collect), limits or Limits()))
+    return await sandbox.execute(ExecRequest(as_bytes(code), given, as_bytes(stdin), tuple(collect), limits or Limits()))
 
 
 def as_bytes(content: str | bytes) -> bytes:
@@ -55,7 +55,7 @@ class Session:
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
         """Run code after all that ran before it; see `session`. Calls wait for each other; a cancelled one ends it."""
-        order = Order(as_bytes(code), collect=tuple(collect), limits=self._limits, kept=True)
+        order = ExecRequest(as_bytes(code), collect=tuple(collect), limits=self._limits, kept=True)
         async with self._turn:
             try:
                 execution = self._execution or await self._begun()

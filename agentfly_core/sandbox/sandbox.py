@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.cgroups import Cgroup, Cgroups
 from agentfly_core.sandbox.guest import protocol
-from agentfly_core.sandbox.guest.protocol import ExecResult, Limits, Order, Status, judged, unavailable
+from agentfly_core.sandbox.guest.protocol import ExecRequest, ExecResult, Limits, Status, judged, unavailable
 
 AT_ONCE, SPARES = 32, 2
 
@@ -39,7 +39,7 @@ class Sandbox:
     def __post_init__(self) -> None:
         atexit.register(self.close)
 
-    async def execute(self, order: Order) -> ExecResult:
+    async def execute(self, order: ExecRequest) -> ExecResult:
         """Run an order to its end, once fewer than 32 of this event loop run; a cancelled one is ended."""
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
@@ -155,7 +155,7 @@ class Execution:
     started: bool = False
     oom_kills: int = 0
 
-    async def run(self, order: Order) -> ExecResult:
+    async def run(self, order: ExecRequest) -> ExecResult:
         """What became of an order; a broken or late answer is a result too, and once the code has started its doing."""
         self.alive = False
         self.writer.write(order.packed(self.ready.base))

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from agentfly_core.sandbox.attacks import INSIDE, NAMESPACES, Attack
-from agentfly_core.sandbox.guest.protocol import ExecResult, Order
+from agentfly_core.sandbox.guest.protocol import ExecRequest, ExecResult
 from agentfly_core.sandbox.sandbox import Sandbox
 
 
@@ -82,7 +82,7 @@ def target() -> Iterator[Target]:
 
 async def attacked(sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False) -> list[Outcome]:
     """What becomes of attacks on a sandbox, one after another, with `kept` from interpreters that wait for more."""
-    await sandbox.execute(Order(b""))
+    await sandbox.execute(ExecRequest(b""))
     with target() as here:
         return [await _tried(attack, sandbox, here, kept) for attack in attacks]
 
@@ -90,7 +90,7 @@ async def attacked(sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = Fal
 async def _tried(attack: Attack, sandbox: Sandbox, on: Target, kept: bool) -> Outcome:
     outside = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES}
     code = INSIDE.format(outside=outside) + attack.code.format(file=on.file, port=on.port, pid=on.bystander.pid)
-    result = await sandbox.execute(Order(code.encode(), {}, b"", attack.collect, attack.limits, kept))
+    result = await sandbox.execute(ExecRequest(code.encode(), {}, b"", attack.collect, attack.limits, kept))
     return Outcome(attack.name, *await _judged(attack, result, on))
 
 

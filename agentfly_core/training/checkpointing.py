@@ -13,7 +13,7 @@ from agentfly_core.training.job import Learner, LearnerLost
 logger = logging.getLogger(__name__)
 
 
-class Saving:
+class AsyncCheckpointer:
     """A learner, and the saving of its states, one at a time: training waits for the copy in memory only."""
 
     def __init__(self, learner: Learner) -> None:

@@ -20,7 +20,7 @@ from agentfly_core.training.job import UpdateJob
 
 
 @dataclass(frozen=True)
-class Lesson:
+class UpdateData:
     """The `trajectories` trajectories of a batch and what they earned; `unscored` more were left out."""
 
     batch: RolloutBatch
@@ -29,7 +29,7 @@ class Lesson:
     unscored: int
 
 
-def read_lesson(job: UpdateJob, drop_equal: bool = False) -> Lesson:
+def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     """Read a job's files, leaving out trajectories without a score and failed demonstrations; the batch may be empty.
 
     With `drop_equal` groups whose rewards are all equal are left out as well. What a greedy episode earned is a
@@ -43,7 +43,7 @@ def read_lesson(job: UpdateJob, drop_equal: bool = False) -> Lesson:
     kept = _differing(scored, scores) if drop_equal else scored
     batch = pack(kept)
     found_out = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
-    return Lesson(batch, found_out, len(kept), len(played) - len(scored))
+    return UpdateData(batch, found_out, len(kept), len(played) - len(scored))
 
 
 def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) -> list[Tensor]:

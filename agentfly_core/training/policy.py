@@ -18,7 +18,7 @@ from agentfly_core.config.experiment import Adapter
 from agentfly_core.models import lora
 from agentfly_core.rl.batch import predictors, token_logprobs
 from agentfly_core.rl.interface import Critic
-from agentfly_core.training.prefix_tree import Forest
+from agentfly_core.training.prefix_tree import PrefixTrees
 
 PIECES = {"cpu": 256, "cuda": 1024}
 """How many tokens are projected at once: more on a GPU, since each piece adds a gradient for the whole vocabulary."""
@@ -40,7 +40,7 @@ class Policy(nn.Module):
         self.critic = _critic(model, critic)
 
     def forward(
-        self, tokens: Tensor, sampled: Tensor, temperature: float, forest: Forest | None = None
+        self, tokens: Tensor, sampled: Tensor, temperature: float, forest: PrefixTrees | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere; for int64 and bool [rows, T].
 

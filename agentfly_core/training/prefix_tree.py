@@ -30,7 +30,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Forest:
+class PrefixTrees:
     """Trees of tokens in preorder, padded on the right. The two rows [1, 87, 4, 2] and [1, 87, 5] are one tree:
 
     tokens     [[1, 87, 4, 2, 5]]               int64 [trees, N]
@@ -57,9 +57,9 @@ class Forest:
         mask = mask.masked_fill(~attends, torch.finfo(dtype).min).unsqueeze(1)
         return {"input_ids": self.tokens, "position_ids": self.depths, "attention_mask": mask}
 
-    def to(self, device: torch.device | str) -> Forest:
+    def to(self, device: torch.device | str) -> PrefixTrees:
         """The same on another device."""
-        return Forest(*(part.to(device) for part in (self.tokens, self.depths, self.ends, self.places)))
+        return PrefixTrees(*(part.to(device) for part in (self.tokens, self.depths, self.ends, self.places)))
 
 
 def plant(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
@@ -83,7 +83,7 @@ def plant(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
     return trees
 
 
-def grow(tokens: Tensor, trees: Sequence[Tree]) -> Forest:
+def grow(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
     """The forest of rows [rows, T]: those of the first tree, in its order, then those of the next."""
     width = max(tree.size for tree in trees)
     merged, depths = torch.zeros(2, len(trees), width, dtype=torch.int64)
@@ -95,7 +95,7 @@ def grow(tokens: Tensor, trees: Sequence[Tree]) -> Forest:
         depths[number, branch] = torch.arange(len(branch))
         ends[number, branch] = branch[-1] + 1
         places[row, : len(branch)] = branch + number * width
-    return Forest(merged, depths, ends, places)
+    return PrefixTrees(merged, depths, ends, places)
 
 
 def require_masks(config: Any) -> None:

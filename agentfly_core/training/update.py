@@ -17,11 +17,11 @@ from agentfly_core.config import experiment
 from agentfly_core.rl.batch import RolloutBatch, micro_batches
 from agentfly_core.rl.interface import Algorithm, Outputs, mismatch
 from agentfly_core.rl.kl import kl
-from agentfly_core.training.data import Lesson, mini_batches
+from agentfly_core.training.data import UpdateData, mini_batches
 from agentfly_core.training.distributed import Engine, Ranks
 from agentfly_core.training.job import SKIPPED_IN_A_ROW, UpdateJob
 from agentfly_core.training.policy import Policy
-from agentfly_core.training.prefix_tree import Forest, grow, plant, require_masks
+from agentfly_core.training.prefix_tree import PrefixTrees, grow, plant, require_masks
 
 Progress = Callable[[int, int], None]
 
@@ -53,23 +53,23 @@ class Update:
     on_policy: bool = False
     skipped: int = 0
 
-    def run(self, lesson: Lesson, reference: Policy | None, progress: Progress) -> dict[str, float]:
+    def run(self, data: UpdateData, reference: Policy | None, progress: Progress) -> dict[str, float]:
         """Take the optimizer steps, telling how many are done, and return the metrics."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         if self.settings.share_prefixes:
             require_masks(self.engine.module.model.config)
-        members = torch.unique(lesson.batch.trajectory)
+        members = torch.unique(data.batch.trajectory)
         steps = mini_batches(self.job, members, self.settings.epochs, self.settings.mini_batches)
-        batch = self._with_signals(lesson.batch, reference, len(steps))
-        credit = self.algorithm.credit(lesson.outcomes, batch)
-        batch = replace(batch, advantages=credit.advantages, returns=credit.returns)
-        self.known = self.algorithm.measures(lesson.outcomes, batch)
+        batch = self._with_signals(data.batch, reference, len(steps))
+        estimate = self.algorithm.estimate_advantages(data.outcomes, batch)
+        batch = replace(batch, advantages=estimate.advantages, returns=estimate.returns)
+        self.known = self.algorithm.measures(data.outcomes, batch)
         for done, chosen in enumerate(steps, 1):
             self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
             progress(done, len(steps))
             if self.skipped == SKIPPED_IN_A_ROW:
                 break
-        return self._metrics(lesson)
+        return self._metrics(data)
 
     def _with_signals(self, batch: RolloutBatch, reference: Policy | None, steps: int) -> RolloutBatch:
         if reference is not None:
@@ -114,7 +114,7 @@ class Update:
         self.steps[outcome] += 1
         self.skipped = {"empty": self.skipped, "taken": 0, "skipped": self.skipped + 1}[outcome]
 
-    def _loss(self, micro: RolloutBatch, forest: Forest | None) -> tuple[Tensor, Tensor]:
+    def _loss(self, micro: RolloutBatch, forest: PrefixTrees | None) -> tuple[Tensor, Tensor]:
         with self._clock("time/forward"):
             logprobs, entropy, values = self.engine(micro.tokens, micro.sampled, self.job.temperature, forest)
             if self.on_policy:
@@ -152,7 +152,7 @@ class Update:
 
     def _micro_batches(
         self, batch: RolloutBatch, wanted: Tensor
-    ) -> Iterator[tuple[Tensor, RolloutBatch, Forest | None]]:
+    ) -> Iterator[tuple[Tensor, RolloutBatch, PrefixTrees | None]]:
         """This rank's of the wanted rows, with their indices in the batch; none for any rank if no row is wanted."""
         rows = wanted.nonzero().flatten()
         limit = self.token_budget if self.settings.share_prefixes else 0
@@ -175,7 +175,7 @@ class Update:
         get_accelerator().synchronize()
         self.seconds[name] += time.perf_counter() - started
 
-    def _metrics(self, lesson: Lesson) -> dict[str, float]:
+    def _metrics(self, data: UpdateData) -> dict[str, float]:
         sums = self.ranks.add_up({"tokens": 0.0, "lost": 0.0, "loss": 0.0} | self.sums)
         tokens, lost, loss = (sums.pop(name) for name in ("tokens", "lost", "loss"))
         found = {name: value / max(tokens, 1.0) for name, value in sums.items()}
@@ -188,20 +188,20 @@ class Update:
             found = {"mismatch/masked_share": 0.0} | found | self.mismatch
         if seconds := sum(self.seconds.values()):
             found["train/tokens_per_second"] = tokens / seconds
-        found |= self.seconds | self._counts(lesson) | dict(self.known)
+        found |= self.seconds | self._counts(data) | dict(self.known)
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
-    def _counts(self, lesson: Lesson) -> dict[str, float]:
+    def _counts(self, data: UpdateData) -> dict[str, float]:
         return {
             "train/lr": self.settings.learning_rate,
-            "train/tokens": float(lesson.batch.sampled.sum()),
-            "train/rows": float(len(lesson.batch.lengths)),
-            "train/trajectories": float(lesson.trajectories),
-            "train/unscored": float(lesson.unscored),
+            "train/tokens": float(data.batch.sampled.sum()),
+            "train/rows": float(len(data.batch.lengths)),
+            "train/trajectories": float(data.trajectories),
+            "train/unscored": float(data.unscored),
             "train/optimizer_steps": float(self.steps["taken"]),
             "train/skipped_steps": float(self.steps["skipped"]),
             "train/skipped_in_a_row": float(self.skipped),
-            "train/empty_steps": float(self.steps["empty"] or not len(lesson.batch.lengths)),
+            "train/empty_steps": float(self.steps["empty"] or not len(data.batch.lengths)),
         }
 
 

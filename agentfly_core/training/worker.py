@@ -34,7 +34,7 @@ from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats.text import fault
 from agentfly_core.rl.interface import Algorithm, Critic
 from agentfly_core.training import engine as engines
-from agentfly_core.training.data import read_lesson
+from agentfly_core.training.data import read_update_data
 from agentfly_core.training.distributed import Engine, Ranks
 from agentfly_core.training.job import FRESH, UpdateJob
 from agentfly_core.training.policy import Policy, load_policy
@@ -88,9 +88,9 @@ class Worker:
         settings = experiment.Update.model_validate(job.update)
         engines.set_hyper_parameters(self.engine, settings, algorithm.critic_rate)
         update = Update(self.engine, job, settings, algorithm.after(job.before), self.ranks, self.token_budget)
-        lesson = read_lesson(job, algorithm.drops_equal)
-        engines.require_known_tokens(self.engine, lesson.batch)
-        metrics = update.run(lesson, self._reference(job, algorithm), progress)
+        data = read_update_data(job, algorithm.drops_equal)
+        engines.require_known_tokens(self.engine, data.batch)
+        metrics = update.run(data, self._reference(job, algorithm), progress)
         self.label, self.policy = job.end, job.policy
         return metrics
 

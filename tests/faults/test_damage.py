@@ -20,13 +20,13 @@ from lives import TINY, TRAIN, Lives, digests
 from rich.console import Console, RenderableType
 
 from agentfly_core.artifacts import keys, store
-from agentfly_core.artifacts.store import Artifact, Slot, Store
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.loading import read
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.records.schedule import first_deal
+from agentfly_core.records.schedule import first_round
 from agentfly_core.runs import episodes
-from agentfly_core.runs.run import Lab, links_of, opened
+from agentfly_core.runs.run import ExperimentContext, links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
 
 CASES, SEED = 500, 15
@@ -67,11 +67,11 @@ def damage(draw: random.Random, path: Path) -> Damage:
     return Damage(path, changed, f"bit {bit} of byte {place} flipped")
 
 
-def needed(lab: Lab) -> Iterator[Slot]:
+def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
     """Where what a run of tiny.yaml makes has its place, in order; the next key needs what was made before."""
-    science, made = lab.science, lambda slot: lab.store.artifact(slot.uri)
+    science, made = context.science, lambda target: context.store.artifact(target.uri)
 
-    def evaluation(policy: Slot) -> Iterator[Slot]:
+    def evaluation(policy: ArtifactKey) -> Iterator[ArtifactKey]:
         shards = [keys.evaluation(science, made(policy), made(data), "test", shard) for shard in (0, 1)]
         yield from shards
         yield keys.scored(science, [made(shard) for shard in shards])
@@ -84,8 +84,8 @@ def needed(lab: Lab) -> Iterator[Slot]:
         yield keys.learner(policy)
     yield from evaluation(policy)
     for step in STEPS:
-        deal = first_deal(science, step)
-        shards = [keys.rollout(science, "demo", made(policy), made(data), deal, shard) for shard in deal.shards]
+        sampling_round = first_round(science, step)
+        shards = [keys.rollout(science, "demo", made(policy), made(data), sampling_round, shard) for shard in sampling_round.shards]
         yield from shards
         yield (scored := keys.scored(science, [made(shard) for shard in shards]))
         yield (policy := keys.policy(science, "demo", made(policy), made(scored), step))
@@ -94,9 +94,9 @@ def needed(lab: Lab) -> Iterator[Slot]:
     yield keys.ledger("demo", made(policy))
 
 
-def found(lab: Lab, places: list[Slot]) -> list[Artifact]:
+def found(context: ExperimentContext, places: list[ArtifactKey]) -> list[Artifact]:
     """What is published there, up to the first that would be made again; until then the keys are the same."""
-    return list(itertools.takewhile(bool, map(lab.store.find, places)))
+    return list(itertools.takewhile(bool, map(context.store.find, places)))
 
 
 def printed(shown: RenderableType) -> str:
@@ -106,20 +106,20 @@ def printed(shown: RenderableType) -> str:
     return console.file.getvalue()
 
 
-def readers(lab: Lab, places: list[Slot]) -> dict[str, Callable[[int], Any]]:
+def readers(context: ExperimentContext, places: list[ArtifactKey]) -> dict[str, Callable[[int], Any]]:
     """Whatever reads a run without its services, by name, given a step; each returns something that can be compared."""
 
     def continued(_: int) -> tuple[Any, ...]:
-        with opened(lab, "demo") as run:
+        with opened(context, "demo") as run:
             return run.record, run.parent, run.start, run.finished, run_ledger(run).to_json()
 
     return {
-        "list": lambda _: printed(episodes.runs(lab.store)),
-        "show": lambda step: printed(episodes.show(episodes.read_step(lab.store, "demo", step), 8)),
-        "links": lambda _: links_of(lab.store, "demo"),
-        "steps": lambda _: steps_frame(lab, "demo").to_json(),
+        "list": lambda _: printed(episodes.runs(context.store)),
+        "show": lambda step: printed(episodes.show(episodes.read_step(context.store, "demo", step), 8)),
+        "links": lambda _: links_of(context.store, "demo"),
+        "steps": lambda _: steps_frame(context, "demo").to_json(),
         "continue": continued,
-        "keys": lambda _: found(lab, places),
+        "keys": lambda _: found(context, places),
     }
 
 
@@ -170,10 +170,10 @@ def test_500_damaged_files_are_each_named_and_none_is_believed(
     for part in ("artifacts", "runs"):
         shutil.copytree(whole.folder / part, tmp_path / part)
     experiment = read(TINY)
-    lab = Lab("tiny", experiment.science, experiment.origin, Site(), Store.at(str(tmp_path), tmp_path / "cache"))
-    with opened(lab, "demo"):
-        places = list(needed(lab))
-    known = readers(lab, places)
+    context = ExperimentContext("tiny", experiment.science, experiment.origin, Site(), Store.at(str(tmp_path), tmp_path / "cache"))
+    with opened(context, "demo"):
+        places = list(needed(context))
+    known = readers(context, places)
     before = {(name, step): listen(partial(known[name], step), caplog).given for name in known for step in STEPS}
     assert len(before["keys", 1]) == len(places) == 29
     draw, paths = random.Random(SEED), records(tmp_path)

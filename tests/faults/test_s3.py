@@ -24,14 +24,14 @@ from project import until
 from agentfly_core.artifacts.lease import leaseholder, refuse_if_leased, remote_lock
 from agentfly_core.artifacts.lock import Locked, LockLost
 from agentfly_core.artifacts.object_storage import Refused, Remote
-from agentfly_core.artifacts.store import MANIFEST, Slot, Store
+from agentfly_core.artifacts.store import MANIFEST, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.runs.run import Lab, opened
+from agentfly_core.runs.run import ExperimentContext, opened
 
 BUCKET = "s3://agents"
 ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"
-SLOT = Slot("runs/demo/steps/000001/scored", "score", "key-1", {})
+SLOT = ArtifactKey("runs/demo/steps/000001/scored", "score", "key-1", {})
 HOLD = """
 import sys; from agentfly_core.artifacts.lease import remote_lock; from agentfly_core.artifacts.object_storage import Refused
 from agentfly_core.artifacts.object_storage import Remote
@@ -182,11 +182,11 @@ def test_who_lost_a_run_to_another_writes_nothing_more(
 def test_a_run_that_is_refused_leaves_nothing_on_object_storage(tmp_path: Path, reached: None) -> None:
     store, data = Store.at(f"{BUCKET}/refused", tmp_path), {"use": ARITHMETIC, "train": 8, "test": 4}
     science = Science(model="run:base@2", data=data, rewards={"a:b": 1.0}, steps=2)
-    lab = Lab("tiny", science, {}, Site(), store)
-    with pytest.raises(ValueError, match="The run 'base' has published no policy"), opened(lab, "demo"):
+    context = ExperimentContext("tiny", science, {}, Site(), store)
+    with pytest.raises(ValueError, match="The run 'base' has published no policy"), opened(context, "demo"):
         pass
-    lab = replace(lab, science=science.model_copy(update={"model": "nano:calculator"}))
-    with pytest.raises(ValueError, match="no such model"), opened(lab, "demo"):
+    context = replace(context, science=science.model_copy(update={"model": "nano:calculator"}))
+    with pytest.raises(ValueError, match="no such model"), opened(context, "demo"):
         raise ValueError("no such model")
     assert store.remote and store.remote.fs.find(store.remote.path("")) == []
     assert store.names("runs") == list((tmp_path / "runs").glob("*")) == []
