@@ -1,1 +1,76 @@
-"""AgentFly: reinforcement learning of language-model agents, as a pipeline."""
+"""AgentFly: reinforcement learning of language-model agents, as a pipeline.
+
+These are the names for who writes tools, rewards, environments, datasets and agents; see `agentfly_core.rl` for
+algorithms and `agentfly_core.sandbox` for running code. Each is imported when it is first asked for.
+"""
+
+TYPE_CHECKING = False  # what typing's is; processes that import little need no typing
+if TYPE_CHECKING:
+    from agentfly_core.authoring.environment import Environment, ServiceFailure
+    from agentfly_core.authoring.reward import reward
+    from agentfly_core.authoring.tool import ToolError, tool
+    from agentfly_core.records.trajectory import (
+        BadCall,
+        Ending,
+        Message,
+        Observation,
+        Problem,
+        Score,
+        ToolCall,
+        Trajectory,
+        Turn,
+        Unscored,
+    )
+    from agentfly_core.rollout.child_process import Child
+    from agentfly_core.rollout.episode import Episode
+    from agentfly_core.templates.chatml import reply_text
+
+_RECORDS = "agentfly_core.records.trajectory"
+_HOMES = {
+    "BadCall": _RECORDS,
+    "Child": "agentfly_core.rollout.child_process",
+    "Ending": _RECORDS,
+    "Environment": "agentfly_core.authoring.environment",
+    "Episode": "agentfly_core.rollout.episode",
+    "Message": _RECORDS,
+    "Observation": _RECORDS,
+    "Problem": _RECORDS,
+    "Score": _RECORDS,
+    "ServiceFailure": "agentfly_core.authoring.environment",
+    "ToolCall": _RECORDS,
+    "ToolError": "agentfly_core.authoring.tool",
+    "Trajectory": _RECORDS,
+    "Turn": _RECORDS,
+    "Unscored": _RECORDS,
+    "reply_text": "agentfly_core.templates.chatml",
+    "reward": "agentfly_core.authoring.reward",
+    "tool": "agentfly_core.authoring.tool",
+}
+__all__ = [
+    "BadCall",
+    "Child",
+    "Ending",
+    "Environment",
+    "Episode",
+    "Message",
+    "Observation",
+    "Problem",
+    "Score",
+    "ServiceFailure",
+    "ToolCall",
+    "ToolError",
+    "Trajectory",
+    "Turn",
+    "Unscored",
+    "reply_text",
+    "reward",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

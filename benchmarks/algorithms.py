@@ -24,7 +24,7 @@ from agentfly_core import algorithms
 from agentfly_core.runs import intervals
 from agentfly_core.runs.run import final_policy
 from agentfly_core.runs.summary import Evaluation, stored_evaluation
-from flows.session import context_of
+from flows.context import context_of
 
 EXPERIMENT = "quickstart"
 NOT_BY_REWARD = {"sft"}

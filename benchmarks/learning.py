@@ -20,7 +20,7 @@ from rich.table import Table
 from agentfly_core.runs import intervals
 from agentfly_core.runs.run import final_policy
 from agentfly_core.runs.summary import Evaluation, stored_evaluation
-from flows.session import context_of
+from flows.context import context_of
 
 CONTROL = "algorithm.use=benchmarks.permuted:PermutedGRPO"
 

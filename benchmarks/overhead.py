@@ -26,7 +26,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.records.timing import read_timings, union
 from agentfly_core.runs.run import ExperimentContext, policy_of
 from agentfly_core.runs.summary import stages_before, stored_evaluation
-from flows.session import store_at
+from flows.context import store_at
 
 LEARNING = ("time/forward", "time/backward", "time/optimizer")
 

@@ -8,7 +8,7 @@ prompt. Ours and verifiers' client for training send and get token ids, by the s
 evaluation, which sends messages and keeps no tokens, is there as well, but not with vLLM, which takes token ids alone.
 
 In process: the tool adds two numbers. Every harness that verifiers ships starts a process an episode, so for this one
-was written (`rollout_peer.py`) as verifiers allows: it plays in the process, or in a worker of its environment server.
+was reply_text (`rollout_peer.py`) as verifiers allows: it plays in the process, or in a worker of its environment server.
 Process-isolated: the model gets a shell or an interpreter to do the sum. Verifiers' default harness `bash` plays in a
 process an episode and runs each command in another, with the rights of the user; ours runs commands in a sandbox each,
 or keeps an interpreter in a sandbox for each episode. In the process verifiers plays 128 episodes at a time, as its
@@ -40,7 +40,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from agentfly_core.models import pretrained
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Message, ToolCall
-from agentfly_core.templates.chatml import END, START, written
+from agentfly_core.templates.chatml import END, START, reply_text
 from benchmarks.peer import python_of
 from benchmarks.rollout_efficiency import served
 
@@ -121,7 +121,7 @@ def script(tokenizer: Any, tool: str) -> list[dict[str, Any]]:
     calls = {"content": None, "tool_calls": [{"id": "call", "type": "function", "function": function}]}
     asked = {"message": {"role": "assistant", **calls}}
     said = {"message": {"role": "assistant", "content": ANSWER}}
-    texts = [written(Message("assistant", "", (ToolCall(tool, TOOLS[tool]),))), ANSWER]
+    texts = [reply_text(Message("assistant", "", (ToolCall(tool, TOOLS[tool]),))), ANSWER]
     tokens = [tokenizer.encode(text + END, add_special_tokens=False) for text in texts]
     return [asked | {"tokens": tokens[0]}] * CALLS + [said | {"tokens": tokens[1]}]
 

@@ -41,12 +41,13 @@ from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.self_test import attacked
 from agentfly_core.system.service import ServiceLost
 from flows import dvc_outputs
+from flows.context import context_of, store_at
 from flows.local import doctor as doctors
 from flows.local.display import logging_to, summary_table
 from flows.local.mlflow_ui import open_run
 from flows.local.prefect_server import open_flow_run, prefect_api, prefect_command
 from flows.local.state_dirs import Places, settle
-from flows.session import context_of, store_at, tell_again
+from flows.session import tell_again
 
 logger = logging.getLogger(__name__)
 

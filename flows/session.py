@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,9 @@ from typing import Any
 
 from prefect.runtime import flow_run
 
-from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.config import loading as experiments
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import fault, keeping_secrets
-from agentfly_core.pipeline import checks
 from agentfly_core.pipeline.services import RolloutServices, learner_service, rollout_services
 from agentfly_core.runs import tracking
 from agentfly_core.runs.listing import continuing
@@ -71,21 +68,6 @@ def _take_over(run: Run) -> None:
     current = str(flow_run.id)
     crash_abandoned(old for old in run.links("prefect_flow_run_ids") if old != current)
     run.link("prefect_flow_run_ids", current)
-
-
-def context_of(experiment: str, overrides: Sequence[str], site: str, store: str) -> ExperimentContext:
-    """An experiment as resolved, and where it is worked on; raises ValueError for what cannot be."""
-    read = experiments.read(experiment, overrides)
-    checks.check(read.science)
-    place = experiments.site(site, store)
-    checks.check_place(read.science, place)
-    os.environ.setdefault("DS_ACCELERATOR", place.device)  # or DeepSpeed guesses, on the terminal, when it is imported
-    return ExperimentContext(read.name, read.science, read.origin, place, store_at(place.store))
-
-
-def store_at(uri: str) -> Store:
-    """A store by path or s3:// uri; the site's own when empty."""
-    return Store.at(uri or experiments.site("local").store, settle(Path.cwd()).state / "cache")
 
 
 TOLD = "mlflow_told_steps"

@@ -8,7 +8,7 @@ from prefect.runtime import flow_run
 
 from agentfly_core.config.credentials import SecretGiven
 from agentfly_core.runs.run import ExperimentContext
-from flows.session import context_of
+from flows.context import context_of
 
 
 def lab_of_flow(experiment: str, overrides: Sequence[str], site: str, store: str) -> ExperimentContext:

@@ -14,7 +14,7 @@ from agentfly_core.config.import_path import load
 from agentfly_core.records.trajectory import Observation, ToolCall
 from agentfly_core.sandbox.backends import Unsafe
 from agentfly_core.sandbox.cgroups import Cgroups
-from agentfly_core.sandbox.guest.protocol import Order, Status
+from agentfly_core.sandbox.guest.protocol import ExecRequest, Status
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.system.module_search import OURS, SOURCES, finding_ours, refuse_namesakes
 from agentfly_core.system.service import State, supervised
@@ -116,7 +116,7 @@ async def test_so_does_code_without_a_sandbox(tmp_path: Path, monkeypatch: pytes
         (tmp_path / f"{name}.py").write_text(BROKEN)
     monkeypatch.chdir(tmp_path)
     sandbox = Sandbox(Unsafe(), Cgroups("none", ()))
-    result = await sandbox.execute(Order(b"import shutil, own; print(own.six)", {"own.py": b"six = 6"}))
+    result = await sandbox.execute(ExecRequest(b"import shutil, own; print(own.six)", {"own.py": b"six = 6"}))
     assert (result.status, result.stdout) == (Status.OK, "6\n"), result
 
 

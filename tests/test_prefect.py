@@ -16,11 +16,11 @@ from servers import prefect_server
 
 from agentfly_core.runs.run import opened
 from agentfly_core.system.devices import held, target
+from flows.context import context_of
 from flows.local.prefect_server import answers, crash_abandoned, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
 from flows.local.state_dirs import Place, Places
 from flows.nightly import first_changes, name_of_night, recorded_changes, unfinished
-from flows.session import context_of
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 

@@ -7,7 +7,7 @@ from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.config import loading
 from agentfly_core.pipeline import checks
 from agentfly_core.records.trajectory import Observation, ToolCall
-from agentfly_core.sandbox import KEY
+from agentfly_core.system.service import SANDBOX
 from agentfly_core.tools.python import python
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -61,13 +61,13 @@ async def test_a_long_output_is_cut_to_eight_kilobytes() -> None:
 
 async def test_a_missing_sandbox_is_ours_and_never_shown_to_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setenv(KEY, "bubblewrap")
+    monkeypatch.setenv(SANDBOX, "bubblewrap")
     with pytest.raises(ServiceFailure, match="bubblewrap is not installed"):
         await ask("print(1)")
 
 
 def test_where_no_sandbox_works_an_experiment_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY, "bubblewrap")
+    monkeypatch.setenv(SANDBOX, "bubblewrap")
     monkeypatch.setenv("PATH", "")
     science = loading.read(str(ROOT / "conf/python-tool.yaml")).science
     with pytest.raises(OSError, match=r"No sandbox for model-written code works here .*bubblewrap is not installed"):

@@ -13,8 +13,8 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.runs.run import ExperimentContext, Parent, final_policy, name_of, opened, require_same_tokens
-from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.system.service import SANDBOX
 
 REWARDS = {"agentfly_core.rewards.exact:exact": 1.0}
 HOLD = """
@@ -68,7 +68,7 @@ def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
 )
 def test_a_run_tells_in_its_record_which_sandbox_its_code_runs_in(tmp_path, monkeypatch, parts):
     for backend in (chosen().backend.name, "unsafe"):
-        monkeypatch.setenv(KEY, backend)
+        monkeypatch.setenv(SANDBOX, backend)
         with opened(context(tmp_path, **parts), "demo") as run:
             run.remember_sandbox()
             assert run.record["sandbox"] == backend
@@ -76,7 +76,7 @@ def test_a_run_tells_in_its_record_which_sandbox_its_code_runs_in(tmp_path, monk
 
 
 def test_a_run_without_code_of_the_models_names_no_sandbox_and_asks_for_none(tmp_path, monkeypatch):
-    monkeypatch.setenv(KEY, "bubblewrap")
+    monkeypatch.setenv(SANDBOX, "bubblewrap")
     monkeypatch.setenv("PATH", "")
     with opened(context(tmp_path, tools=["agentfly_core.tools.calculator:calculator"]), "demo") as run:
         run.remember_sandbox()

@@ -13,9 +13,9 @@ from agentfly_core.datasets.powers import EXPONENTS
 from agentfly_core.datasets.shop import COUNTS
 from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Message, Problem, ToolCall
-from agentfly_core.templates.chatml import written
+from agentfly_core.templates.chatml import reply_text
 from agentfly_core.tools.calculator import evaluate
-from agentfly_core.tools.calculator import written as number
+from agentfly_core.tools.calculator import reply_text as number
 
 Script = Callable[[str, int, int], str]
 Play = Callable[[random.Random, Problem], list[str]]
@@ -65,7 +65,7 @@ def _script(problems: Sequence[Problem], seed: int, spoilt: float, good: Play, b
 
 
 def _call(name: str, **arguments: Any) -> str:
-    return written(Message("assistant", "", (ToolCall(name, arguments),)))
+    return reply_text(Message("assistant", "", (ToolCall(name, arguments),)))
 
 
 def _sum(problem: Problem) -> str:

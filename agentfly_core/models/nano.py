@@ -20,7 +20,7 @@ from agentfly_core.datasets.shop import COLOURS, COUNTS, THINGS
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models.pretrained import write
 from agentfly_core.records.trajectory import Message, ToolCall
-from agentfly_core.templates.chatml import written
+from agentfly_core.templates.chatml import reply_text
 
 VOCABULARY = 512
 SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -92,7 +92,7 @@ def make(recipe: str, folder: Path, dtype: str) -> None:
 
 
 def _call(name: str, **arguments: str | int) -> str:
-    return written(Message("assistant", "", (ToolCall(name, arguments),)))
+    return reply_text(Message("assistant", "", (ToolCall(name, arguments),)))
 
 
 def _answered(text: str) -> str:

@@ -103,7 +103,7 @@ class Hermes:
 
     def _message(self, message: Message) -> tuple[int, ...]:
         if message.role == "assistant":
-            return (*self._header, *self._encode(written(message)), self._end, *self._after)
+            return (*self._header, *self._encode(reply_text(message)), self._end, *self._after)
         return (self._start, *self._encode(f"{message.role}\n{message.content}"), self._end, *self._after)
 
     def _encode(self, text: str) -> tuple[int, ...]:
@@ -130,7 +130,7 @@ def _response(observation: Observation) -> str:
     return f"<tool_response>\n{observation.content}\n</tool_response>"
 
 
-def written(reply: Message) -> str:
+def reply_text(reply: Message) -> str:
     """A reply as a model writes it: its text, then its calls."""
     calls = "\n".join(f"<tool_call>\n{_call_text(call)}\n</tool_call>" for call in reply.calls)
     return "\n".join(part for part in (reply.content, calls) if part)

@@ -77,7 +77,7 @@ PAGE = 4096
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
-    """What to run: `Order(b"print(open('a.txt').read())", {"a.txt": b"hello"}, b"", (), Limits())`.
+    """What to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"}, b"", (), Limits())`.
 
     With `kept` the interpreter waits for further orders when the code has ended; of those the code and `collect` count.
     """

@@ -1,0 +1,28 @@
+"""The experiment, site and store that a command or flow names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentfly_core.artifacts.store import Store
+from agentfly_core.config import loading as experiments
+from agentfly_core.pipeline import checks
+from agentfly_core.runs.run import ExperimentContext
+from flows.local.state_dirs import settle
+
+
+def context_of(experiment: str, overrides: Sequence[str], site: str, store: str) -> ExperimentContext:
+    """An experiment as resolved, and where it is worked on; raises ValueError for what cannot be."""
+    read = experiments.read(experiment, overrides)
+    checks.check(read.science)
+    place = experiments.site(site, store)
+    checks.check_place(read.science, place)
+    os.environ.setdefault("DS_ACCELERATOR", place.device)  # or DeepSpeed guesses, on the terminal, when it is imported
+    return ExperimentContext(read.name, read.science, read.origin, place, store_at(place.store))
+
+
+def store_at(uri: str) -> Store:
+    """A store by path or s3:// uri; the site's own when empty."""
+    return Store.at(uri or experiments.site("local").store, settle(Path.cwd()).state / "cache")
