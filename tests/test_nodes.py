@@ -22,15 +22,15 @@ from agentfly_core.config.site import Site
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
 from agentfly_core.system.service import Service, supervised
 from agentfly_core.system.supervisor import State
-from agentfly_core.training import multinode, tether
+from agentfly_core.training import multinode, remote_watchdog
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import LearnerLost
 
 TETHERED = """
 import sys
-from agentfly_core.learners import tether
-tether.SILENCE = float(sys.argv.pop(1))
-tether.main()
+from agentfly_core.learners import remote_watchdog
+remote_watchdog.SILENCE = float(sys.argv.pop(1))
+remote_watchdog.main()
 """
 PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import signal; signal.pause()'])"
 
@@ -86,7 +86,7 @@ def test_a_tether_ends_all_it_holds_when_the_connection_closes_or_falls_silent(s
     with subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0) as held:
         assert held.stdin
         while len(family := psutil.Process(held.pid).children(recursive=True)) < 2:
-            held.stdin.write(tether.SIGN)
+            held.stdin.write(remote_watchdog.SIGN)
         if closes:
             held.stdin.close()
         left = psutil.wait_procs([psutil.Process(held.pid), *family], timeout=30)[1]

@@ -15,7 +15,7 @@ from project import PROGRAMS, ROOT, Project, until
 from servers import prefect_server
 
 from agentfly_core.runs.run import opened
-from agentfly_core.system.devices import held, target
+from agentfly_core.system.devices import held, slot
 from flows.context import context_of
 from flows.local.prefect_server import answers, crash_abandoned, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
@@ -158,7 +158,7 @@ def test_a_night_finishes_those_before_that_can_be_and_goes_on_from_their_policy
 
 
 def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again(orchestrator):
-    with held([target(1, orchestrator.project.env["AGENTFLY_LOCKS"])], "the run mine", print):
+    with held([slot(1, orchestrator.project.env["AGENTFLY_LOCKS"])], "the run mine", print):
         triggered = orchestrator.started("train", experiment="tiny", run="waiting", overrides=["steps=1"])
         until(lambda: "Waiting for" in orchestrator.log(triggered) or orchestrator.state(triggered)["type"] in ENDED)
         assert f"used by the run mine (process {os.getpid()} on " in orchestrator.log(triggered)

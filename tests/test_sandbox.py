@@ -16,7 +16,6 @@ import psutil
 import pytest
 from boxes import GUARD, IDLE, children, groups, processes, until
 
-from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import ATTACKS, Attack
 from agentfly_core.sandbox.backends import Bubblewrap, ForkServer, Unavailable
 from agentfly_core.sandbox.cgroups import Cgroups
@@ -25,6 +24,7 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.self_test import attacked
+from agentfly_core.system.service import SANDBOX
 from agentfly_core.system.supervisor import die_with_parent
 
 MAKES_NAMESPACES = ["unshare", "-Urmp", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "none", "/tmp"]
@@ -309,7 +309,7 @@ async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_
 
 def test_where_no_sandbox_works_it_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setenv(KEY, "bubblewrap")
+    monkeypatch.setenv(SANDBOX, "bubblewrap")
     with pytest.raises(Unavailable, match=r"bubblewrap is not installed.*user namespaces.*AGENTFLY_SANDBOX=unsafe"):
         chosen()
 
@@ -318,19 +318,19 @@ def test_where_namespaces_are_forbidden_it_is_refused_with_the_reason() -> None:
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$1"'
     code = "from agentfly_core.sandbox.preflight import chosen; chosen()"
     command = ["unshare", "-Ur", "sh", "-c", forbid, sys.executable, code]
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), KEY: "forkserver"}
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), SANDBOX: "forkserver"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert "No sandbox for model-written code works here (forkserver: [Errno 28] clone: No space" in done.stderr
 
 
 async def test_without_a_sandbox_code_runs_only_for_who_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY, "unsafe")
+    monkeypatch.setenv(SANDBOX, "unsafe")
     result = await run("import os; print(os.path.exists('main.py'))")
     assert (result.backend, result.stdout) == ("unsafe", "True\n")
     result = await run("import os, shutil; shutil.rmtree(os.getcwd())")
     assert result.status is Status.KILLED  # its doing, not our failure
     chosen().close()
-    monkeypatch.setenv(KEY, "unsave")
+    monkeypatch.setenv(SANDBOX, "unsave")
     with pytest.raises(ValueError, match="expected one of forkserver, bubblewrap, unsafe"):
         chosen()
 

@@ -13,7 +13,6 @@ import psutil
 import pytest
 from boxes import IDLE, children, groups, processes, until
 
-from agentfly_core.sandbox import KEY
 from agentfly_core.sandbox.attacks import ATTACKS, Attack
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
@@ -21,6 +20,7 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import Session, run, session
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.self_test import attacked
+from agentfly_core.system.service import SANDBOX
 from agentfly_core.system.supervisor import die_with_parent
 
 FOR_PROGRAMS = {"hand out a link for a result"}  # a session has no result files
@@ -290,7 +290,7 @@ async def test_the_end_of_the_server_is_our_failure_and_not_the_codes(it: Sessio
 
 
 async def test_without_a_sandbox_too_nothing_runs_on_when_its_owner_is_killed(tmp_path: Path) -> None:
-    environment = os.environ | {KEY: "unsafe", "TMPDIR": str(tmp_path)}
+    environment = os.environ | {SANDBOX: "unsafe", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", OWNER]
     owner = psutil.Popen(command, env=environment, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
     pids = [int(word) for word in owner.stdout.readline().split()]
@@ -302,7 +302,7 @@ async def test_without_a_sandbox_too_nothing_runs_on_when_its_owner_is_killed(tm
 
 
 async def test_without_a_sandbox_a_session_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY, "unsafe")
+    monkeypatch.setenv(SANDBOX, "unsafe")
     async with session() as it:
         await it.run("import os, threading\nx = 42\nif not (child := os.fork()): threading.Event().wait()")
         pids = [int(word) for word in (await it.run("print(os.getpid(), child)")).stdout.split()]

@@ -15,7 +15,7 @@ from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Message, Problem, ToolCall
 from agentfly_core.templates.chatml import reply_text
 from agentfly_core.tools.calculator import evaluate
-from agentfly_core.tools.calculator import reply_text as number
+from agentfly_core.tools.calculator import written as number
 
 Script = Callable[[str, int, int], str]
 Play = Callable[[random.Random, Problem], list[str]]
