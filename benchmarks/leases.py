@@ -175,7 +175,17 @@ async def played(faults: bool) -> Played:
     """Play all episodes at the same time."""
     Book.plan, start = Plan(faults), time.monotonic()
     spec = RolloutSpec(
-        Numbers(), (add,), (total,), tool_loop, "", TURNS + 1, 8, 64, 1024, DEADLINE, {Book: Limit(ENVIRONMENTS)}
+        template=Numbers(),
+        tools=(add,),
+        rewards=(total,),
+        agent=tool_loop,
+        system="",
+        max_turns=TURNS + 1,
+        max_tokens=8,
+        max_observation_tokens=64,
+        max_model_len=1024,
+        deadline=DEADLINE,
+        limits={Book: Limit(ENVIRONMENTS)},
     )
     sampler = Stalling(partial(map, ord), STOP, lambda p, _, turn: str(seed(1, p, turn) % 100) if turn < TURNS else "")
     problems = [Problem(f"problem-{number}", "Add.") for number in range(EPISODES)]

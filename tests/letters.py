@@ -85,17 +85,17 @@ def spec(
     template: Any = None,
 ) -> RolloutSpec:
     return RolloutSpec(
-        template or Letters(),
-        tools,
-        tuple(rewards),
-        agent,
-        system,
-        max_turns,
-        max_tokens,
-        max_observation_tokens,
-        max_model_len,
-        deadline,
-        {kind: Limit(limit) for kind, limit in (limits or {}).items()},
+        template=template or Letters(),
+        tools=tools,
+        rewards=tuple(rewards),
+        agent=agent,
+        system=system,
+        max_turns=max_turns,
+        max_tokens=max_tokens,
+        max_observation_tokens=max_observation_tokens,
+        max_model_len=max_model_len,
+        deadline=deadline,
+        limits={kind: Limit(limit) for kind, limit in (limits or {}).items()},
     )
 
 

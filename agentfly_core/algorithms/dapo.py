@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -42,13 +42,10 @@ class DAPO(GRPO):
     Groups of equal rewards are left out, and further problems are played for them: `rollout.refills`, by default 2.
     """
 
+    refills: ClassVar[int] = 2  # the paper samples until the step is full, at any price
+
     policy_loss: PolicyLoss = Clip(low=0.2, high=0.28)
     overlong: Overlong | None = None
-
-    @property
-    def refills(self) -> int:
-        """The paper samples until the step is full, at any price."""
-        return 2
 
     @property
     def drops_equal(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -57,7 +57,12 @@ class Loss:
 
 
 class Algorithm(Protocol):
-    """A frozen dataclass whose fields are its hyper-parameters."""
+    """A frozen dataclass whose fields are its hyper-parameters.
+
+    `refills` is `rollout.refills` of an experiment that does not say it.
+    """
+
+    refills: ClassVar[int]
 
     @property
     def reference(self) -> str | None:
@@ -87,11 +92,6 @@ class Algorithm(Protocol):
     @property
     def compares_group(self) -> bool:
         """Whether a trajectory's advantage comes from comparing it with its group: equal rewards teach nothing."""
-        ...
-
-    @property
-    def refills(self) -> int:
-        """`rollout.refills` of an experiment that does not say it."""
         ...
 
     @property

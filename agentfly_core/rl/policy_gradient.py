@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -31,6 +31,8 @@ class PolicyGradient(ABC):
       kl: {use: loss, weight: 0.001, reference: run:base@40}    # or start, the default
       skip_cut: true                                  # no advantage for what a limit of length cut
     """
+
+    refills: ClassVar[int] = 0
 
     policy_loss: PolicyLoss = Clip()
     aggregation: Aggregation = TokenMean()
@@ -71,11 +73,6 @@ class PolicyGradient(ABC):
     def compares_group(self) -> bool:
         """Most do."""
         return True
-
-    @property
-    def refills(self) -> int:
-        """Most take a step as it comes."""
-        return 0
 
     @property
     def drops_equal(self) -> bool:

@@ -63,7 +63,7 @@ class EpisodeSpec:
     seed: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EpisodeRules:
     """What an episode is played by, whoever plays it; lengths in tokens."""
 

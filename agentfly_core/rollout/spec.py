@@ -20,7 +20,7 @@ from agentfly_core.rollout.resources import Limit, in_order
 P = TypeVar("P")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RolloutSpec(EpisodeRules):
     """How an experiment's episodes are played: by which rules, which agent, for how long (seconds).
 
