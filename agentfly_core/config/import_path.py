@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,17 +52,18 @@ def load(path: str) -> Any:
 
 
 def full_name(short: str, package: str) -> str:
-    """The import path behind a module's name: `full_name("dr_grpo", "agentfly_core.algorithms")` ends in `:DrGRPO`.
+    """The import path behind a short name: `full_name("grpo", "agentfly_core.algorithms")` is that of `GRPO`.
 
-    Import paths are returned as they are. Raises ValueError when the package has no such module.
+    The package's table `NAMES` has them. Import paths are returned as they are; raises ValueError for an unknown name.
     """
     if ":" in short:
         return short
-    known = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__))
+    known: Mapping[str, str] = importlib.import_module(package).NAMES
     if short not in known:
-        raise ValueError(f"Got {short!r}, expected an import path or a name in {package}.{did_you_mean(short, known)}")
-    names = vars(importlib.import_module(f"{package}.{short}"))
-    return f"{package}.{short}:{next(name for name in names if name.lower() == short.replace('_', ''))}"
+        raise ValueError(
+            f"Got {short!r}, expected an import path or a name in {package}.{did_you_mean(short, sorted(known))}"
+        )
+    return known[short]
 
 
 def _imported(module: str, path: str) -> Any:
