@@ -122,10 +122,12 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _completed(science: Science) -> Science:
     """The science with the defaults of the parts that it names, so that nothing it depends on is left unsaid."""
-    parts = {name: _full(name, getattr(science, name), given) for name, given in GIVEN.items()}
-    full = science.model_copy(update=parts)
-    refills = {"refills": getattr(load(full.algorithm.use), "refills", 0)} | science.rollout.model_dump(exclude_unset=True)
-    return full.model_copy(update={"rollout": science.rollout.model_copy(update=refills)})
+    refills = getattr(load(science.algorithm.use), "refills", None)
+    # What is no algorithm stays as written: the checks before a run say all that it lacks.
+    parts = {name: given for name, given in GIVEN.items() if name != "algorithm" or refills is not None}
+    full = science.model_copy(update={name: _full(name, getattr(science, name), given) for name, given in parts.items()})
+    rollout = {"refills": refills or 0} | science.rollout.model_dump(exclude_unset=True)
+    return full.model_copy(update={"rollout": science.rollout.model_copy(update=rollout)})
 
 
 def _full(name: str, part: Part, given: Sequence[str]) -> Part:
