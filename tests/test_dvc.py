@@ -200,8 +200,9 @@ def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
 
 def test_whoever_is_cancelled_while_dvc_works_ends_it_with_its_stage(root):
     let_stages_sleep(root)
-    program = "from pathlib import Path\nfrom agentfly_core import experiment, versioning\n"
-    program += "versioning.dataset_version('tiny', experiment.read('tiny').science, Path.cwd())\n"
+    program = "from pathlib import Path\nfrom agentfly_core.config import loading\n"
+    program += "from agentfly_core.runs import versioning\n"
+    program += "versioning.dataset_version('tiny', loading.read('tiny').science, Path.cwd())\n"
     cancelled = Project(root).start(sys.executable, "-c", program)
     until(lambda: any("sleep 600" in command(child) for child in children(cancelled)))
     family = children(cancelled)

@@ -48,15 +48,16 @@ READ = """
 import resource
 resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
 from hostile import LENGTHY
-from agentfly_core import jsontext, plaintext, reading
+from agentfly_core.formats import strict_json, text as plaintext
+from agentfly_core.runs import episodes
 from agentfly_core.rewards.code_tests import program
 from agentfly_core.templates.chatml import _CALL
 for text in LENGTHY.values():
     try:
-        jsontext.parse(text)
+        strict_json.parse(text)
     except ValueError:
         pass
-    program(text), plaintext.clip(text, 4000), _CALL.sub("", text), reading.lines(reading.Piece("sampled", text), 120)
+    program(text), plaintext.clip(text, 4000), _CALL.sub("", text), episodes.lines(episodes.Piece("sampled", text), 120)
 """
 
 

@@ -3,12 +3,13 @@ import sys
 
 HOLDS = """
 import asyncio, re
-from agentfly_core import calling, interpreter
+from agentfly_core.authoring import calling
+from agentfly_core.system import interpreter_watch
 
 def explode(text: str) -> None:
     re.match("(a+)+$", text)
 
-interpreter.watch(seconds=1.5)
+interpreter_watch.watch(seconds=1.5)
 asyncio.run(calling.call(explode, {"text": "a" * 60 + "b"}, 0.1, "The tool 'explode'"))
 """
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-OURS = tuple(Path(__file__).resolve().parents[1] / name for name in ("agentfly_core", "flows", "tasks"))
+OURS = tuple(Path(__file__).resolve().parents[2] / name for name in ("agentfly_core", "flows", "tasks"))
 PYTHON = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "scripts"))
 INSTALLED = {"site-packages", "dist-packages"}
 

@@ -9,7 +9,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 OURS = ("agentfly_core", "flows", "tasks")
-SOURCES = Path(__file__).resolve().parents[1]
+SOURCES = Path(__file__).resolve().parents[2]
 INSTALLED = ("site-packages", "dist-packages")
 
 
