@@ -1,8 +1,10 @@
-"""How the code is cut: counts of modules, functions, statements, long lines, loose types and import chains.
+"""How the code is cut: modules, functions, helpers with one caller, loose types, import chains.
 
-    .venv/bin/python benchmarks/code_figures.py [FOLDER ...]
+    python -m benchmarks.code_figures [FOLDER ...] [--room]
 
-Counted over agentfly_core, flows and tasks of the repository in each FOLDER (by default this one), a column each.
+Counted over agentfly_core, flows and tasks of the repository in each FOLDER (by default the current
+one), a column each; with `--room` a table a repository, and in it a row a package. A helper is a
+private or a nested function; the functions with one caller that are in no door are counted too.
 """
 
 from __future__ import annotations
@@ -12,73 +14,218 @@ import ast
 import statistics
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 PACKAGES = ("agentfly_core", "flows", "tasks")
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 LOOSE = ("Any", "object", "cast")
+MARKS = ("noqa: E501", "fmt: off", "fmt: skip")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = ast.Module | ast.ClassDef | Function
 
 
 def main() -> None:
-    """Print the table."""
+    """Print a table of all repositories, or a table by room for each."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", nargs="*", type=Path, default=[Path.cwd()])
-    folders = parser.parse_args().folders
-    shown = Table("", *(folder.resolve().name for folder in folders))
-    columns = [figures(folder) for folder in folders]
+    parser.add_argument("--room", action="store_true", help="a row a package")
+    options = parser.parse_args()
+    repositories = [Repository.read(folder.resolve()) for folder in options.folders]
+    console = Console(width=160 if options.room else None)
+    if options.room:
+        for repository in repositories:
+            console.print(by_room(repository))
+        return
+    table = Table("", *(repository.name for repository in repositories))
+    columns = [{**figures(one, one.modules), **import_figures(one)} for one in repositories]
     for name in columns[0]:
-        shown.add_row(name, *(column[name] for column in columns))
-    Console().print(shown)
+        table.add_row(name, *(column[name] for column in columns))
+    console.print(table)
 
 
-def figures(folder: Path) -> dict[str, str]:
-    """Each count of one repository, by what it counts."""
-    trees = {path: ast.parse((folder / path).read_text()) for path in sources(folder)}
-    lines = [line for path in trees for line in (folder / path).read_text().splitlines()]
-    functions = [node for tree in trees.values() for node in functions_of(tree)]
-    lengths = sorted((node.end_lineno or 0) - node.lineno + 1 for node in functions)
-    single = sum(map(single_callers, trees.values()))
-    chain, circles = import_chain(trees)
+@dataclass(frozen=True)
+class Module:
+    """A source file: `Module("agentfly_core.rl.gae", Path("agentfly_core/rl/gae.py"), text)`."""
+
+    name: str
+    path: Path
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The parsed file."""
+        return ast.parse(self.text)
+
+    @property
+    def room(self) -> str:
+        """The package of the core, or the whole of flows or tasks."""
+        parts = self.path.parts
+        return parts[1] if parts[0] == PACKAGES[0] and len(parts) > 2 else parts[0]
+
+    @property
+    def functions(self) -> list[Function]:
+        """All functions and methods, nested ones too."""
+        return [node for node in ast.walk(self.tree) if isinstance(node, Function)]
+
+    @cached_property
+    def imported(self) -> dict[str, str]:
+        """What each imported name stands for: `{"files": "agentfly_core.system.files"}`."""
+        found: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found |= {alias.asname or alias.name: alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        return found
+
+
+@dataclass(frozen=True)
+class Repository:
+    """All modules of a checkout."""
+
+    name: str
+    modules: Sequence[Module]
+
+    @classmethod
+    def read(cls, folder: Path) -> Repository:
+        """The Python files that git tracks."""
+        listed = subprocess.check_output(["git", "ls-files", *PACKAGES], cwd=folder, text=True)
+        paths = [Path(line) for line in listed.splitlines() if line.endswith(".py")]
+        modules = [Module(_name(path), path, (folder / path).read_text()) for path in paths]
+        return cls(folder.name, modules)
+
+    @cached_property
+    def doors(self) -> set[str]:
+        """The qualified names that packages hand out in their `__init__`."""
+        doors = [one for one in self.modules if one.path.name == "__init__.py"]
+        return {name for door in doors for name in door.imported.values()}
+
+    @cached_property
+    def one_caller(self) -> dict[int, Definition]:
+        """The functions that are mentioned once and are in no door, by the id of their node."""
+        mentions = self._mentions()
+        methods = Counter(one.key for one in self._definitions() if one.is_method)
+        found = {}
+        for one in self._definitions():
+            special = one.node.name.startswith("__") or one.owner in self.doors
+            interface = one.is_method and methods[one.key] > 1
+            if mentions[one.key] == 1 and not special and not interface:
+                found[id(one.node)] = one
+        return found
+
+    def _definitions(self) -> Iterator[Definition]:
+        for module in self.modules:
+            yield from _definitions(module.tree, module.name)
+
+    def _mentions(self) -> Counter[str]:
+        """How often each function is named, by its `Definition.key`."""
+        known = {one.key for one in self._definitions()}
+        found: Counter[str] = Counter()
+        for module in self.modules:
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.Name):
+                    local = f"{module.name}.{node.id}"
+                    found[local if local in known else module.imported.get(node.id, local)] += 1
+                elif isinstance(node, ast.Attribute):
+                    target = module.imported.get(ast.unparse(node.value), "")
+                    qualified = f"{target}.{node.attr}"
+                    found[qualified if qualified in known else f".{node.attr}"] += 1
+        return found
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function, and the function or class at the top level of the module that it is in."""
+
+    node: Function
+    module: str
+    owner: str
+    is_method: bool
+    is_nested: bool
+
+    @property
+    def is_helper(self) -> bool:
+        """Whether it is private or nested."""
+        return self.is_nested or self.node.name.startswith("_")
+
+    @property
+    def key(self) -> str:
+        """What a mention of it looks like: a method is known by its name alone."""
+        return f".{self.node.name}" if self.is_method else f"{self.module}.{self.node.name}"
+
+
+def _definitions(scope: Scope, module: str, owner: str = "") -> Iterator[Definition]:
+    for node in _children(scope):
+        within = owner or f"{module}.{node.name}"
+        if isinstance(node, Function):
+            is_method, is_nested = isinstance(scope, ast.ClassDef), isinstance(scope, Function)
+            yield Definition(node, module, within, is_method, is_nested)
+        yield from _definitions(node, module, within)
+
+
+def _children(scope: ast.AST) -> Iterator[ast.ClassDef | Function]:
+    for node in ast.iter_child_nodes(scope):
+        if isinstance(node, ast.ClassDef | Function):
+            yield node
+        else:
+            yield from _children(node)
+
+
+def figures(repository: Repository, modules: Sequence[Module]) -> dict[str, str]:
+    """Each count over some modules of a repository, by what it counts."""
+    lines = [line for module in modules for line in module.text.splitlines()]
+    nodes = [node for module in modules for node in ast.walk(module.tree)]
+    functions = [node for module in modules for node in module.functions]
+    lengths = sorted((node.end_lineno or 0) - node.lineno + 1 for node in functions) or [0]
+    single = [
+        repository.one_caller[id(node)] for node in functions if id(node) in repository.one_caller
+    ]
+    helpers = sum(one.is_helper for one in single)
     long = sum(len(line) > 100 for line in lines)
-    loose = sum(map(loose_types, trees.values())) + sum("# type: ignore" in x for x in lines)
-    flat = [path for path in trees if path.parent == Path("agentfly_core")]
+    ignores = sum("# type: ignore" in line for line in lines)
+    loose = sum(map(loose_types, modules)) + ignores
+    flat = [module for module in modules if module.path.parent == Path(PACKAGES[0])]
     return {
         "modules directly in the core": str(len(flat)),
-        "modules": str(len(trees)),
+        "modules": str(len(modules)),
         "lines": f"{len(lines):,}",
         "functions": f"{len(functions):,}",
-        "statements, docstrings not counted": f"{sum(map(statements, trees.values())):,}",
-        "median / p90 function length": f"{statistics.median(lengths):g} / {lengths[int(len(lengths) * 0.9)]}",
-        "private functions with one caller": f"{single} = {single / len(functions):.1%}",
-        "lambdas": str(sum(isinstance(n, ast.Lambda) for t in trees.values() for n in ast.walk(t))),
-        "lines above 100 columns": f"{long} = {long / len(lines):.1%}",
+        "statements": f"{sum(isinstance(n, ast.stmt) and not _is_docstring(n) for n in nodes):,}",
+        "median / p90 length": f"{statistics.median(lengths):g} / {lengths[len(lengths) * 9 // 10]}",
+        "helpers with one caller": share(helpers, len(functions)),
+        "functions with one caller, in no door": share(len(single), len(functions)),
+        "lambdas": str(sum(isinstance(node, ast.Lambda) for node in nodes)),
+        "lines above 100 columns": share(long, len(lines)),
+        "noqa: E501, fmt: off": str(sum(mark in line for line in lines for mark in MARKS)),
         "loose types per 1,000 lines": f"{1000 * loose / len(lines):.1f}",
-        "deepest import chain; modules in circles": f"{chain}; {circles}",
     }
 
 
-def sources(folder: Path) -> list[Path]:
-    """The Python files of the repository that git knows."""
-    listed = subprocess.check_output(["git", "ls-files", *PACKAGES], cwd=folder, text=True)
-    return [Path(line) for line in listed.splitlines() if line.endswith(".py")]
+def share(count: int, of: int) -> str:
+    """A count and its share: `share(3, 60)` is "3 = 5.0%"."""
+    return f"{count} = {count / max(of, 1):.1%}"
 
 
-def functions_of(tree: ast.AST) -> list[Function]:
-    """All functions and methods, nested ones too."""
-    return [node for node in ast.walk(tree) if isinstance(node, Function)]
-
-
-def statements(tree: ast.Module) -> int:
-    """Statements of a module that are no docstrings."""
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    return sum(not _is_docstring(node) for node in found)
+def by_room(repository: Repository) -> Table:
+    """A row for each package of the core, for flows and for tasks, and one for all of them."""
+    rooms: defaultdict[str, list[Module]] = defaultdict(list)
+    for module in repository.modules:
+        rooms[module.room].append(module)
+    rows = {name: figures(repository, rooms[name]) for name in sorted(rooms)}
+    rows["all"] = figures(repository, repository.modules)
+    columns = [name for name in rows["all"] if name != "modules directly in the core"]
+    table = Table("room", *columns, title=repository.name)
+    for name, row in rows.items():
+        table.add_row(name, *(row[column] for column in columns))
+    return table
 
 
 def _is_docstring(node: ast.stmt) -> bool:
@@ -87,71 +234,54 @@ def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node.value.value, str)
 
 
-def loose_types(tree: ast.Module) -> int:
+def loose_types(module: Module) -> int:
     """How often Any, object, cast, a bare Callable or a bare dict stand for a type."""
-    inside = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
-    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    nodes = list(ast.walk(module.tree))
+    subscripted = {id(node.value) for node in nodes if isinstance(node, ast.Subscript)}
+    names = [node for node in nodes if isinstance(node, ast.Name)]
     loose = sum(node.id in LOOSE for node in names)
-    bare = sum(id(node) not in inside for node in names if node.id == "Callable")
-    return loose + bare + sum(_is_bare_dict(node) for node in ast.walk(tree))
+    bare = sum(node.id == "Callable" and id(node) not in subscripted for node in names)
+    annotations = [getattr(node, "annotation", None) for node in nodes]
+    annotations += [getattr(node, "returns", None) for node in nodes]
+    dicts = sum(isinstance(one, ast.Name) and one.id == "dict" for one in annotations)
+    return loose + bare + dicts
 
 
-def _is_bare_dict(node: ast.AST) -> bool:
-    annotation = getattr(node, "annotation", None) or getattr(node, "returns", None)
-    return isinstance(annotation, ast.Name) and annotation.id == "dict"
-
-
-def single_callers(tree: ast.Module) -> int:
-    """The private and nested functions of a module that it mentions exactly once."""
-    mentions = _mentions(tree)
-    functions = functions_of(tree)
-    nested = {id(inner) for node in functions for inner in functions_of(node) if inner is not node}
-    private = [node for node in functions if node.name.startswith("_") or id(node) in nested]
-    return sum(mentions[node.name] == 1 for node in private if not node.name.startswith("__"))
-
-
-def _mentions(tree: ast.Module) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            found[node.id] += 1
-        elif isinstance(node, ast.Attribute):
-            found[node.attr] += 1
-    return found
-
-
-def import_chain(trees: dict[Path, ast.Module]) -> tuple[int, int]:
-    """The modules on the longest chain of imports, and how many modules import each other in circles."""
-    modules = {_module(path) for path in trees}
-    edges: dict[str, set[str]] = defaultdict(set)
-    for path, tree in trees.items():
-        edges[_module(path)] = set(_imports(tree, modules)) - {_module(path)}
+def import_figures(repository: Repository) -> dict[str, str]:
+    """The modules on the longest chain of imports, and the number of circles."""
+    names = {module.name for module in repository.modules}
+    edges = {one.name: set(_imports(one, names)) - {one.name} for one in repository.modules}
+    reach = {name: _reachable(name, edges) for name in names}
+    circle_of = {
+        name: frozenset({name} | {other for other in reach[name] if name in reach[other]})
+        for name in names
+    }
 
     @cache
-    def depth(component: frozenset[str]) -> int:
-        below = {of[other] for name in component for other in edges[name]} - {component}
-        return len(component) + max(map(depth, below), default=0)
+    def depth(circle: frozenset[str]) -> int:
+        below = {circle_of[other] for name in circle for other in edges[name]} - {circle}
+        return len(circle) + max(map(depth, below), default=0)
 
-    reach = {name: _reachable(name, edges) for name in modules}
-    of = {a: frozenset({a} | {b for b in reach[a] if a in reach[b]}) for a in modules}
-    return max(depth(component) for component in of.values()), sum(len(c) for c in set(of.values()) if len(c) > 1)
+    core = [circle_of[name] for name in names if name.startswith(PACKAGES[0])]
+    circles = {circle for circle in circle_of.values() if len(circle) > 1}
+    return {
+        "deepest import chain": str(max(map(depth, circle_of.values()))),
+        "deepest import chain of the core": str(max(map(depth, core))),
+        "import circles": str(len(circles)),
+    }
 
 
-def _module(path: Path) -> str:
+def _name(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
-def _imports(tree: ast.Module, modules: set[str]) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in modules)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield from [name for name in (inner, node.module) if name in modules][:1]
+def _imports(module: Module, names: set[str]) -> Iterator[str]:
+    for imported in module.imported.values():
+        parent = imported.rpartition(".")[0]
+        yield from [name for name in (imported, parent) if name in names][:1]
 
 
-def _reachable(name: str, edges: dict[str, set[str]]) -> set[str]:
+def _reachable(name: str, edges: Mapping[str, set[str]]) -> set[str]:
     found: set[str] = set()
     ahead = [name]
     while ahead:
