@@ -1,8 +1,9 @@
 """How long a command takes and how much memory it and all its descendants use at most.
 
-    .venv/bin/python benchmarks/footprint.py .venv/bin/agentfly train quickstart --new
+    python -m benchmarks.footprint agentfly train quickstart --new
 
-Memory is the sum of the processes' proportional set sizes (shared pages counted once), sampled every half second.
+Memory is the sum of the processes' proportional set sizes (shared pages counted once), sampled
+every half second.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from contextlib import suppress
 
 import psutil
 
+from benchmarks import harness
+
 GIB = 2**30
 
 
 def pss(root: psutil.Process) -> dict[str, float]:
-    """The proportional set size in GiB of a process and its descendants, by the last word of their programs."""
+    """The proportional set sizes (GiB) of a process and its descendants, by program."""
     found: defaultdict[str, float] = defaultdict(float)
     for process in [root, *root.children(recursive=True)]:
         with suppress(psutil.Error):
@@ -29,18 +32,21 @@ def pss(root: psutil.Process) -> dict[str, float]:
 
 
 def _name(process: psutil.Process) -> str:
-    words = [word for word in process.cmdline() if word]  # a program that sets its title leaves empty ones behind
+    # A program that sets its title leaves empty words behind.
+    words: list[str] = [word for word in process.cmdline() if word]
     if "-m" in words:
         return words[words.index("-m") + 1]
     scripts = [word for word in words[1:2] if not word.startswith("-")]
-    return scripts[0].rpartition("/")[2] if scripts else process.name()
+    return scripts[0].rpartition("/")[2] if scripts else str(process.name())
 
 
 def main() -> int:
     """Run the command to its end and print what was seen."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="the command to run, with its arguments")
-    words = parser.parse_args().command or parser.error("expected a command to run")
+    parser = harness.parser(__doc__)
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, help="the command to run, with its arguments"
+    )
+    words: list[str] = parser.parse_args().command or parser.error("expected a command to run")
     start = time.monotonic()
     child = subprocess.Popen(words)
     root, peak, total = psutil.Process(child.pid), {}, 0.0

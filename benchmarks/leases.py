@@ -1,31 +1,27 @@
-"""Environments that crash, hang and are held too long: what the resource manager makes of them.
+"""Environments that crash, hang and are held too long: how the resource manager copes with them.
 
-    .venv/bin/python benchmarks/leases.py
+    python -m benchmarks.leases
 
-64 episodes of 6 turns ask at once for 16 environments, each a process of its own that speaks lines of JSON. They are
-played twice: undisturbed, and with 20 % of the processes crashing, 10 % of the calls hanging past their timeout and
-5 % of the episodes cancelled at their deadline. Exits with an error unless every episode has an ending, exactly those
-failed that were hit, all others earned what they earn undisturbed, and no process or folder is left.
+64 episodes of 6 turns ask at once for 16 environments, each a process of its own that speaks lines
+of JSON. They are played twice: undisturbed, and with 20 % of the processes crashing, 10 % of the
+calls hanging past their timeout and 5 % of the episodes cancelled at their deadline. Exits with an
+error unless every episode has an ending, exactly those failed that were hit, all others earned what
+they earn undisturbed, and no process or folder is left.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import psutil
-from rich.console import Console
-from rich.table import Table
 
-from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import reward
@@ -33,15 +29,24 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.formats.hashing import seed
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, ToolCall, Trajectory
+from agentfly_core.records.trajectory import (
+    Ending,
+    Message,
+    Observation,
+    Problem,
+    Sampled,
+    Score,
+    ToolCall,
+    Trajectory,
+)
 from agentfly_core.rollout.child_process import Child
 from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.rollout.shard import play
-from agentfly_core.rollout.spec import RolloutSpec
+from benchmarks import harness
 
 EPISODES, TURNS, ENVIRONMENTS = 64, 6, 16
-CRASHING, HANGING, CANCELLED = 5, 10, 20  # one in so many processes, calls and episodes
+CRASHING, HANGING, CANCELLED = 5, 10, 20  # one in this many processes, calls and episodes
 ASK_SECONDS, START_SECONDS, DEADLINE = 2.0, 60.0, 8.0
 STOP = ord("$")
 Fault = Literal["crash", "hang", "cancel"]
@@ -60,7 +65,7 @@ for line in sys.stdin:
 
 @dataclass
 class Plan:
-    """Which faults there are, and which problem was hit by which: `Plan(True, {"problem-19": "cancel"})`."""
+    """The faults to cause, and the problems they hit: `Plan(True, {"problem-19": "cancel"})`."""
 
     faults: bool
     hit: dict[str, Fault] = field(default_factory=dict)
@@ -68,7 +73,7 @@ class Plan:
     calls: int = 0
 
     def fault(self, problem: str, turn: int) -> Fault | None:
-        """What this problem is to suffer in a turn, wherever it is played."""
+        """The fault of a problem in a turn, in whichever environment it is played."""
         if not self.faults:
             return None
         if int(problem.removeprefix("problem-")) % CANCELLED == CANCELLED - 1:
@@ -96,14 +101,15 @@ class Book(Environment):
         await self.process.ask("reset", ASK_SECONDS)
 
     async def add(self, number: int) -> int:
-        """The new total; or what the plan has for this turn."""
+        """The new total, or the fault that the plan has for this turn."""
         fault = self.plan.fault(self.problem, self.turn)
         if self.crash < TURNS and (fault or self.turn == self.crash):
             fault = "crash"
         self.turn, self.plan.calls = self.turn + 1, self.plan.calls + 1
         if fault:
             self.plan.hit[self.problem] = fault
-        return await self.process.ask(fault or number, ASK_SECONDS)
+        total: int = await self.process.ask(fault or number, ASK_SECONDS)
+        return total
 
     async def healthy(self) -> bool:
         return self.process.alive
@@ -121,7 +127,8 @@ async def add(number: int, *, book: Book) -> int:
 @reward
 async def total(book: Book) -> float:
     """What the process has added up."""
-    return await book.process.ask(0, ASK_SECONDS)
+    total: int = await book.process.ask(0, ASK_SECONDS)
+    return float(total)
 
 
 class Numbers:
@@ -129,10 +136,14 @@ class Numbers:
 
     stop_tokens = (STOP,)
 
-    def open(self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]) -> tuple[int, ...]:
+    def open(
+        self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
+    ) -> tuple[int, ...]:
         return tuple(map(ord, messages[-1].content))
 
-    def extend(self, reply: Sequence[int], read: Sequence[Message | Observation]) -> tuple[int, ...]:
+    def extend(
+        self, reply: Sequence[int], read: Sequence[Message | Observation]
+    ) -> tuple[int, ...]:
         return tuple(map(ord, read[-1].content))
 
     def fit(self, text: str, tokens: int) -> str:
@@ -140,11 +151,15 @@ class Numbers:
 
     def parse(self, reply: Sequence[int]) -> Message:
         text = "".join(map(chr, reply)).removesuffix("$")
-        return Message("assistant", "", (ToolCall("add", {"number": int(text)}),)) if text else Message("assistant", "")
+        return (
+            Message("assistant", "", (ToolCall("add", {"number": int(text)}),))
+            if text
+            else Message("assistant", "")
+        )
 
 
 class Stalling(Scripted):
-    """Never replies to whom the plan cancels."""
+    """Never replies to an episode that the plan cancels."""
 
     async def sample(self, request: Request) -> Sampled:
         problem, _, turn = request.order
@@ -156,7 +171,7 @@ class Stalling(Scripted):
 
 @dataclass(frozen=True)
 class Played:
-    """What became of all episodes: the trajectories by problem, what was measured, and what the plan came to."""
+    """All episodes of one run: trajectories by problem, metrics, and the faults that happened."""
 
     episodes: dict[str, Trajectory]
     measured: dict[str, float]
@@ -171,30 +186,27 @@ class Played:
         return {name: score.value for name, score in scores.items() if isinstance(score, Score)}
 
 
+def said(problem: str, chain: int, turn: int) -> str:
+    """What the model says: a number a turn, and nothing after the last."""
+    return str(seed(1, problem, turn) % 100) if turn < TURNS else ""
+
+
 async def played(faults: bool) -> Played:
     """Play all episodes at the same time."""
     Book.plan, start = Plan(faults), time.monotonic()
-    spec = RolloutSpec(
-        template=Numbers(),
-        tools=(add,),
-        rewards=(total,),
-        agent=tool_loop,
-        system="",
-        max_turns=TURNS + 1,
-        max_tokens=8,
-        max_observation_tokens=64,
-        max_model_len=1024,
-        deadline=DEADLINE,
-        limits={Book: Limit(ENVIRONMENTS)},
-    )
-    sampler = Stalling(partial(map, ord), STOP, lambda p, _, turn: str(seed(1, p, turn) % 100) if turn < TURNS else "")
+    spec = harness.tool_loop_spec(Numbers(), [add], TURNS + 1)
+    limits: dict[type[Environment], Limit] = {Book: Limit(ENVIRONMENTS)}
+    spec = replace(spec, rewards=(total,), deadline=DEADLINE, limits=limits)
+    sampler = Stalling(lambda text: tuple(map(ord, text)), STOP, said)
     problems = [Problem(f"problem-{number}", "Add.") for number in range(EPISODES)]
     async with ResourceManager(spec.limits) as resources, asyncio.TaskGroup() as group:
         resources.warm(spec.kinds, ENVIRONMENTS, START_SECONDS)
         assigned = [EpisodeSpec(p, 0, 1, "train", 1.0, seed(2, p.id)) for p in problems]
         tasks = [group.create_task(play(a, spec, sampler, resources)) for a in assigned]
     found = {task.result()[0].problem.id: task.result()[0] for task in tasks}
-    return Played(found, resources.metrics(), Book.plan, time.monotonic() - start, psutil.Process().num_fds())
+    return Played(
+        found, resources.metrics(), Book.plan, time.monotonic() - start, psutil.Process().num_fds()
+    )
 
 
 def mistakes(calm: Played, stormy: Played) -> list[str]:
@@ -209,28 +221,40 @@ def mistakes(calm: Played, stormy: Played) -> list[str]:
         f"failed without being hit: {strange}": bool(strange),
         f"hit, but did not fail: {sorted(set(hit) - failed)}": not set(hit) <= failed,
         "a sibling earned something else": siblings != stormy.earned,
-        "started and closed differ": any(_count(run, "started") != _count(run, "closed") for run in (calm, stormy)),
+        "started and closed differ": any(
+            _count(run, "started") != _count(run, "closed") for run in (calm, stormy)
+        ),
         "a process is left": bool(psutil.Process().children(recursive=True)),
-        "a folder is left": any(folder.exists() for run in (calm, stormy) for folder in run.plan.folders),
+        "a folder is left": any(
+            folder.exists() for run in (calm, stormy) for folder in run.plan.folders
+        ),
         "file descriptors are left": stormy.descriptors > calm.descriptors,
     }
     return [what for what, wrong in found.items() if wrong]
 
 
-def table(**runs: Played) -> Table:
+def rows(runs: Mapping[str, Played]) -> list[list[str]]:
     """What happened, one column a run."""
-    shown = Table("", *runs, title=f"{EPISODES} episodes x {TURNS} turns over {ENVIRONMENTS} environments")
-    for ending in sorted({t.ending.value for run in runs.values() for t in run.episodes.values()}):
-        counts = (sum(t.ending.value == ending for t in run.episodes.values()) for run in runs.values())
-        shown.add_row(f"ended {ending}", *map(str, counts))
-    for what, fault in (("processes that crashed", "crash"), ("calls that hung", "hang"), ("cancelled", "cancel")):
-        shown.add_row(what, *(_share(run, fault) for run in runs.values()))
+    trajectories = {name: list(run.episodes.values()) for name, run in runs.items()}
+    endings = {one.ending.value for played in trajectories.values() for one in played}
+    made = []
+    for ending in sorted(endings):
+        counts = [
+            sum(one.ending.value == ending for one in played) for played in trajectories.values()
+        ]
+        made.append([f"ended {ending}", *map(str, counts)])
+    faults: dict[str, Fault] = {
+        "processes that crashed": "crash",
+        "calls that hung": "hang",
+        "cancelled": "cancel",
+    }
+    for what, fault in faults.items():
+        made.append([what, *(_share(run, fault) for run in runs.values())])
     for name in ("started", "closed", "expired", "most_in_use", "most_waiting"):
-        shown.add_row(name, *(f"{_count(run, name):g}" for run in runs.values()))
+        made.append([name, *(f"{_count(run, name):g}" for run in runs.values())])
     for name in ("wait_p50", "wait_p95"):
-        shown.add_row(f"{name}, s", *(f"{_count(run, name):.2f}" for run in runs.values()))
-    shown.add_row("seconds", *(f"{run.seconds:.1f}" for run in runs.values()))
-    return shown
+        made.append([f"{name}, s", *(f"{_count(run, name):.2f}" for run in runs.values())])
+    return [*made, ["seconds", *(f"{run.seconds:.1f}" for run in runs.values())]]
 
 
 def _share(run: Played, fault: Fault) -> str:
@@ -245,12 +269,16 @@ def _count(run: Played, name: str) -> float:
 
 def main() -> None:
     """Play both, print the table and what does not hold."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    harness.parser(__doc__).parse_args()
     calm, stormy = asyncio.run(played(faults=False)), asyncio.run(played(faults=True))
-    Console().print(table(undisturbed=calm, disturbed=stormy))
+    title = f"{EPISODES} episodes x {TURNS} turns over {ENVIRONMENTS} environments"
+    runs = {"undisturbed": calm, "disturbed": stormy}
+    harness.show(["", *runs], rows(runs), title)
     if wrong := mistakes(calm, stormy):
         sys.exit("\n".join(wrong))
-    print(f"All ended; the {len(stormy.earned)} that were not hit earned what they earn undisturbed; nothing is left.")
+    print(
+        f"All ended; the {len(stormy.earned)} that were not hit earned the same; nothing is left."
+    )
 
 
 if __name__ == "__main__":

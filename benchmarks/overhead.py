@@ -1,22 +1,19 @@
-"""What orchestration costs a step: its wall time less the time in which anything that learns or plays was at work.
+"""What orchestration costs a step: its wall time less the time spent on playing and learning.
 
-    .venv/bin/agentfly train quickstart --run overhead --store /tmp/overhead
-    .venv/bin/python benchmarks/overhead.py overhead --store /tmp/overhead
+    agentfly train quickstart --run overhead --store /tmp/overhead
+    python -m benchmarks.overhead overhead --store /tmp/overhead
 
-Read from the files of a finished run that was not interrupted. At work is the union of the intervals in which an
-episode generated, used a tool or was rewarded, and the learner's forward, backward and optimizer seconds. The weight
-swap and the checkpoint are listed apart, and so is start-up: what passed until the first step beside the stages
-themselves. Rewards that need only the record are scored in a stage of their own and count as orchestration here.
+Read from the files of a finished run that was not interrupted. At work is the union of the
+intervals in which an episode generated, used a tool or was rewarded, and the learner's forward,
+backward and optimizer seconds. The weight swap and the checkpoint are listed apart, and so is
+start-up: what passed until the first step beside the stages themselves. Rewards that need only the
+record are scored in a stage of their own and count as orchestration here.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.table import Table
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured
@@ -26,6 +23,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.records.timing import read_timings, union
 from agentfly_core.runs.run import ExperimentContext, policy_of
 from agentfly_core.runs.summary import stages_before, stored_evaluation
+from benchmarks import harness
 from flows.context import store_at
 
 LEARNING = ("time/forward", "time/backward", "time/optimizer")
@@ -48,12 +46,21 @@ class Step:
 
 
 def step(store: Store, run: str, number: int) -> Step:
-    """Read step 2, 3, ...: its wall time is from the end of the update before to the end of its own."""
+    """Step 2, 3, ...: its wall time lasts from the end of the last update to the end of its own."""
     here, before = keys.of_step(run, number), keys.of_step(run, number - 1)
-    shards = [store.artifact(f"{here}/{name}") for name in store.names(here) if name.startswith("rollout-")]
+    shards = [
+        store.artifact(f"{here}/{name}")
+        for name in store.names(here)
+        if name.startswith("rollout-")
+    ]
     update = measured(store, store.artifact(f"{here}/policy"))
     ended = measured(store, store.artifact(f"{before}/policy")).time_ms
-    spans = [span for shard in shards for timing in read_timings(store.open(shard)) for span in timing.spans]
+    spans = [
+        span
+        for shard in shards
+        for timing in read_timings(store.open(shard))
+        for span in timing.spans
+    ]
     return Step(
         wall=(update.time_ms - ended) / 1000,
         played=union((span.start, span.end) for span in spans if span.doing != "waiting"),
@@ -64,34 +71,44 @@ def step(store: Store, run: str, number: int) -> Step:
 
 
 def startup(store: Store, run: str) -> float:
-    """Seconds from the beginning of a run to the end of its first evaluation, less those of the stages until then.
+    """Seconds until a run's first evaluation ended, less those of the stages until then.
 
     Means something only for a run that made all of these itself.
     """
     record = store.read_json(f"runs/{run}/run.json")
     science = Science.model_validate(record["science"])
-    context = ExperimentContext(record["experiment"], science, record["origin"], Site.model_validate(record["site"]), store)
+    site = Site.model_validate(record["site"])
+    context = ExperimentContext(record["experiment"], science, record["origin"], site, store)
     before = stored_evaluation(context, policy_of(store, run, 0), "test")
-    stages = [artifact for artifacts in stages_before(context, context.parent).values() for artifact in artifacts]
-    took = before.seconds + sum(measured(store, artifact).seconds for artifact in stages)
-    return (before.time_ms - record["created_ms"]) / 1000 - took
+    stages = [
+        artifact
+        for artifacts in stages_before(context, context.parent).values()
+        for artifact in artifacts
+    ]
+    took: float = before.seconds + sum(measured(store, artifact).seconds for artifact in stages)
+    created_ms: int = record["created_ms"]
+    return (before.time_ms - created_ms) / 1000 - took
 
 
 def main() -> None:
     """Print each step and the medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.parser(__doc__)
     parser.add_argument("run")
-    parser.add_argument("--store", default="", help="where the run lies (default: .); a new folder has no caches")
+    parser.add_argument(
+        "--store", default="", help="where the run lies (default: .); a new folder has no caches"
+    )
     options = parser.parse_args()
     run, store = options.run, store_at(options.store)
     steps = {n: step(store, run, n) for n in map(int, store.names(f"runs/{run}/steps")) if n > 1}
     names = ("wall", "played", "learnt", "swap", "checkpoint", "orchestration")
-    table = Table("step", *names, title=f"{run}: seconds a step")
-    for number, found in steps.items():
-        table.add_row(str(number), *(f"{getattr(found, name):.2f}" for name in names))
-    medians = [statistics.median(getattr(found, name) for found in steps.values()) for name in names]
-    table.add_row("median", *(f"{value:.2f}" for value in medians), style="bold")
-    Console().print(table, f"start-up: {startup(store, run):.1f} s")
+    rows = [
+        [str(number), *(f"{getattr(one, name):.2f}" for name in names)]
+        for number, one in steps.items()
+    ]
+    medians = [statistics.median(getattr(one, name) for one in steps.values()) for name in names]
+    rows.append(["median", *(f"{value:.2f}" for value in medians)])
+    note = f"start-up: {startup(store, run):.1f} s"
+    harness.show(["step", *names], rows, title=f"{run}: seconds a step", note=note)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""GRPO that learns from rewards dealt out at random: the control that shows learning comes from the rewards."""
+"""GRPO with permuted rewards: a control that shows that learning comes from the rewards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True, kw_only=True)
 class PermutedGRPO(GRPO):
-    """GRPO over the same rewards in another order, drawn anew for each batch over all its trajectories."""
+    """GRPO over the same rewards in a random order, drawn for each batch."""
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """The advantages of rewards that belong to other trajectories."""

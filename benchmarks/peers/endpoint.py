@@ -1,8 +1,9 @@
-"""A model server that says what it was told to say; `rollout_vs_verifiers.py` runs it, in a process of its own.
+"""A model server with scripted replies, which `rollout_vs_verifiers.py` starts as a process.
 
-It speaks vLLM's `/inference/v1/generate`, token ids in and out, and `/v1/chat/completions`, on a UNIX socket and on a
-TCP port, whose number is its line on stdout. What it says depends on how many replies of the model the request holds. A
-reply takes as long as the settings say, or as long as a vLLM server takes to sample as many tokens after that prompt.
+It speaks vLLM's `/inference/v1/generate`, token ids in and out, and `/v1/chat/completions`, on a
+UNIX socket and on a TCP port, whose number is its line on stdout. What it says depends on how many
+replies of the model the request holds. A reply takes as long as the settings say, or as long as a
+vLLM server takes to sample as many tokens after that prompt.
 """
 
 from __future__ import annotations
@@ -35,8 +36,14 @@ def behind(session: aiohttp.ClientSession) -> Backend:
     plain = {"temperature": 1.0, "ignore_eos": True, "logprobs": 0, "detokenize": False}
 
     async def sample(prompt: Sequence[int], length: int) -> list[float]:
-        body = {"model": "policy", "token_ids": prompt, "sampling_params": {**plain, "max_tokens": length}}
-        async with session.post("http://vllm/inference/v1/generate", json=body, raise_for_status=True) as response:
+        body = {
+            "model": "policy",
+            "token_ids": prompt,
+            "sampling_params": {**plain, "max_tokens": length},
+        }
+        async with session.post(
+            "http://vllm/inference/v1/generate", json=body, raise_for_status=True
+        ) as response:
             answer = await response.json()
         return [place["logprob"] for place in answer["choices"][0]["logprobs"]["content"]]
 
@@ -44,22 +51,31 @@ def behind(session: aiohttp.ClientSession) -> Backend:
 
 
 class Endpoint:
-    """The routes of a scripted model. `header` is what a reply follows, in tokens; one turn of the script is
+    """The routes of a scripted model; `header` are the tokens before a reply, a scripted turn is
 
-    `{"tokens": [282, 198, ...], "message": {"role": "assistant", "content": "", "tool_calls": [...]}}`
+    `{"tokens": [282, 198, ...], "message": {"role": "assistant", "content": "", "tool_calls":
+    [...]}}`
     """
 
-    def __init__(self, script: Sequence[dict[str, Any]], header: Sequence[int], backend: Backend) -> None:
+    def __init__(
+        self, script: Sequence[dict[str, Any]], header: Sequence[int], backend: Backend
+    ) -> None:
         self._script, self._header, self._backend = script, list(header), backend
 
     async def generate(self, request: web.Request) -> web.Response:
         """Token ids."""
         prompt = (await request.json())["token_ids"]
         width = len(self._header)
-        headers = sum(prompt[place : place + width] == self._header for place in range(len(prompt) - width + 1))
+        headers = sum(
+            prompt[place : place + width] == self._header
+            for place in range(len(prompt) - width + 1)
+        )
         tokens = self._script[headers - 1]["tokens"]
         logprobs = await self._backend(prompt, len(tokens))
-        places = [{"token": f"token_id:{one}", "logprob": it} for one, it in zip(tokens, logprobs, strict=True)]
+        places = [
+            {"token": f"token_id:{one}", "logprob": it}
+            for one, it in zip(tokens, logprobs, strict=True)
+        ]
         choice = {
             "index": 0,
             "token_ids": tokens,
@@ -84,7 +100,9 @@ class Endpoint:
         """All routes, with those by which a client learns which model it is."""
 
         async def models(_: web.Request) -> web.Response:
-            return web.json_response({"object": "list", "data": [{"id": "policy", "object": "model"}]})
+            return web.json_response(
+                {"object": "list", "data": [{"id": "policy", "object": "model"}]}
+            )
 
         async def weights(_: web.Request) -> web.Response:
             return web.json_response({"weight_version": LABEL})
@@ -100,9 +118,13 @@ class Endpoint:
 async def serve(given: dict[str, Any]) -> None:
     """Serve until the process is ended."""
     connector = aiohttp.UnixConnector(given["vllm"], limit=0) if given["vllm"] else None
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(600.0)) as session:
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=aiohttp.ClientTimeout(600.0)
+    ) as session:
         backend = behind(session) if given["vllm"] else asleep(given["latency"])
-        runner = web.AppRunner(Endpoint(given["script"], given["header"], backend).application(), access_log=None)
+        runner = web.AppRunner(
+            Endpoint(given["script"], given["header"], backend).application(), access_log=None
+        )
         await runner.setup()
         await web.UnixSite(runner, given["socket"], backlog=1024).start()
         await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()

@@ -1,4 +1,4 @@
-"""GRPO steps of TRL's GRPOTrainer, one line on stdout wherever a phase begins; `update_vs_trl.py` runs it.
+"""GRPO steps of TRL, with a line on stdout where a phase begins, for `update_vs_trl.py`.
 
 Runs in an environment of its own, without this project.
 """
@@ -49,7 +49,8 @@ def main() -> None:
     """Take the steps."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "settings", help="JSON: model, prompt, tokens, group, new_tokens, steps, threads, checkpointing"
+        "settings",
+        help="JSON: model, prompt, tokens, group, new_tokens, steps, threads, checkpointing",
     )
     given = json.loads(parser.parse_args().settings)
     torch.set_num_threads(given["threads"])
@@ -70,7 +71,9 @@ def main() -> None:
         disable_tqdm=True,
     )
     trainer = Marked(
-        model=AutoModelForCausalLM.from_pretrained(given["model"], dtype=torch.float32, trust_remote_code=False),
+        model=AutoModelForCausalLM.from_pretrained(
+            given["model"], dtype=torch.float32, trust_remote_code=False
+        ),
         reward_funcs=every_other,
         args=settings,
         train_dataset=Dataset.from_dict({"prompt": [given["prompt"]] * given["steps"]}),

@@ -1,15 +1,18 @@
-"""Rollouts of this project, a line on stdout where one begins and where it ends; `rollout_vs_verifiers.py` runs it."""
+"""Rollouts of this project, with a line on stdout where one begins and ends.
+
+`rollout_vs_verifiers.py` runs it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
+from transformers import PreTrainedTokenizerBase
 
-from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.workspace import Workspace
@@ -19,11 +22,11 @@ from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.system.service import Service
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.python import python_session
 from agentfly_core.tools.shell import shell
+from benchmarks import harness
 
 
 @tool
@@ -40,41 +43,34 @@ async def add(first: int, second: int) -> str:
 TOOLS = {"add": add, "python": python_session, "shell": shell}
 
 
-def rules(tokenizer: Any, kind: str, episodes: int) -> RolloutSpec:
-    """How episodes with this tool are played, all at the same time."""
-    return RolloutSpec(
-        template=Hermes(tokenizer),
-        tools=(TOOLS[kind],),
-        rewards=(),
-        agent=tool_loop,
-        system="",
-        max_turns=8,
-        max_tokens=256,
-        max_observation_tokens=256,
-        max_model_len=2048,
-        deadline=3600.0,
-        limits={Interpreter: Limit(episodes), Workspace: Limit(episodes)},
-    )
-
-
-def play(given: dict[str, Any], tokenizer: Any, episodes: int) -> None:
+def play(given: dict[str, Any], tokenizer: PreTrainedTokenizerBase, episodes: int) -> None:
     """Play a shard to its end."""
-    book = rules(tokenizer, given["tool"], episodes)
+    spec = harness.tool_loop_spec(Hermes(tokenizer), [TOOLS[given["tool"]]], max_turns=8)
+    limits = {Interpreter: Limit(episodes), Workspace: Limit(episodes)}
+    spec = replace(spec, max_model_len=2048, deadline=3600.0, limits=limits)
     sampler = VLLM(Service("vllm", given["socket"]), "float32", episodes)
     problem = Problem("sum", given["question"])
-    episode_specs = [EpisodeSpec(problem, chain, 1, "train", 1.0, chain) for chain in range(episodes)]
-    with environment_loop(book.limits) as here:
-        played, *_ = here.run(collect(episode_specs, book, sampler, lambda _: None, here.resources))
-    answers = [observation.content.strip() for trajectory in played for observation in trajectory.observations]
+    episode_specs = [
+        EpisodeSpec(problem, chain, 1, "train", 1.0, chain) for chain in range(episodes)
+    ]
+    with environment_loop(spec.limits) as here:
+        played, *_ = here.run(collect(episode_specs, spec, sampler, lambda _: None, here.resources))
+    answers = [
+        observation.content.strip()
+        for trajectory in played
+        for observation in trajectory.observations
+    ]
     assert answers == [given["answer"]] * (episodes * given["calls"]), answers
 
 
 def main() -> None:
     """Play a small shard that does not count, then those that do."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("settings", help="JSON: model, socket, tool, question, answer, calls, sizes")
+    parser.add_argument(
+        "settings", help="JSON: model, socket, tool, question, answer, calls, sizes"
+    )
     given = json.loads(parser.parse_args().settings)
-    tokenizer = AutoTokenizer.from_pretrained(Path(given["model"]), trust_remote_code=False)
+    tokenizer = harness.tokenizer_of(Path(given["model"]))
     play(given, tokenizer, 2)
     for episodes in given["sizes"]:
         print(json.dumps({"begin": episodes}), flush=True)

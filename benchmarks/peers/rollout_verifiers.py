@@ -1,8 +1,10 @@
-"""Rollouts of verifiers, a line on stdout where one begins and where it ends; `rollout_vs_verifiers.py` runs it.
+"""Rollouts of verifiers, with a line on stdout where one begins and ends.
 
-Runs in an environment of its own, without this project. It is a taskset and a harness, which verifiers finds by the
-name of this module: the harness plays in the process, which `vf.Harness.launch` allows as long as the model is reached
-through verifiers' interception server.
+`rollout_vs_verifiers.py` runs it.
+
+Runs in an environment of its own, without this project. It is a taskset and a harness, which
+verifiers finds by the name of this module: the harness plays in the process, which
+`vf.Harness.launch` allows as long as the model is reached through verifiers' interception server.
 """
 
 from __future__ import annotations
@@ -56,9 +58,13 @@ class Sums(vf.Taskset[vf.Task[vf.TaskData], SumsConfig]):
 
 
 def answer(call: dict[str, Any]) -> dict[str, Any]:
-    """What the tool says to a call."""
+    """The tool's answer to a call."""
     given = json.loads(call["function"]["arguments"])
-    return {"role": "tool", "tool_call_id": call["id"], "content": str(given["first"] + given["second"])}
+    return {
+        "role": "tool",
+        "tool_call_id": call["id"],
+        "content": str(given["first"] + given["second"]),
+    }
 
 
 class InProcess(vf.Harness[vf.HarnessConfig]):
@@ -68,11 +74,22 @@ class InProcess(vf.Harness[vf.HarnessConfig]):
     NEEDS_CONTAINER = False
 
     async def launch(
-        self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: Any, data: vf.TaskData
+        self,
+        ctx: Any,
+        trace: Any,
+        runtime: Any,
+        endpoint: str,
+        secret: str,
+        mcp_urls: Any,
+        data: vf.TaskData,
     ) -> vf.ProgramResult:
-        """Talk and add until nothing is to be added."""
+        """Talk, and answer calls of the tool, until a reply has none."""
         messages: list[dict[str, Any]] = [{"role": "user", "content": data.prompt}]
-        body = {"model": ctx.model, "messages": messages, "tools": [{"type": "function", "function": ADD}]}
+        body = {
+            "model": ctx.model,
+            "messages": messages,
+            "tools": [{"type": "function", "function": ADD}],
+        }
         async with aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {secret}"}, raise_for_status=True
         ) as session:
@@ -90,16 +107,21 @@ def context(given: dict[str, Any]) -> vf.ModelContext:
     address = f"http://127.0.0.1:{given['port']}/v1"
     client = {
         "tokens": TrainClientConfig(
-            base_url=address, renderer={"name": "qwen3"}, renderer_model_name=given["model"], api_key_var="NO_KEY"
+            base_url=address,
+            renderer={"name": "qwen3"},
+            renderer_model_name=given["model"],
+            api_key_var="NO_KEY",
         ),
         "messages": EvalClientConfig(base_url=address, api_key_var="NO_KEY"),
     }[given["protocol"]]
-    return vf.ModelContext(client=client, model="policy", sampling=vf.SamplingConfig(temperature=1.0, max_tokens=256))
+    return vf.ModelContext(
+        client=client, model="policy", sampling=vf.SamplingConfig(temperature=1.0, max_tokens=256)
+    )
 
 
 @asynccontextmanager
 async def here(config: vf.EnvConfig, ctx: vf.ModelContext) -> AsyncIterator[Play]:
-    """Play in this process, as many at once as verifiers' `vf-eval` does."""
+    """Play in this process, at most `AT_ONCE` at a time, like verifiers' `vf-eval`."""
     env, room = load_environment(config), asyncio.Semaphore(AT_ONCE)
     async with env.serving():
         yield lambda task: env.run_slot(env.slots(task)[0], ctx, room)
@@ -107,17 +129,23 @@ async def here(config: vf.EnvConfig, ctx: vf.ModelContext) -> AsyncIterator[Play
 
 @asynccontextmanager
 async def served(config: vf.EnvConfig, ctx: vf.ModelContext) -> AsyncIterator[Play]:
-    """Play in the workers of verifiers' environment server, as many as it thinks fit."""
+    """Play in the workers of verifiers' environment server, whose number it chooses."""
     spawning = multiprocessing.get_context("spawn")
-    addresses, settings = spawning.Queue(), {"config_data": config.model_dump(mode="json"), "max_workers": None}
+    addresses, settings = (
+        spawning.Queue(),
+        {"config_data": config.model_dump(mode="json"), "max_workers": None},
+    )
     server = spawning.Process(
-        target=serve_env, kwargs={**settings, "address": "tcp://127.0.0.1:0", "address_queue": addresses}
+        target=serve_env,
+        kwargs={**settings, "address": "tcp://127.0.0.1:0", "address_queue": addresses},
     )
     server.start()
     try:
         client = EnvClient(await asyncio.to_thread(addresses.get))
         await client.wait_for_server_startup()
-        yield lambda task: client.run(ctx.client, ctx.model, ctx.sampling, task.data.model_dump(mode="json"))
+        yield lambda task: client.run(
+            ctx.client, ctx.model, ctx.sampling, task.data.model_dump(mode="json")
+        )
         await client.close()
     finally:
         server.terminate()
@@ -129,13 +157,17 @@ async def play(tasks: Iterable[vf.Task], one: Play, given: dict[str, Any]) -> No
     for episode in await asyncio.gather(*map(one, tasks)):
         (trace,) = episode.traces
         assert trace.num_turns == given["calls"] + 1, trace.model_dump_json(indent=1)
-        answers = [message.content.strip() for message in trace.branches[-1].messages if message.role == "tool"]
+        answers = [
+            message.content.strip()
+            for message in trace.branches[-1].messages
+            if message.role == "tool"
+        ]
         assert answers == [given["answer"]] * given["calls"], answers
 
 
 async def rollouts(given: dict[str, Any]) -> None:
     """Play a small rollout that does not count, then those that do."""
-    taskset = {"id": "rollout_peer", "question": given["question"]}
+    taskset = {"id": "rollout_verifiers", "question": given["question"]}
     agent = {"harness": given["harness"], "runtime": {"type": "subprocess"}}
     config = resolve_env_config({"taskset": taskset, "agent": agent})
     tasks = load_environment(config).taskset
@@ -150,7 +182,10 @@ async def rollouts(given: dict[str, Any]) -> None:
 def main() -> None:
     """Play."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("settings", help="JSON: model, port, protocol, harness, served, question, answer, calls, sizes")
+    parser.add_argument(
+        "settings",
+        help="JSON: model, port, protocol, harness, served, question, answer, calls, sizes",
+    )
     logging.basicConfig(level=logging.ERROR)
     asyncio.run(rollouts(json.loads(parser.parse_args().settings)))
 

@@ -1,25 +1,28 @@
-"""Rollouts beside those of verifiers: 32 to 256 episodes against one scripted endpoint, and against one vLLM server.
+"""Rollouts beside those of verifiers, with one scripted endpoint and with one vLLM server.
 
-    .venv/bin/python -m benchmarks.rollout_vs_verifiers [--sizes 32 64 128 256] [--latency 0.02] [--skip NAME ...]
+    python -m benchmarks.peers.rollout_vs_verifiers [--sizes 32 64 128 256] [--latency 0.02] [--skip
+    NAME ...]
 
-Both sides ask the same endpoint, which runs in a process of its own (`endpoint.py`) and says the same: three calls of a
-tool, then a last word; a reply takes 20 ms, or what vLLM takes to sample as many tokens of a nano model after that very
-prompt. Ours and verifiers' client for training send and get token ids, by the same route; verifiers' client for
-evaluation, which sends messages and keeps no tokens, is there as well, but not with vLLM, which takes token ids alone.
+Both sides ask the same endpoint, which runs in a process of its own (`endpoint.py`) and says the
+same: three calls of a tool, then a last word; a reply takes 20 ms, or what vLLM takes to sample as
+many tokens of a nano model after that very prompt. Ours and verifiers' client for training send and
+get token ids, by the same route; verifiers' client for evaluation, which sends messages and keeps
+no tokens, is there as well, but not with vLLM, which takes token ids alone.
 
-In process: the tool adds two numbers. Every harness that verifiers ships starts a process an episode, so for this one
-was reply_text (`rollout_peer.py`) as verifiers allows: it plays in the process, or in a worker of its environment server.
-Process-isolated: the model gets a shell or an interpreter to do the sum. Verifiers' default harness `bash` plays in a
-process an episode and runs each command in another, with the rights of the user; ours runs commands in a sandbox each,
-or keeps an interpreter in a sandbox for each episode. In the process verifiers plays 128 episodes at a time, as its
-`vf-eval` does; its server and ours play all of them. Seconds are those of a rollout, without start-up and after a small
-one that does not count; CPU seconds those of all processes, without the endpoint's and vLLM's. verifiers lives in an
-environment of its own, made on the first call, with uv, by which it prepares the program of its harness.
+In process: the tool adds two numbers. Every harness that verifiers ships starts a process an
+episode, so for this one was written (`rollout_verifiers.py`) as verifiers allows: it plays in the
+process, or in a worker of its environment server. Process-isolated: the model gets a shell or an
+interpreter to do the sum. Verifiers' default harness `bash` plays in a process an episode and runs
+each command in another, with the rights of the user; ours runs commands in a sandbox each, or keeps
+an interpreter in a sandbox for each episode. In the process verifiers plays 128 episodes at a time,
+as its `vf-eval` does; its server and ours play all of them. Seconds are those of a rollout, without
+start-up and after a small one that does not count; CPU seconds those of all processes, without the
+endpoint's and vLLM's. verifiers lives in an environment of its own, made on the first call, with
+uv, by which it prepares the program of its harness.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -27,35 +30,40 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
-from rich.console import Console
-from rich.table import Table
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from agentfly_core.models import pretrained
 from agentfly_core.models.reference import materialise
 from agentfly_core.records.trajectory import Message, ToolCall
 from agentfly_core.templates.chatml import END, START, reply_text
-from benchmarks.peer import python_of
-from benchmarks.rollout_efficiency import served
+from benchmarks import harness
+from benchmarks.peers.virtualenvs import python_of
 
 Settings = Mapping[str, Any]
 
 VERIFIERS = "0.4.0"
 CALLS, QUESTION, ANSWER = 3, "What is 41 + 58?", "99"
-TOKENS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
+TOKENS = (
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<think>",
+    "</think>",
+)
 TOOLS: Mapping[str, Settings] = {
     "add": {"first": 41, "second": 58},
     "python": {"code": "print(41 + 58)"},
     "shell": {"command": "echo $((41 + 58))"},
     "bash": {"command": "echo $((41 + 58))"},
 }
-HERE = {"peer": True, "tool": "add", "harness": {"id": "rollout_peer"}}
+HERE = {"peer": True, "tool": "add", "harness": {"id": "rollout_verifiers"}}
 BASH = {"peer": True, "tool": "bash", "harness": {"id": "bash", "edit": False}}
 ARRANGEMENTS: Mapping[str, Settings] = {
     "ours": {"peer": False, "tool": "add"},
@@ -86,10 +94,12 @@ def spent_by(process: psutil.Popen, since: float) -> Spent:
 
 
 def spent(command: Sequence[str | Path]) -> dict[int, Spent]:
-    """What the rollouts of a program took, by their number of episodes; raises CalledProcessError when it fails."""
+    """What a program's rollouts took, by their number of episodes; raises CalledProcessError."""
     start, found, begun = time.monotonic(), {}, Spent(0.0, 0.0)
     environment = os.environ | {"PATH": f"{Path(command[0]).parent}:{os.environ['PATH']}"}
-    child = psutil.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True, env=environment)
+    child = psutil.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, text=True, env=environment
+    )
     for line in child.stdout:
         now, mark = spent_by(child, start), json.loads(line)
         if "begin" in mark:
@@ -101,13 +111,13 @@ def spent(command: Sequence[str | Path]) -> dict[int, Spent]:
     return found
 
 
-def model(folder: Path) -> Any:
-    """Leave a nano model there whose tokenizer has the tokens that verifiers' writer of ChatML needs; its tokenizer."""
+def model(folder: Path) -> PreTrainedTokenizerBase:
+    """Write a nano model with the tokens that verifiers' ChatML needs; return its tokenizer."""
     source = folder.with_name("source")
     source.mkdir()
     folder.mkdir()
     materialise("nano:calculator", source, "float32")
-    tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    tokenizer = harness.tokenizer_of(source)
     tokenizer.add_tokens(list(TOKENS))
     loaded: Any = AutoModelForCausalLM.from_pretrained(source, trust_remote_code=False)
     loaded.resize_token_embeddings(len(tokenizer), mean_resizing=False)
@@ -115,10 +125,13 @@ def model(folder: Path) -> Any:
     return tokenizer
 
 
-def script(tokenizer: Any, tool: str) -> list[dict[str, Any]]:
+def script(tokenizer: PreTrainedTokenizerBase, tool: str) -> list[dict[str, Any]]:
     """What the model says, in tokens and as messages."""
     function = {"name": tool, "arguments": json.dumps(TOOLS[tool])}
-    calls = {"content": None, "tool_calls": [{"id": "call", "type": "function", "function": function}]}
+    calls = {
+        "content": None,
+        "tool_calls": [{"id": "call", "type": "function", "function": function}],
+    }
     asked = {"message": {"role": "assistant", **calls}}
     said = {"message": {"role": "assistant", "content": ANSWER}}
     texts = [reply_text(Message("assistant", "", (ToolCall(tool, TOOLS[tool]),))), ANSWER]
@@ -128,8 +141,8 @@ def script(tokenizer: Any, tool: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def endpoint(settings: Settings) -> Iterator[int]:
-    """A scripted endpoint, and its port."""
-    command = [sys.executable, "-m", "benchmarks.endpoint", json.dumps(settings)]
+    """Start a scripted endpoint, and return its port."""
+    command = [sys.executable, "-m", "benchmarks.peers.endpoint", json.dumps(settings)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -139,56 +152,78 @@ def endpoint(settings: Settings) -> Iterator[int]:
 
 
 def measured(
-    arrangement: Mapping[str, Any], folder: Path, tokenizer: Any, asked: Mapping[str, Any]
+    arrangement: Mapping[str, Any],
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    asked: Mapping[str, Any],
 ) -> dict[int, Spent]:
     """What the rollouts of an arrangement take."""
     socket = folder / f"{arrangement['tool']}.sock"
     socket.unlink(missing_ok=True)
     header = tokenizer.encode(f"{START}assistant\n", add_special_tokens=False)
-    settings = {"socket": str(socket), "script": script(tokenizer, arrangement["tool"]), "header": header, **asked}
+    settings = {
+        "socket": str(socket),
+        "script": script(tokenizer, arrangement["tool"]),
+        "header": header,
+        **asked,
+    }
     with endpoint(settings) as port:
-        given = {"question": QUESTION, "answer": ANSWER, "calls": CALLS, "sizes": asked["sizes"], **arrangement}
+        given = {
+            "question": QUESTION,
+            "answer": ANSWER,
+            "calls": CALLS,
+            "sizes": asked["sizes"],
+            **arrangement,
+        }
         given |= {"model": str(folder / "model"), "socket": str(socket), "port": port}
-        ours: list[str | Path] = [sys.executable, "-m", "benchmarks.rollout_ours"]
+        ours: list[str | Path] = [sys.executable, "-m", "benchmarks.peers.rollout_ours"]
         return spent([*(theirs() if arrangement["peer"] else ours), json.dumps(given)])
 
 
 def theirs() -> list[str | Path]:
     """The peer's program."""
     python = python_of(f"verifiers-{VERIFIERS}", f"verifiers=={VERIFIERS}", "uv")
-    return [python, Path(__file__).with_name("rollout_peer.py")]
+    return [python, Path(__file__).with_name("rollout_verifiers.py")]
 
 
-def table(title: str, found: Mapping[str, Mapping[int, Spent]], sizes: Sequence[int]) -> Table:
-    """Wall and CPU seconds by the number of episodes, and how many milliseconds of each the last of them took."""
-    shown = Table("", *(f"{size}: s (CPU s)" for size in sizes), "an episode, ms", "CPU ms", title=title)
+def show(title: str, found: Mapping[str, Mapping[int, Spent]], sizes: Sequence[int]) -> None:
+    """Print seconds by the number of episodes, and the milliseconds an episode of the largest."""
+    rows = []
     for name, by_size in found.items():
         last = by_size[sizes[-1]]
         cells = [f"{by_size[size].wall:.2f} ({by_size[size].cpu:.2f})" for size in sizes]
-        shown.add_row(name, *cells, *(f"{1000 * value / sizes[-1]:.1f}" for value in (last.wall, last.cpu)))
-    return shown
+        an_episode = [f"{1000 * value / sizes[-1]:.1f}" for value in (last.wall, last.cpu)]
+        rows.append([name, *cells, *an_episode])
+    columns = ["", *(f"{size}: s (CPU s)" for size in sizes), "an episode, ms", "CPU ms"]
+    harness.show(columns, rows, title, width=140)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 256])
-    parser.add_argument("--latency", type=float, default=0.02)
-    parser.add_argument("--skip", nargs="+", default=[], choices=[*ARRANGEMENTS, "vLLM"], metavar="NAME")
+    parser = harness.parser(__doc__, sizes=[32, 64, 128, 256], latency=0.02)
+    parser.add_argument(
+        "--skip", nargs="+", default=[], choices=[*ARRANGEMENTS, "vLLM"], metavar="NAME"
+    )
     options = parser.parse_args()
     kept = {name: settings for name, settings in ARRANGEMENTS.items() if name not in options.skip}
-    with tempfile.TemporaryDirectory(prefix="agentfly-") as scratch, ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="agentfly-") as scratch:
         folder = Path(scratch)
         tokenizer = model(folder / "model")
         asked = {"latency": options.latency, "vllm": "", "sizes": options.sizes}
-        found = {name: measured(settings, folder, tokenizer, asked) for name, settings in kept.items()}
-        Console(width=140).print(table(f"{1000 * options.latency:.0f} ms a reply", found, options.sizes))
-        if "vLLM" not in options.skip:
-            sampler, _ = stack.enter_context(served(str(folder / "model"), 64, 2048))
+        found = {
+            name: measured(settings, folder, tokenizer, asked) for name, settings in kept.items()
+        }
+        show(f"{1000 * options.latency:.0f} ms a reply", found, options.sizes)
+        if "vLLM" in options.skip:
+            return
+        with harness.served_model(str(folder / "model"), 64, 2048) as (sampler, _):
             asked["vllm"] = sampler.service.address
             kept.pop("verifiers, messages", None)
-            found = {name: measured(settings, folder, tokenizer, asked) for name, settings in kept.items()}
-            Console(width=140).print(table("vLLM", found, options.sizes))
+            found = {
+                name: measured(settings, folder, tokenizer, asked)
+                for name, settings in kept.items()
+            }
+        show("vLLM", found, options.sizes)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rollouts of TRL's GRPOTrainer with an asynchronous tool, the seconds of each on stdout; `tools_vs_trl.py` runs it.
+"""Rollouts of TRL with an asynchronous tool, the seconds of each on stdout, for `tools_vs_trl.py`.
 
 Runs in an environment of its own, without this project.
 """
@@ -33,14 +33,16 @@ def nothing(completions: list[Any], **_: Any) -> list[float]:
 
 
 class Scripted(GRPOTrainer):
-    """Says what it was told to say, turn by turn, in all episodes; `taken` are the seconds of its rollouts."""
+    """A trainer with scripted replies, turn by turn; `taken` are the seconds of its rollouts."""
 
     def __init__(self, replies: list[list[int]], **settings: Any) -> None:
         super().__init__(**settings)
         self.replies, self.turn = replies, 0
         self.taken: list[float] = []
 
-    def _generate_single_turn(self, prompt_ids: list[Any], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
+    def _generate_single_turn(
+        self, prompt_ids: list[Any], *_: Any, **__: Any
+    ) -> tuple[list[list[int]], None]:
         reply, self.turn = self.replies[self.turn], self.turn + 1
         return [list(reply) for _ in prompt_ids], None
 
@@ -73,7 +75,10 @@ def main() -> None:
     )
     question = [{"role": "user", "content": given["question"]}]
     trainer = Scripted(
-        [[*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id] for text in given["replies"]],
+        [
+            [*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id]
+            for text in given["replies"]
+        ],
         model=AutoModelForCausalLM.from_pretrained(given["model"], trust_remote_code=False),
         reward_funcs=nothing,
         args=settings,

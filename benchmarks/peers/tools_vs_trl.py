@@ -1,34 +1,33 @@
-"""The loop of tools beside TRL's: what a turn with a tool of 0.5 s costs when 8 or 32 episodes are played at once.
+"""The tool loop beside TRL's: seconds a turn with a tool of 0.5 s, for 8 and 32 episodes at once.
 
-    .venv/bin/python -m benchmarks.tools_vs_trl [--episodes 8 32] [--turns 2] [--repeats 3]
+    python -m benchmarks.peers.tools_vs_trl [--episodes 8 32] [--turns 2] [--repeats 3]
 
-Both sides play whole rollouts of the same conversation, from the prompts to the recorded tokens, with one tokenizer and
-ChatML: in each turn the model calls an asynchronous tool, which sleeps, and after the last turn it says a word. What it
-says is scripted on both sides, so that the loop is timed and not the model: ours through the sampler `scripted`, in
-TRL's GRPOTrainer by putting the replies' tokens in the place of `_generate_single_turn`; all else there is its own,
-timed around `_generate` in the steps of `train()`. TRL lives in an environment of its own, made on the first call.
-Medians of `--repeats` rollouts after one that is not counted. Goal: a turn of ours takes at most 1.3 times as long as
-one tool. TRL waits for the calls of one message together, but for one episode after another. Its experimental
-AsyncGRPOTrainer plays episodes concurrently against a vLLM server that takes weights over NCCL; it is not compared.
+Both sides play whole rollouts of the same conversation, from the prompts to the recorded tokens,
+with one tokenizer and ChatML: in each turn the model calls an asynchronous tool, which sleeps, and
+after the last turn it says a word. What it says is scripted on both sides, so that the loop is
+timed and not the model: ours through the sampler `scripted`, in TRL's GRPOTrainer by putting the
+replies' tokens in the place of `_generate_single_turn`; all else there is its own, timed around
+`_generate` in the steps of `train()`. TRL lives in an environment of its own, made on the first
+call. Medians of `--repeats` rollouts after one that is not counted. Goal: a turn of ours takes at
+most 1.3 times as long as one tool. TRL waits for the calls of one message together, but for one
+episode after another. Its experimental AsyncGRPOTrainer plays episodes concurrently against a vLLM
+server that takes weights over NCCL; it is not compared.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from transformers import AutoTokenizer
+from transformers import PreTrainedTokenizerBase
 
 from agentfly_core.models.reference import materialise
-from benchmarks import peer
+from benchmarks import harness
+from benchmarks.peers import virtualenvs
 from benchmarks.tools import QUESTION, replies, waiting, wall
 
 TRL = "1.16.0"
@@ -46,42 +45,62 @@ def theirs(model: Path, latency: float, episodes: int, turns: int, rollouts: int
             "episodes": episodes,
             "steps": rollouts,
         }
-        program = [peer.trl(TRL), Path(__file__).with_name("tools_trl.py")]
-        done = subprocess.run([*program, json.dumps(settings)], check=True, stdout=subprocess.PIPE, text=True)
+        program = [virtualenvs.trl(TRL), Path(__file__).with_name("tools_trl.py")]
+        done = subprocess.run(
+            [*program, json.dumps(settings)], check=True, stdout=subprocess.PIPE, text=True
+        )
     last = done.stdout.splitlines()[-1]
     return [float(seconds) for seconds in json.loads(last)["seconds"]]
 
 
-def ours(tokenizer: Any, latency: float, episodes: int, turns: int, rollouts: int) -> list[float]:
+def ours(
+    tokenizer: PreTrainedTokenizerBase, latency: float, episodes: int, turns: int, rollouts: int
+) -> list[float]:
     """The seconds of our rollouts."""
     return [wall(tokenizer, waiting, latency, episodes, turns) for _ in range(rollouts)]
 
 
-def row(latency: float, episodes: int, mine: Sequence[float], its: Sequence[float], turns: int) -> list[str]:
+def row(
+    latency: float, episodes: int, mine: Sequence[float], its: Sequence[float], turns: int
+) -> list[str]:
     """A turn of both, and how many times as long it is as the tool."""
     turn = [statistics.median(taken[1:]) / turns for taken in (mine, its)]
     over = [f"{seconds / latency:.2f}" if latency else "" for seconds in turn]
     cells = [f"{seconds:.3f} s" for seconds in turn]
-    return [f"{latency} s", f"{episodes}", cells[0], over[0], cells[1], over[1], f"{turn[1] / turn[0]:.1f}"]
+    return [
+        f"{latency} s",
+        f"{episodes}",
+        cells[0],
+        over[0],
+        cells[1],
+        over[1],
+        f"{turn[1] / turn[0]:.1f}",
+    ]
 
 
 def main() -> None:
     """Measure and print medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
-    table = Table("tool", "episodes", "ours, a turn", "over the tool", "TRL, a turn", "over the tool", "TRL / ours")
+    options = harness.parser(__doc__, episodes=[8, 32], turns=2, repeats=3).parse_args()
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         materialise("nano:calculator", Path(folder), "float32")
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = harness.tokenizer_of(Path(folder))
         for latency in LATENCIES:
             for episodes in options.episodes:
                 size = latency, episodes, options.turns, options.repeats + 1
                 mine, its = ours(tokenizer, *size), theirs(Path(folder), *size)
-                table.add_row(*row(latency, episodes, mine, its, options.turns))
-    Console(width=110).print(table, f"TRL {TRL}; {options.turns} turns, {options.repeats} rollouts each")
+                rows.append(row(latency, episodes, mine, its, options.turns))
+    columns = (
+        "tool",
+        "episodes",
+        "ours, a turn",
+        "over the tool",
+        "TRL, a turn",
+        "over the tool",
+        "TRL / ours",
+    )
+    note = f"TRL {TRL}; {options.turns} turns, {options.repeats} rollouts each"
+    harness.show(columns, rows, note=note, width=110)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Environments of other projects, made once and kept in the user's cache folder."""
+"""Virtual environments of other projects, made once and kept in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def python_of(name: str, *requirements: str) -> Path:
-    """The interpreter of an environment with these requirements."""
+    """The interpreter of a virtual environment with these requirements."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     folder = cache / "agentfly" / name
     python, whole = folder / "bin" / "python", folder / "whole"
@@ -22,6 +22,6 @@ def python_of(name: str, *requirements: str) -> Path:
 
 
 def trl(release: str) -> Path:
-    """The interpreter of an environment with this release of TRL and with our builds of torch and transformers."""
+    """The interpreter of a virtual environment with TRL and our torch and transformers."""
     ours = [f"{package}=={version(package)}" for package in ("torch", "transformers", "accelerate")]
     return python_of(f"trl-{release}", *ours, f"trl=={release}")

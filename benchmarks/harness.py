@@ -1,0 +1,260 @@
+"""What benchmarks share: options, medians, tables, a served model, a learner, stored episodes."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.authoring.chat_template import ChatTemplate
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.config.experiment import Science, Update
+from agentfly_core.config.site import Site
+from agentfly_core.inference import vllm_client
+from agentfly_core.inference.vllm_client import VLLM
+from agentfly_core.models import probe
+from agentfly_core.models.reference import materialise
+from agentfly_core.records.parquet import write_scores, write_trajectories
+from agentfly_core.records.trajectory import (
+    Ending,
+    Given,
+    Message,
+    Problem,
+    Sampled,
+    Scored,
+    Trajectory,
+    Turn,
+)
+from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.runs.run import final_policy
+from agentfly_core.runs.summary import Evaluation, stored_evaluation
+from agentfly_core.system.service import new_address, supervised
+from agentfly_core.training import client
+from agentfly_core.training.client import DeepSpeedLearner
+from agentfly_core.training.job import UpdateJob
+from flows.context import context_of
+
+Default = int | float | str | list[int]
+Way = TypeVar("Way")
+Result = TypeVar("Result")
+
+
+def parser(text: str | None, **defaults: Default) -> argparse.ArgumentParser:
+    """A parser whose help is a module's docstring, with an option for each name and its default.
+
+    parser(__doc__, at_once=32, sizes=[32, 64])   # --at-once 16 --sizes 8 16
+    """
+    made = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in defaults.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(default, list):
+            made.add_argument(flag, type=int, nargs="+", default=default)
+        else:
+            made.add_argument(flag, type=type(default), default=default)
+    return made
+
+
+def in_turns(ways: Mapping[Way, Callable[[], Result]], repeats: int) -> dict[Way, list[Result]]:
+    """What each way returned, `repeats` times after one call that is not counted.
+
+    The ways take turns, so that a machine that slows down for a while slows all of them.
+    """
+    taken: dict[Way, list[Result]] = {name: [] for name in ways}
+    for _ in range(repeats + 1):
+        for name, run in ways.items():
+            taken[name].append(run())
+    return {name: results[1:] for name, results in taken.items()}
+
+
+def medians(taken: Mapping[Way, Sequence[float]]) -> dict[Way, float]:
+    """The median of each way's results."""
+    return {name: statistics.median(results) for name, results in taken.items()}
+
+
+def show(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str | None = None,
+    note: str = "",
+    width: int | None = None,
+) -> None:
+    """Print a table, and a note below it."""
+    table = Table(*columns, title=title)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=width).print(table, *([note] if note else []))
+
+
+def tokenizer_of(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model directory."""
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        folder, trust_remote_code=False
+    )
+    return tokenizer
+
+
+@contextmanager
+def nano_tokenizer() -> Iterator[PreTrainedTokenizerBase]:
+    """The tokenizer of the nano model, for scripted conversations."""
+    with tempfile.TemporaryDirectory(prefix="agentfly-") as folder:
+        materialise("nano:calculator", Path(folder), "float32")
+        yield tokenizer_of(Path(folder))
+
+
+def tool_loop_spec(template: ChatTemplate, tools: Sequence[Tool], max_turns: int) -> RolloutSpec:
+    """Rules for scripted episodes that call tools until their last word; `replace` changes them."""
+    return RolloutSpec(
+        template=template,
+        tools=tuple(tools),
+        rewards=(),
+        agent=tool_loop,
+        system="",
+        max_turns=max_turns,
+        max_tokens=256,
+        max_observation_tokens=256,
+        max_model_len=4096,
+        deadline=600.0,
+        limits={},
+    )
+
+
+@contextmanager
+def vllm_sampler(
+    science: Science, site: Site, model: Path, in_flight: int, logs: Path
+) -> Iterator[VLLM]:
+    """A vLLM server for a model directory, starting, as the sampler that speaks to it."""
+    address = new_address("vllm")
+    command, environment = vllm_client.launch(address, model, science, site)
+    log = logs / "vllm.log"
+    with supervised("vllm", command, environment, address, log, "benchmark") as service:
+        yield VLLM(service, "float32", in_flight)
+
+
+@contextmanager
+def served_model(
+    reference: str, in_flight: int, max_model_len: int
+) -> Iterator[tuple[VLLM, PreTrainedTokenizerBase]]:
+    """A vLLM server with a model loaded, for at most `max_model_len` tokens, and its tokenizer."""
+    settings = {
+        "model": reference,
+        "data": {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 1, "test": 1},
+        "agent": {"max_model_len": max_model_len},
+        "rewards": {"a:b": 1.0},
+        "steps": 1,
+    }
+    science = Science.model_validate(settings)
+    site = Site(sampler="vllm", concurrency=in_flight)
+    with tempfile.TemporaryDirectory(prefix="agentfly-") as scratch:
+        policy = Path(scratch) / "policy"
+        policy.mkdir()
+        materialise(reference, policy, "float32")
+        model = AutoModelForCausalLM.from_pretrained(policy, trust_remote_code=False)
+        probe.write(policy, model.config.vocab_size, probe.of_model(model))
+        with vllm_sampler(science, site, policy, in_flight, Path(scratch)) as sampler:
+            sampler.load(policy, 0)
+            yield sampler, tokenizer_of(policy)
+
+
+@contextmanager
+def learner(site: Site, logs: Path) -> Iterator[DeepSpeedLearner]:
+    """A DeepSpeed learner, starting."""
+    address = new_address("learner")
+    command, environment = client.launch(str(address), site)
+    log = logs / "learner.log"
+    with supervised("learner", command, environment, address, log, "benchmark") as service:
+        yield DeepSpeedLearner(service)
+
+
+def reply(tokens: Sequence[int], logprob: float) -> Sampled:
+    """A reply of these tokens, each sampled with this log-probability by policy 0."""
+    return Sampled(tuple(tokens), (logprob,) * len(tokens), 0, "stop")
+
+
+def trajectory(
+    chain: int, group: str, turns: Sequence[tuple[Sequence[int], Sampled]]
+) -> Trajectory:
+    """A made-up episode: in each turn the tokens that are read, and the reply to them."""
+    return Trajectory(
+        id=f"t{chain}",
+        episode=f"t{chain}",
+        problem=Problem(group, "?"),
+        group=group,
+        chain=chain,
+        agent="main",
+        role="train",
+        turns=tuple(
+            Turn((), Given(tuple(read)), Message("assistant", ""), (sampled,))
+            for read, sampled in turns
+        ),
+        closing=(),
+        ending=Ending.MAX_TURNS,
+        error=None,
+        observed={},
+        seed=chain,
+    )
+
+
+def stored(folder: Path, played: Sequence[Trajectory], rewarded_every: int) -> tuple[Path, Path]:
+    """Write episodes and scores: 1 for the first of each `rewarded_every`, 0 for the others."""
+    trajectories, scores = folder / "trajectories.parquet", folder / "scores.parquet"
+    write_trajectories(trajectories, played)
+    scored = [
+        Scored(one.id, {}, (), float(index % rewarded_every == 0))
+        for index, one in enumerate(played)
+    ]
+    write_scores(scores, scored)
+    return trajectories, scores
+
+
+def grpo_update(
+    number: int, policy: Path, stored: tuple[Path, Path], update: Update, dtype: str = "float32"
+) -> UpdateJob:
+    """Update 0, 1, ... with stored episodes; all but the first start from the learner's memory."""
+    trajectories, scores = stored
+    return UpdateJob(
+        start=f"step/{number}" if number else "fresh:model",
+        end=f"step/{number + 1}",
+        policy=str(policy),
+        learner="in memory" if number else None,
+        rollouts=(str(trajectories),),
+        scores=str(scores),
+        algorithm={"use": "agentfly_core.algorithms.grpo:GRPO"},
+        rewards={},
+        update=update.model_dump(mode="json"),
+        batch=None,
+        temperature=1.0,
+        dtype=dtype,
+        seed=number,
+        reference=None,
+    )
+
+
+class Evaluated(NamedTuple):
+    """What a run's policy solved of the test problems before its first step and after its last."""
+
+    before: Evaluation
+    after: Evaluation
+
+
+def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
+    """Train a run, or read it where it is finished, and return its two evaluations."""
+    command = [sys.executable, "-m", "flows", "train", experiment, *overrides, "--run", run]
+    subprocess.run(command, check=True, stdout=sys.stderr)
+    context = context_of(experiment, overrides, "local", "")
+    start = context.store.read_json(f"runs/{run}/start.json")
+    before = stored_evaluation(context, context.store.artifact(start["uri"]), "test")
+    after = stored_evaluation(context, final_policy(context.store, run), "test")
+    return Evaluated(before, after)
