@@ -185,6 +185,7 @@ def figures(repository: Repository, modules: Sequence[Module]) -> dict[str, str]
     nodes = [node for module in modules for node in ast.walk(module.tree)]
     functions = [node for module in modules for node in module.functions]
     lengths = sorted((node.end_lineno or 0) - node.lineno + 1 for node in functions) or [0]
+    p90 = lengths[int(len(lengths) * 0.9)]
     single = [
         repository.one_caller[id(node)] for node in functions if id(node) in repository.one_caller
     ]
