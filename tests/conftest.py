@@ -8,9 +8,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from learning import stored
-from played import crowd
-from servers import prefect_server
 
 from agentfly_core.config.site import Site
 from agentfly_core.models.reference import materialise
@@ -19,6 +16,9 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.service import Service, supervised
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import UpdateJob
+from tests.support.learning import stored
+from tests.support.played import crowd
+from tests.support.servers import prefect_server
 
 hypothesis.settings.register_profile("busy machines too", deadline=None)
 hypothesis.settings.load_profile("busy machines too")

@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from lives import RUN, TRAIN, End, Lives
 
-
-@dataclass(frozen=True)
-class Whole:
-    """A run that nothing happened to: where it lies, and how it ended."""
-
-    folder: Path
-    end: End
+from tests.support.lives import RUN, TRAIN, Lives, Whole
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Whole
-from lives import TINY, TRAIN, Lives, digests
 from rich.console import Console, RenderableType
 
 from agentfly_core.artifacts import keys, store
@@ -28,6 +26,7 @@ from agentfly_core.records.schedule import first_round
 from agentfly_core.runs import episodes
 from agentfly_core.runs.run import ExperimentContext, links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
+from tests.support.lives import TINY, TRAIN, Lives, Whole, digests
 
 CASES, SEED = 500, 15
 STEPS = (1, 2, 3)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import Whole
-from lives import RUN, TRAIN, Lives, digests
+from tests.support.lives import RUN, TRAIN, Lives, Whole, digests
 
 
 def test_a_disk_full_for_the_weights_leaves_no_half_artifact_and_the_run_goes_on_when_there_is_room(

@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Whole
-from lives import KILLED, RUN, TRAIN, Lives, digests, ledger, summary, survivors
-from project import until
+
+from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests, ledger, summary, survivors
+from tests.support.project import until
 
 Words = tuple[str, ...]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import Whole
-from lives import KILLED, RUN, TRAIN, Lives, digests
+from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests
 
 
 def without_states(folder: Path) -> dict[str, str]:

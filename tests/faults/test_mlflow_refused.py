@@ -10,14 +10,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import Whole
-from lives import RUN, TINY, TRAIN, Lives, digests
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.loading import read
+from tests.support.lives import RUN, TINY, TRAIN, Lives, Whole, digests
 
 ELSEWHERE = ("agentfly.run_uid", "agentfly.run_folder", "agentfly.policy_uri")
 

@@ -7,10 +7,9 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
-from conftest import Whole
-from lives import RUN, TINY, Lives
 
 from agentfly_core.artifacts.store import Store
+from tests.support.lives import RUN, TINY, Lives, Whole
 
 
 def test_a_runs_own_episodes_are_chosen_once_and_imitated(whole: Whole, lives: Lives, tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from conftest import Whole
-from lives import RUN, TINY, Lives
+from tests.support.lives import RUN, TINY, Lives, Whole
 
 
 def test_a_policy_does_as_well_by_whatever_name_it_is_evaluated(tmp_path: Path, lives: Lives, whole: Whole) -> None:

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Whole
-from held import serving
-from lives import TRAIN, Lives, digests
-from project import until
 
 from flows.local.prefect_server import answers
+from tests.support.held import serving
+from tests.support.lives import TRAIN, Lives, Whole, digests
+from tests.support.project import until
 
 
 @pytest.fixture

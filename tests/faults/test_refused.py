@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import httpx
-from lives import RUN, TINY, TRAIN, Lives
+
+from tests.support.lives import RUN, TINY, TRAIN, Lives
 
 HOLD = """
 import sys; from pathlib import Path; from agentfly_core.artifacts.lock import local_lock

@@ -15,11 +15,6 @@ from pathlib import Path
 import boto3
 import httpx
 import pytest
-from clocks import set_clock
-from conftest import Whole
-from held import serving
-from lives import KILLED, RUN, TRAIN, Lives, digests
-from project import until
 
 from agentfly_core.artifacts.lease import leaseholder, refuse_if_leased, remote_lock
 from agentfly_core.artifacts.lock import Locked, LockLost
@@ -28,6 +23,10 @@ from agentfly_core.artifacts.store import MANIFEST, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.runs.run import ExperimentContext, opened
+from tests.support.clocks import set_clock
+from tests.support.held import serving
+from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests
+from tests.support.project import until
 
 BUCKET = "s3://agents"
 ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from lives import KILLED, RUN, TRAIN, Lives, digests, survivors
-from project import until
-
 from agentfly_core.artifacts.store import Store
 from agentfly_core.records.parquet import read_trajectories
+from tests.support.lives import KILLED, RUN, TRAIN, Lives, digests, survivors
+from tests.support.project import until
 
 VLLM = {"AGENTFLY_SAMPLER": "vllm", "AGENTFLY_VLLM_MEMORY_GIB": "0.125"}
 

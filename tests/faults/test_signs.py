@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from conftest import Whole
-from lives import RUN, TRAIN, Lives
 from mlflow import MlflowClient
 
 from agentfly_core.config.health_signs import SIGNS
+from tests.support.lives import RUN, TRAIN, Lives, Whole
 
 
 def test_every_vetted_sign_looks_at_something_that_a_step_measures(whole: Whole) -> None:

@@ -19,9 +19,9 @@ from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.pipeline import checks
+from tests.support.project import ROOT
 
 SEED = 15
-ROOT = Path(__file__).resolve().parents[2]
 FILES = [*sorted((ROOT / "conf").glob("*.yaml")), ROOT / "tests/conf/tiny.yaml"]
 SITES = sorted((ROOT / "conf/site").glob("*.yaml"))
 Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

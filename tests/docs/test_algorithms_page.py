@@ -1,0 +1,54 @@
+"""What docs/algorithms.md shows can be done."""
+
+import pkgutil
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agentfly_core import algorithms
+from agentfly_core.config import loading
+from agentfly_core.pipeline import checks
+from agentfly_core.rl.batch import pack
+from tests.support.experiments import TINY
+from tests.support.played import earned, played, turn
+from tests.support.project import ROOT
+
+PAGE = (ROOT / "docs/algorithms.md").read_text()
+PYTHON, *YAML = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) + re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A folder in which the page's algorithm lies."""
+    (tmp_path / "my_algorithm.py").write_text(PYTHON)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_algorithm", raising=False)  # of another test's folder
+    return tmp_path
+
+
+def science(folder, text):
+    (folder / "mine.yaml").write_text(yaml.safe_dump(yaml.safe_load(TINY) | yaml.safe_load(text)))
+    return loading.read("mine.yaml").science
+
+
+@pytest.mark.parametrize("text", YAML, ids=range(len(YAML)))
+def test_every_setting_of_the_page_is_valid(text, mine):
+    checks.check(science(mine, text))
+
+
+def test_the_algorithm_of_the_page_gives_these_advantages(mine):
+    group = [played(turn([1], {3: -1.0})) for _ in range(4)]
+    found = science(mine, YAML[-1]).algorithm.make().estimate_advantages(earned(group, [3.0, 7.0, 3.0, 0.0]), pack(group))
+    assert found.advantages[:, 1].tolist() == [0.0, 0.75, 0.0, -0.75 * 0.5]
+
+
+def test_every_algorithm_is_in_the_table_with_its_paper():
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\S*) ?\|", PAGE[: PAGE.index("## The settings")], re.MULTILINE))
+    assert rows.keys() - {"use"} == {module.name for module in pkgutil.iter_modules(algorithms.__path__)}
+    for name, paper in list(rows.items())[1:]:
+        told = (Path(algorithms.__file__).parent / f"{name}.py").read_text()
+        assert all(number in told for number in re.findall(r"\d{4}\.\d{5}", paper)), name

@@ -1,0 +1,49 @@
+"""What docs/environments.md shows can be done."""
+
+import re
+
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.config import loading
+from agentfly_core.config.import_path import load
+from agentfly_core.pipeline import checks
+from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
+from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.spec import named
+from tests.support.letters import assigned, collected, scripted, spec
+from tests.support.project import ROOT
+
+PAGE = (ROOT / "docs/environments.md").read_text()
+GUESSES = ("<guess number=50>", "<guess number=70>", "<guess number=62>", "62")
+
+
+def block(language):
+    return re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[1]
+
+
+async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_path, monkeypatch):
+    (tmp_path / "my_game.py").write_text(block("python"))
+    (tmp_path / "game.yaml").write_text(block("yaml"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    science = loading.read("game.yaml").science
+    checks.check(science)
+
+    game, limit = load("my_game:Game"), science.environments["my_game:Game"].limit
+    rules = spec(named("my_game:guess", Tool), rewards=[named("my_game:few_guesses", Reward)], limits={game: limit})
+    problems = assigned(Problem("sixty-two", "Guess!", {"secret": 62}), chains=3)
+    sampler = scripted(lambda problem, chain, turn: GUESSES[turn])
+    episodes, _, measured = await collected(problems, rules, sampler)
+    assert {episode.ending for episode in episodes} == {Ending.NO_TOOL_CALLS}
+    answers = tuple(Observation("guess", text) for text in ("higher", "lower", "found"))
+    assert [episode.observations for episode in episodes] == [answers] * 3
+    assert [episode.observed for episode in episodes] == [{"few_guesses": Score(1 / 3)}] * 3
+    assert (measured["resources/Game/started"], measured["resources/Game/closed"]) == (3, 0)
+    episodes, _, _ = await collected(problems, rules, scripted(lambda problem, chain, turn: "62"))
+    assert [episode.observed for episode in episodes] == [{"few_guesses": Score(0.0)}] * 3
+
+
+def test_every_metric_that_the_page_names_is_measured():
+    told = {*re.findall(r"`(?:resources/Game/)?(\w+)`", PAGE[PAGE.index("Each step's metrics") :])}
+    known = ResourceManager({type("Game", (), {}): Limit(1)}).metrics()
+    assert {f"resources/Game/{name}" for name in told if name != "RUN"} <= set(known)

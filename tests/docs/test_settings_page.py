@@ -1,0 +1,59 @@
+"""docs/settings.md has every setting, with its default."""
+
+import re
+
+import pytest
+import yaml
+from pydantic_core import PydanticUndefined
+
+from agentfly_core.config import experiment
+from agentfly_core.config.health_signs import Sign
+from agentfly_core.config.site import Site
+from tests.support.project import ROOT
+
+PAGE = (ROOT / "docs/settings.md").read_text()
+PLAIN = bool | int | float | str | None
+SECTIONS = {
+    "The experiment": experiment.Science,
+    "`data`": experiment.Data,
+    "`agent`": experiment.AgentPart,
+    "`environments`": experiment.Pool,
+    "`warm_start`": experiment.WarmStart,
+    "`adapter`": experiment.Adapter,
+    "`update`": experiment.Update,
+    "`rollout`": experiment.Rollout,
+    "`evaluate`": experiment.Evaluate,
+    "`gates`": experiment.Gates,
+    "`health`": Sign,
+    "The site": Site,
+}
+
+
+def table(heading):
+    """The defaults of a section's first table, by setting, as they are written."""
+    text = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)[1]
+    rows = re.search(r"^\| setting \|.*?\n\|---.*?\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)[1]
+    return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", rows, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("heading", "kind"), SECTIONS.items(), ids=SECTIONS)
+def test_every_setting_is_on_the_page_with_its_default(heading, kind):
+    told = table(heading)
+    assert told.keys() == kind.model_fields.keys()
+    for name, field in kind.model_fields.items():
+        if field.default is PydanticUndefined:
+            assert field.default_factory or told[name] == "must be given", name
+        elif (found := re.fullmatch(r"`(.*)`", told[name])) and isinstance(field.default, PLAIN):
+            assert yaml.safe_load(found[1]) == field.default, name
+
+
+def test_the_page_says_what_may_change_when_a_run_is_continued():
+    told = re.search(r"These may change when a run is continued: (.*?)\. All others", PAGE, re.DOTALL)[1]
+    assert set(re.findall(r"`([\w.]+)`", told)) == set(experiment.resumable(experiment.Science))
+
+
+def test_every_link_from_page_to_page_leads_to_a_heading():
+    for page in (ROOT / "docs").glob("*.md"):
+        for file, anchor in re.findall(r"\]\(([\w.]*\.md)?#([\w-]+)\)", page.read_text()):
+            headings = re.findall(r"^#+ (.*)$", (page.parent / file if file else page).read_text(), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}, anchor

@@ -1,0 +1,60 @@
+"""What docs/tools.md shows can be done, and what it says of the decorators is so."""
+
+import inspect
+import re
+from functools import partial
+
+import pytest
+from transformers import AutoTokenizer
+
+from agentfly_core.authoring.reward import reward, score
+from agentfly_core.authoring.tool import tool
+from agentfly_core.config import loading
+from agentfly_core.config.import_path import construct, load
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.pipeline import checks
+from agentfly_core.records import dataset
+from agentfly_core.records.trajectory import Ending
+from agentfly_core.rollout.spec import RolloutSpec
+from tests.support.letters import assigned, collected
+from tests.support.project import ROOT
+
+PAGE = (ROOT / "docs/tools.md").read_text()
+
+
+@pytest.fixture
+def science(tmp_path, monkeypatch):
+    """The experiment of the page, in a folder with its Python file."""
+    (tmp_path / "my_quiz.py").write_text("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
+    (tmp_path / "quiz.yaml").write_text(re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return loading.read("quiz.yaml").science
+
+
+async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_it(science, nano):
+    checks.check(science)
+    problems = dataset.build(science.data, science.seed)["train"]
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    rules = RolloutSpec.from_science(science, tokenizer)
+    script = construct(load(science.warm_start.demonstrations), {}, {"problems": problems, "seed": 0})
+    sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), rules.template.stop_tokens[0], script)
+    played, *_ = await collected(assigned(*problems), rules, sampler)
+    assert [(t.ending, t.answer) for t in played] == [(Ending.TERMINAL, "Santiago"), (Ending.TERMINAL, "Tokyo")]
+    scores = await score(played, {load("my_quiz:right"): 1.0})
+    assert [one.rewards for one in scores] == [{"right": 1.0, "right/short": 1.0}] * 2
+
+
+@pytest.mark.parametrize("decorator", [tool, reward])
+def test_every_argument_of_a_decorator_is_on_the_page_with_its_default(decorator):
+    text = PAGE[PAGE.index(f"| `@{decorator.__name__}(...)` |") :]
+    told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text[: text.index("\n\n")], re.MULTILINE))
+    known = {name: p.default for name, p in inspect.signature(decorator).parameters.items() if name != "function"}
+    assert told.keys() == known.keys()
+    said = {name: default for name, default in known.items() if isinstance(default, int | float)}
+    assert {name: told[name] for name in said} == {name: f"`{default}`" for name, default in said.items()}
+
+
+def test_what_the_page_says_is_there_is_there():
+    paths = re.findall(r"`((?:rewards|tools|environments)\.[a-z_]+:\w+)`", PAGE)
+    assert [path for path in paths if not load(f"agentfly_core.{path}")] == []

@@ -1,0 +1,89 @@
+"""Learner states that are written while training goes on: a real learner, a real store."""
+
+import os
+import threading
+from contextlib import contextmanager, nullcontext
+
+import pytest
+
+from agentfly_core.artifacts.store import ArtifactKey, Store
+from agentfly_core.pipeline.services import checkpointer as states_of
+from agentfly_core.pipeline.services import learner_service
+from agentfly_core.training.checkpointing import AsyncCheckpointer
+from agentfly_core.training.client import DeepSpeedLearner
+from agentfly_core.training.job import LearnerFailed, LearnerLost
+from tests.support.experiments import context
+from tests.support.learning import after, digests, kill_worker, saved
+
+SLOT = ArtifactKey("steps/1/learner", "update", "1", {})
+
+
+@pytest.fixture
+def checkpointer(workers):
+    return AsyncCheckpointer(DeepSpeedLearner(workers(1)))
+
+
+def test_the_state_that_is_saved_is_that_of_the_copy_whatever_the_learner_does_next(checkpointer, job, tmp_path):
+    store, learner, written = Store.at(str(tmp_path / "store"), tmp_path), checkpointer.learner, threading.Event()
+
+    @contextmanager
+    def publication():
+        with store.publish(SLOT) as folder:
+            yield folder
+            written.wait(60)
+
+    learner.update(job)
+    _, expected = saved(learner, tmp_path / "expected")
+    done = []
+    checkpointer.begin(publication(), lambda: done.append(store.find(SLOT) is not None))
+    learner.update(after(job, 1))
+    assert not store.find(SLOT)
+    written.set()
+    checkpointer.wait()
+    assert done == [True]
+    state = store.root / SLOT.uri
+    assert {name: digests(state)[name] for name in digests(expected)} == digests(expected)
+
+
+def test_what_went_wrong_is_raised_once(checkpointer, job, tmp_path):
+    checkpointer.learner.update(job)
+    checkpointer.begin(nullcontext(tmp_path / "missing"), lambda: None)
+    with pytest.raises(LearnerFailed, match="missing"):
+        checkpointer.wait()
+    checkpointer.wait()
+    assert checkpointer.learner.label() == "step/1", "the learner goes on"
+
+
+def test_a_learner_that_dies_while_its_state_is_written_is_told_of(checkpointer, workers, job, tmp_path, caplog):
+    os.mkfifo(tmp_path / "learner.json")  # which nobody reads: the learner does not get to the end
+    checkpointer.learner.update(job)
+    checkpointer.begin(nullcontext(tmp_path), lambda: pytest.fail("nothing was saved"))
+    kill_worker(workers(1))
+    checkpointer.wait()
+    assert "A learner state was not saved, and is made again when it is needed" in caplog.text
+    with pytest.raises(LearnerLost, match="has the state None in memory"):
+        checkpointer.begin(nullcontext(tmp_path), lambda: None)
+
+
+def test_a_run_that_fails_still_gets_its_last_state(job, tmp_path):
+    place = context(tmp_path)
+    with (
+        pytest.raises(KeyError, match="a bug"),
+        learner_service(place, "tests", tmp_path) as service,
+    ):
+        states = states_of(service)
+        states.learner.update(job)
+        states.begin(place.store.publish(SLOT), lambda: None)
+        raise KeyError("a bug")
+    assert place.store.find(SLOT)
+
+
+def test_a_state_on_its_way_is_counted(checkpointer, job, tmp_path):
+    assert not checkpointer.busy()
+    os.mkfifo(tmp_path / "learner.json")
+    checkpointer.learner.update(job)
+    checkpointer.begin(nullcontext(tmp_path), lambda: None)
+    assert checkpointer.busy()
+    assert "step/1" in (tmp_path / "learner.json").read_text()
+    checkpointer.wait()
+    assert not checkpointer.busy()

@@ -1,0 +1,87 @@
+"""PPO with a critic, on real DeepSpeed workers: a head on the policy, or a model of its own."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from agentfly_core.records.trajectory import Unscored
+from agentfly_core.training.client import DeepSpeedLearner
+from tests.support.learning import PPO, after, digests, going_on, saved, settings, stored
+from tests.support.played import crowd, played, turn
+
+
+@pytest.fixture(params=["head", "model"])
+def job(request, tmp_path, nano):
+    return replace(stored(tmp_path, nano, crowd(6, 4)), algorithm=PPO | {"critic": request.param})
+
+
+def test_values_learn_what_each_problem_returns(learner, job, nano, tmp_path):
+    won, lost = turn([1, 2, 3], {11: -5.0}), turn([4, 5, 6], {11: -5.0})
+    episodes = [played(won if i % 2 else lost, name=f"t{i}", group=f"g{i % 2}") for i in range(8)]
+    told = stored(tmp_path, nano, episodes, reward=lambda i: i % 2)
+    algorithm = job.algorithm | {"value_clip": 2.0, "gae": {"use": "token", "lam": 1.0}}
+    learning = replace(told, algorithm=algorithm, update=settings(learning_rate=1e-4, epochs=4))
+    first = learner.update(replace(learning, update=settings(learning_rate=1e-9)))
+    assert first["train/value_loss"] == pytest.approx(0.25, abs=0.01)  # half of 1 and 0 squared, with values of 0
+    learner.update(learning)
+    for step in range(1, 4):
+        last = learner.update(after(learning, step))
+    assert last["train/value_loss"] < 0.02
+
+
+def test_a_critic_learns_also_where_no_token_did_better_than_another(learner, job, nano, tmp_path):
+    told = stored(tmp_path, nano, crowd(2, 2), reward=lambda i: 1.0)
+    equal = replace(told, algorithm=job.algorithm | {"value_clip": 2.0, "gae": {"use": "token", "lam": 1.0}})
+    first = learner.update(replace(equal, update=settings(learning_rate=1e-4)))
+    assert (first["train/optimizer_steps"], first["train/value_loss"]) == (1.0, pytest.approx(0.5))
+    assert learner.update(after(equal, 1))["train/value_loss"] < 0.5
+
+
+def test_a_run_that_lost_its_learner_and_critic_ends_with_the_same_bytes(learner, job, tmp_path):
+    first, second = going_on(learner, job, tmp_path)
+    assert digests(second[1]) != digests(first[1])
+
+
+def test_the_learners_state_holds_the_critic_and_the_policy_is_a_plain_model(learner, job, nano, tmp_path):
+    learner.update(job)
+    policy, state = saved(learner, tmp_path / "saved")
+    weights, moments = load_file(policy / "model.safetensors"), load_file(state / "learner.safetensors")
+    assert weights.keys() == load_file(nano / "model.safetensors").keys()
+    assert {f"critic.head.weight/{part}" for part in ("weight", "exp_avg", "exp_avg_sq")} <= moments.keys()
+    backbone = [name for name in moments if name.startswith("critic.backbone.")]
+    assert bool(backbone) == (job.algorithm["critic"] == "model")
+    _, told = AutoModelForCausalLM.from_pretrained(policy, output_loading_info=True)
+    assert not any(told.values()), told
+
+
+def test_the_critic_takes_larger_steps(learner, job, tmp_path):
+    learner.update(replace(job, update=settings(max_grad_norm=1e9)))  # AdamW's first step is the learning rate
+    _, state = saved(learner, tmp_path / "saved")
+    head = load_file(state / "learner.safetensors")["critic.head.weight/weight"]
+    assert head.abs().median().item() == pytest.approx(10 * 1e-3, rel=1e-2)
+
+
+def test_a_critic_of_its_own_does_not_pull_on_the_policy_and_a_head_does(learner, job, tmp_path):
+    policies = []
+    for weight in (0.1, 10.0):
+        algorithm = job.algorithm | {"value_weight": weight}
+        learner.update(replace(job, algorithm=algorithm, update=settings(max_grad_norm=1e9, epochs=3)))
+        policies.append(saved(learner, tmp_path / str(weight))[0])
+    one, other = (load_file(policy / "model.safetensors") for policy in policies)
+    apart = any(not torch.equal(one[name], other[name]) for name in one)
+    assert apart == (job.algorithm["critic"] == "head")
+
+
+def test_two_ranks_learn_what_one_learns(workers, job):
+    one, two = (DeepSpeedLearner(workers(ranks)).update(job) for ranks in (1, 2))
+    for name in ("train/loss", "train/value_loss", "train/grad_norm", "train/kl"):
+        assert two[name] == pytest.approx(one[name], rel=1e-5, abs=1e-7)
+
+
+def test_an_update_without_any_score_changes_nothing(learner, job, nano, tmp_path):
+    unscored = stored(tmp_path, nano, crowd(1, 2), reward=lambda i: Unscored("TimeoutError"))
+    found = learner.update(replace(unscored, algorithm=job.algorithm))
+    assert (found["train/optimizer_steps"], found["train/empty_steps"]) == (0, 1)

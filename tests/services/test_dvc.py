@@ -1,0 +1,234 @@
+"""DVC versions the dataset of an experiment and reproduces the experiment, killed or not."""
+
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from agentfly_core.config import loading
+from agentfly_core.runs.versioning import Unversioned, Version, dataset_version, pipeline
+from tests.support.project import Project, until
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A project in which `dvc repro` was killed while training, run again, and run once more."""
+
+    project: Project
+    run: Path
+    published_before_the_kill: dict[str, int]
+    stages_after_the_kill: list[str]
+    stages_the_last_time: list[str]
+
+    def results(self, name: str) -> dict:
+        return json.loads((self.project.root / "results/tiny" / name).read_text())
+
+
+@pytest.fixture(scope="module")
+def reproduction(tmp_path_factory, prefect_api):
+    project = Project.clone(tmp_path_factory.mktemp("dvc"), PREFECT_API_URL=prefect_api)
+    repro = project.start("dvc", "repro")
+    until(lambda: to_stay(project.root))
+    kill_tree(repro)
+    (run,) = (project.root / "runs").iterdir()
+    before = to_stay(project.root)
+    again, once_more = stages_run(project.run("dvc", "repro")), stages_run(project.run("dvc", "repro"))
+    return Reproduction(project, run, before, again, once_more)
+
+
+@pytest.fixture()
+def root(tmp_path, prefect_api, monkeypatch):
+    """A fresh project, in which calls within this process take place."""
+    return enter(Project.clone(tmp_path / "project", PREFECT_API_URL=prefect_api), monkeypatch)
+
+
+def enter(project: Project, monkeypatch) -> Path:
+    monkeypatch.chdir(project.root)
+    for name, value in project.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("DVC_STAGE", raising=False)
+    return project.root
+
+
+def published(root: Path) -> dict[str, int]:
+    """The policies of steps that are there, with the time at which each was published."""
+    return {str(path): path.stat().st_mtime_ns for path in root.glob("runs/*/steps/*/policy/MANIFEST.json")}
+
+
+def to_stay(root: Path) -> dict[str, int]:
+    """Those of them that a run goes on from: their learner state is there, too."""
+    beside = "../../learner/MANIFEST.json"
+    return {path: time for path, time in published(root).items() if Path(path, beside).resolve().exists()}
+
+
+def stages_run(printed: str) -> list[str]:
+    return [line.split("'")[1] for line in printed.splitlines() if line.startswith("Running stage")]
+
+
+def children(process) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def command(process: psutil.Process) -> str:
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def kill_tree(process) -> None:
+    """SIGKILL a command and all that it started."""
+    family = children(process)
+    os.killpg(process.pid, signal.SIGKILL)
+    for child in family:
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+    process.communicate()
+
+
+def science(*overrides: str):
+    return loading.read("tiny", overrides).science
+
+
+def test_killed_while_training_repro_goes_on_from_what_is_on_disk(reproduction):
+    assert reproduction.stages_after_the_kill == ["train", "evaluate"]
+    assert reproduction.published_before_the_kill.items() <= published(reproduction.project.root).items()
+    assert reproduction.results("policy.json")["uri"] == f"runs/{reproduction.run.name}/steps/000002/policy"
+
+
+def test_a_second_repro_does_nothing(reproduction):
+    assert reproduction.stages_the_last_time == []
+
+
+def test_metrics_and_plots_show_what_was_reproduced(reproduction):
+    shown = json.loads(reproduction.project.run("dvc", "metrics", "show", "--json"))[""]["data"]
+    assert shown["results/tiny/summary.json"]["data"]["steps"] == 2
+    assert (
+        shown["results/tiny/evaluation.json"]["data"]["success"]
+        == reproduction.results("summary.json")["success_after"]
+    )
+    page = reproduction.project.run("dvc", "plots", "show").strip().removeprefix("file://")
+    assert "results/tiny/steps.csv" in Path(page).read_text()
+
+
+def test_a_changed_value_reruns_what_depends_on_it_and_no_more(reproduction):
+    project = reproduction.project
+    conf = project.root / "conf" / "tiny.yaml"
+    written = conf.read_text()
+    conf.write_text(f"{written}evaluate:\n  temperature: 0.5\n")
+    assert stages_run(project.run("dvc", "repro", "resolve")) == ["resolve"]
+    assert list(json.loads(project.run("dvc", "status", "--json"))) == ["train", "evaluate"]
+    conf.write_text(written)
+    assert stages_run(project.run("dvc", "repro")) == []
+
+
+def test_a_dataset_has_the_version_that_dvc_lock_names(reproduction, monkeypatch):
+    root = enter(reproduction.project, monkeypatch)
+    version = dataset_version("tiny", science(), root)
+    assert isinstance(version, Version)
+    assert version.path == "data/generated/tiny"
+    assert version.md5.endswith(".dir")
+    assert version.md5 in (root / "dvc.lock").read_text()
+    assert sorted(path.stem for path in (root / version.path).iterdir()) == ["test", "train", "validation"]
+    assert dataset_version("tiny", science("steps=9"), root) == version
+
+
+def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, monkeypatch):
+    root = enter(reproduction.project, monkeypatch)
+    lock = (root / "dvc.lock").read_text()
+    (root / "conf/other.yaml").write_text((root / "conf/tiny.yaml").read_text() + "seed: 5\n")
+    version = dataset_version("other", loading.read("other").science, root)
+    assert version.path == "data/generated/other"
+    assert version.md5 in (root / "results/other/dvc.lock").read_text()
+    assert version.md5 not in lock == (root / "dvc.lock").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "reason"),
+    [
+        ("tiny", ["data.train=12"], "data overridden"),
+        ("tiny", ["data.train=12", "seed=3"], "data and seed overridden"),
+        ("mine", [], "the experiment is not in conf/"),
+    ],
+)
+def test_other_data_has_no_version_and_says_why(root, name, overrides, reason):
+    assert dataset_version(name, science(*overrides), root) == Unversioned(reason)
+
+
+def test_a_dataset_of_changed_files_has_another_version(root):
+    rows = [{"question": f"What is {n}+{n}?", "answer": str(n + n)} for n in range(20)]
+    (root / "rows.json").write_text(json.dumps(rows))
+    of_files = {"use": "agentfly_core.datasets.files:files", "train_file": "rows.json"}
+    tiny = yaml.safe_load((root / "conf/tiny.yaml").read_text())
+    data = of_files | dict.fromkeys(("train", "validation", "test"), 4)
+    (root / "conf/rows.yaml").write_text(yaml.safe_dump(tiny | {"data": data}))
+    first = dataset_version("rows", loading.read("rows").science, root)
+    (root / "rows.json").write_text(json.dumps(rows[::-1]))
+    second = dataset_version("rows", loading.read("rows").science, root)
+    assert isinstance(first, Version) and isinstance(second, Version)
+    assert first.md5 != second.md5 == dataset_version("rows", loading.read("rows").science, root).md5
+
+
+def test_a_changed_raw_file_has_the_dataset_built_again(root):
+    dataset_version("tiny", science(), root)
+    (root / "data/raw/more.jsonl").write_text('{"question": "What is 1+1?"}')
+    changed = json.loads(Project(root).run("dvc", "status", "--json", "prepare"))
+    assert changed == {"prepare": [{"changed deps": {"data/raw": "modified"}}]}
+
+
+def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
+    (root / ".git").rename(root / "git")
+    assert dataset_version("tiny", science(), root) == Unversioned("DVC needs a git repository (git init)")
+    monkeypatch.setenv("DVC_STAGE", "train")
+    assert dataset_version("tiny", science(), root) == Unversioned("DVC started this and keeps the versions itself")
+
+
+def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
+    let_stages_sleep(root)
+    somebody = Project(root).start("dvc", "repro")
+    rwlock = root / ".dvc/tmp/rwlock"
+    until(lambda: rwlock.exists() and "results/tiny/config.yaml" in rwlock.read_text())
+    assert dataset_version("tiny", science(), root) == Unversioned("another DVC command is working on it")
+    kill_tree(somebody)
+
+
+def test_whoever_is_cancelled_while_dvc_works_ends_it_with_its_stage(root):
+    let_stages_sleep(root)
+    program = "from pathlib import Path\nfrom agentfly_core.config import loading\n"
+    program += "from agentfly_core.runs import versioning\n"
+    program += "versioning.dataset_version('tiny', loading.read('tiny').science, Path.cwd())\n"
+    cancelled = Project(root).start(sys.executable, "-c", program)
+    until(lambda: any("sleep 600" in command(child) for child in children(cancelled)))
+    family = children(cancelled)
+    cancelled.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in cancelled.communicate(timeout=60)[0]
+    assert psutil.wait_procs(family, timeout=20)[1] == []
+
+
+def let_stages_sleep(root: Path) -> None:
+    file = root / "dvc.yaml"
+    file.write_text(file.read_text().replace("PATH=.venv/bin:$PATH agentfly", "sleep 600 &&"))
+
+
+def test_data_that_cannot_be_built_stops_with_the_reason(root):
+    conf = yaml.safe_load((root / "conf/tiny.yaml").read_text())
+    (root / "conf/tiny.yaml").write_text(yaml.safe_dump(conf | {"data": conf["data"] | {"operators": "/"}}))
+    with pytest.raises(ValueError, match="Got the operators"):
+        dataset_version("tiny", science(), root)
+
+
+def test_what_is_no_experiment_of_the_project_is_refused(root):
+    with pytest.raises(ValueError, match="Got 'quickstrat'"):
+        pipeline("quickstrat", root)
+
+
+def test_where_dvc_has_no_parameters_it_says_what_is_missing(root):
+    (root / "params.yaml").unlink()
+    with pytest.raises(ValueError, match=r"There is no params.yaml in /.*work in a checkout"):
+        pipeline("tiny", root)

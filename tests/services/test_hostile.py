@@ -1,0 +1,131 @@
+"""A run must not be stoppable by what the model writes, and no model may choose to be unscored instead of wrong."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from agentfly_core import rewards, tools
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.environments.database import Database
+from agentfly_core.environments.interpreter import Interpreter
+from agentfly_core.environments.shop import Shop
+from agentfly_core.environments.workspace import Workspace
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.records.parquet import read_trajectories, write_trajectories
+from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
+from agentfly_core.runs.episodes import Step, table
+from agentfly_core.templates.chatml import Hermes
+from agentfly_core.tools.python import python
+from tests.support.hostile import TEXTS
+from tests.support.letters import assigned, collected, spec
+from tests.support.project import ROOT
+
+FACTS: dict[str, Any] = {
+    "answer": "99",
+    "function": "add",
+    "tests": [{"args": [2, 3], "expected": 5}],
+    "seconds": 1,
+    "products": {"a7": {"name": "red cup", "price": 3, "stock": 5}},
+    "order": {"a7": 1},
+    "database": "CREATE TABLE t (x)",
+    "files": {"a.txt": "a"},
+}
+PROBLEM = Problem("all", "Do everything.", FACTS)
+LIMITS: dict[type[Environment], int] = dict.fromkeys((Database, Interpreter, Shop, Workspace), 1)
+READ = """
+import resource
+resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
+from tests.support.hostile import LENGTHY
+from agentfly_core.formats import strict_json, text as plaintext
+from agentfly_core.runs import episodes
+from agentfly_core.rewards.code_tests import program
+from agentfly_core.templates.chatml import _CALL
+for text in LENGTHY.values():
+    try:
+        strict_json.parse(text)
+    except ValueError:
+        pass
+    program(text), plaintext.clip(text, 4000), _CALL.sub("", text), episodes.lines(episodes.Piece("sampled", text), 120)
+"""
+
+
+@pytest.fixture(scope="module")
+def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(nano)
+
+
+def shipped(package: Any, kind: type) -> list[Any]:
+    """Everything of a kind that the modules of a package define."""
+    names = [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+    found = [thing for name in names for thing in vars(importlib.import_module(name)).values()]
+    return list(dict.fromkeys(thing for thing in found if isinstance(thing, kind)))
+
+
+TOOLS: list[Tool] = [tool for tool in shipped(tools, Tool) if tool is not python]  # `python_session` has its name
+REWARDS: list[Reward] = shipped(rewards, Reward)
+
+
+async def played(tokenizer: PreTrainedTokenizerBase, *replies: str) -> Trajectory:
+    """An episode with every tool and reward; what it was asked last ends it."""
+    template = Hermes(tokenizer)
+    said = [reply.encode(errors="replace").decode() for reply in replies]
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    sampler = Scripted(encode, template.stop_tokens[0], lambda problem, chain, turn: said[turn])
+    room = {"max_tokens": 200_000, "max_model_len": 4_000_000, "max_observation_tokens": 400}
+    rules = spec(*TOOLS, rewards=[r for r in REWARDS if r.needs], template=template, limits=LIMITS, **room)
+    (trajectory,), *_ = await collected(assigned(PROBLEM), rules, sampler)
+    return trajectory
+
+
+def calls(text: str) -> str:
+    """Calls of every tool, with a text for every argument."""
+    last = sorted(TOOLS, key=lambda tool: tool.ends_episode)
+    told = [{"name": t.name, "arguments": dict.fromkeys(t.schema.parameters["properties"], text)} for t in last]
+    return "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in told)
+
+
+def stored(trajectory: Trajectory, folder: Path) -> Trajectory:
+    """It as it was written and read again, and shown to people."""
+    write_trajectories(folder / "t.parquet", [trajectory])
+    (found,) = read_trajectories(folder / "t.parquet")
+    assert found.turns == trajectory.turns
+    table(Step("run", 1, ((found, None),), str, {}))
+    return found
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+async def test_whatever_the_answer_is_every_reward_grades_it(
+    text: str, tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+) -> None:
+    trajectory = stored(await played(tokenizer, text, ""), tmp_path)
+    (scored,) = await score([trajectory], dict.fromkeys(REWARDS, 1.0))
+    assert isinstance(scored.reward, float), scored
+    assert scored.rewards.keys() >= {reward.name for reward in REWARDS}
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+async def test_whatever_a_tool_is_asked_the_episode_goes_on(
+    text: str, tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+) -> None:
+    trajectory = stored(await played(tokenizer, calls(text), text, ""), tmp_path)
+    assert trajectory.ending is not Ending.FAILED, trajectory.error
+    assert isinstance(trajectory.observed["bought"], Score)
+
+
+def test_no_text_of_a_model_takes_long_to_read() -> None:
+    done = subprocess.run([sys.executable, "-c", READ], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,134 @@
+"""What the learner does to need less memory: divided among ranks, offloaded, computed again, and let go of."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+from agentfly_core.config.site import Site
+from agentfly_core.system.service import supervised
+from agentfly_core.training.client import DeepSpeedLearner, launch
+from agentfly_core.training.policy import load_policy, recompute_activations
+from tests.support.learning import PPO, after, digests, distance, going_on, saved, stored
+from tests.support.played import played, turn
+
+
+@contextmanager
+def another(site, log):
+    """A learner on another site."""
+    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
+        address = Path(folder) / "site" / "learner.sock"
+        command, env = launch(str(address), site)
+        with supervised("learner", command, env, address, log, "tests") as service:
+            yield DeepSpeedLearner(service)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stage", "offload"),
+    [(1, 1, "optimizer"), (1, 3, "all"), (2, 0, "none"), (2, 2, "optimizer"), (2, 3, "all")],
+)
+def test_zero_stages_learn_the_same(ranks, stage, offload, learner, job, tmp_path):
+    job = replace(job, algorithm=PPO)  # whose critic has a learning rate of its own
+    learner.update(job)
+    expected, _ = saved(learner, tmp_path / "expected")
+    site = Site(ranks=ranks, threads=2, zero_stage=stage, token_budget=96).model_copy(update={"offload": offload})
+    with another(site, tmp_path / "log") as other:
+        found, _ = going_on(other, job, tmp_path)
+        learner.update(after(job, 1, *found))
+    assert distance(found[0], expected) < 0.01 * distance(job.policy, expected)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A model in bfloat16 with matrices of more than 100,000 weights, which are all that ZeRO 3 divides."""
+    sizes = {"hidden_size": 64, "intermediate_size": 2048, "num_hidden_layers": 1, "num_attention_heads": 2}
+    folder = tmp_path_factory.mktemp("wide")
+    config = Qwen2Config(vocab_size=2048, **sizes, num_key_value_heads=2, tie_word_embeddings=True)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(learner, wide, tmp_path):
+    sizes = [600, 600, 600, 10, 10, 10, 10, 10]  # of three long ones, which are projected in pieces, one rank has two
+    replies = [dict.fromkeys(range(5 + i, 5 + i + size), -7.0) for i, size in enumerate(sizes)]
+    episodes = [played(turn([1, i], reply), name=f"t{i}", group=f"g{i % 2}") for i, reply in enumerate(replies)]
+    job = replace(stored(tmp_path, wide, episodes), dtype="bfloat16", algorithm=PPO)
+    learner.update(job)
+    expected, _ = saved(learner, tmp_path / "expected")
+    with another(Site(ranks=2, threads=2, zero_stage=3, token_budget=1024), tmp_path / "log") as other:
+        found, _ = going_on(other, job, tmp_path)
+    assert distance(found[0], expected) < 0.2 * distance(job.policy, expected)
+
+
+FORGETFUL = """
+import gc, json, sys
+import torch
+from agentfly_core.training.job import UpdateJob
+from agentfly_core.training.engine import Memory
+from agentfly_core.training.worker import Worker, join
+
+def held():
+    storages = [x.untyped_storage() for x in gc.get_objects() if isinstance(x, torch.Tensor)]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+ranks, kept = join(), []
+for stage, job in zip((0, 1, 2, 3, 1, 3), json.loads(sys.argv[1]), strict=True):
+    worker, before = Worker(ranks, Memory(stage, "none", False), 96), held()
+    worker.obey({"op": "update", "job": job}, lambda *steps: None)
+    worker.forget()
+    kept.append(held() - before)
+print(json.dumps(kept))
+"""
+
+
+def test_a_learner_that_lets_go_of_a_policy_keeps_nothing_of_it(job, nano, tmp_path):
+    jobs = [asdict(replace(job, algorithm=PPO, dtype=dtype)) for dtype in [*["float32"] * 4, *["bfloat16"] * 2]]
+    alone = dict.fromkeys(["RANK", "LOCAL_RANK"], "0") | dict.fromkeys(["WORLD_SIZE", "LOCAL_SIZE"], "1")
+    alone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "DS_ACCELERATOR": "cpu"}
+    told = subprocess.run(
+        [sys.executable, "-c", FORGETFUL, json.dumps(jobs)], env=os.environ | alone, capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    kept = json.loads(told.stdout.splitlines()[-1])
+    assert max(kept) < 0.01 * (nano / "model.safetensors").stat().st_size, kept
+
+
+def test_activations_that_are_computed_again_change_no_byte(learner, job, tmp_path):
+    job = replace(job, algorithm=PPO | {"critic": "model"})
+    learner.update(job)
+    expected = saved(learner, tmp_path / "expected")
+    with another(Site(threads=1, token_budget=96, gradient_checkpointing=True), tmp_path / "log") as other:
+        other.update(job)
+        found = saved(other, tmp_path / "found")
+    assert [digests(folder) for folder in found] == [digests(folder) for folder in expected]
+
+
+def test_a_layer_works_twice_when_its_activations_are_computed_again(nano):
+    policy, calls = load_policy(str(nano), "float32"), []
+    recompute_activations(policy)
+    policy.model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
+    sampled = torch.tensor([[False, True, True]])
+    policy(torch.tensor([[1, 2, 3]]), sampled, 1.0)[0].sum().backward()
+    assert len(calls) == 2
+
+
+def test_activations_are_computed_again_only_without_dropout(nano):
+    policy = load_policy(str(nano), "float32")
+    policy.model.config.attention_dropout = 0.1
+    with pytest.raises(ValueError, match="llama has dropout: set it to 0"):
+        recompute_activations(policy)
+
+
+def test_a_policy_without_dropout_or_minus_zero_is_loaded(nano):
+    policy = load_policy(str(nano), "float32")
+    assert not policy.training
+    assert not any((weight.eq(0) & weight.signbit()).any() for weight in policy.parameters())

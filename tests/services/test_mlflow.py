@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+
+from agentfly_core.runs.tracking import Place, Success, Tracker, page
+from tests.support.held import serving
+from tests.support.project import until
+
+TIME = 1763740000000
+COMMAND = "agentfly train quickstart"
+
+
+def own_store(folder: Path) -> Place:
+    return Place.choose(folder, f"sqlite:///{folder}/mlflow.db")
+
+
+def track(place: Place, uid: str = "4f1c") -> Tracker:
+    return Tracker(place, "quickstart", "quickstart-1f2e3d4c", uid, TIME)
+
+
+def send_a_run(tracker: Tracker, success: float = 0.91, digest: str = "cd" * 32) -> None:
+    tracker.params({"update.learning_rate": 3e-4, "steps": 2})
+    tracker.tags({"agentfly.science": "1f2e3d4c"})
+    tracker.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32, "training")
+    for step in (1, 2):
+        tracker.points({"agent/rollout/reward": step / 10}, step, TIME + step)
+        tracker.table("trajectories", step, lambda: pd.DataFrame({"prompt": ["What is 41+58?"], "reward": [1.0]}))
+    uri, told = "runs/demo/steps/000002/policy", Success(success, "ab" * 32)
+    tracker.register("quickstart", uri, digest, told, {"agentfly.run": "demo"})
+    tracker.finish("FINISHED", TIME + 9)
+
+
+def seen(place: Place, run_id: str) -> dict[str, Any]:
+    """All that MLflow has about a run, without the times at which it learned it."""
+    client = MlflowClient(place.uri)
+    run = client.get_run(run_id)
+    points = [(m.value, m.step, m.timestamp) for m in client.get_metric_history(run_id, "agent/rollout/reward")]
+    return {
+        "params": run.data.params,
+        "tags": run.data.tags,
+        "points": sorted(points),
+        "inputs": [(item.dataset.name, item.dataset.digest) for item in run.inputs.dataset_inputs],
+        "tables": {f.path: read_table(client, run_id, f.path) for f in client.list_artifacts(run_id, "trajectories")},
+        "versions": [(v.version, v.tags["agentfly.policy_uri"]) for v in client.search_model_versions()],
+        "status": run.info.status,
+        "time": (run.info.start_time, run.info.end_time),
+    }
+
+
+def read_table(client: MlflowClient, run_id: str, path: str) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        frame = pd.read_json(client.download_artifacts(run_id, path, folder), orient="split")
+    return frame.to_dict("records")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return own_store(tmp_path_factory.mktemp("project"))
+
+
+def test_the_project_keeps_its_own_store_at_an_absolute_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert Place.choose(Path(".agentfly")).uri == f"sqlite:///{tmp_path}/.agentfly/mlflow.db"
+
+
+def test_the_site_goes_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://team:5000")
+    assert Place.choose(tmp_path).uri == "http://team:5000"
+    assert Place.choose(tmp_path, "http://site:5000").uri == "http://site:5000"
+
+
+def test_a_run_sent_twice_is_stored_once(place: Place) -> None:
+    first = track(place)
+    send_a_run(first)
+    assert not first.close()
+    assert first.run_id is not None
+    once = seen(place, first.run_id)
+    again = track(place)
+    send_a_run(again)
+    assert not again.close()
+    assert again.run_id == first.run_id
+    assert seen(place, first.run_id) == once
+    assert once["points"] == [(0.1, 1, TIME + 1), (0.2, 2, TIME + 2)]
+    assert once["inputs"] == [("arithmetic", ("ab" * 32)[:36])]
+    assert once["versions"] == [(1, "runs/demo/steps/000002/policy")]
+    assert once["tables"]["trajectories/step-000001.json"] == [{"prompt": "What is 41+58?", "reward": 1}]
+    assert (once["status"], once["time"]) == ("FINISHED", (TIME, TIME + 9))
+
+
+def test_a_setting_changed_on_a_continue_is_told_by_a_tag(place: Place) -> None:
+    tracker = track(place, "resumed")
+    tracker.params({"steps": 2, "seed": 0})
+    tracker.params({"steps": 30, "seed": 0})
+    assert not tracker.close()
+    assert tracker.run_id is not None
+    data = MlflowClient(place.uri).get_run(tracker.run_id).data
+    assert data.params == {"steps": "2", "seed": "0"}
+    assert data.tags["agentfly.continued.steps"] == "30"
+    assert "agentfly.continued.seed" not in data.tags
+
+
+def test_secrets_in_settings_and_tags_are_not_sent(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCH_API_KEY", "sk-1f2e3d4c")
+    tracker = track(place, "secret")
+    tracker.params({"data.settings.url": "https://host/?key=sk-1f2e3d4c"})
+    tracker.tags({"agentfly.store": "http://me:opensesame@host"})
+    assert not tracker.close()
+    assert tracker.run_id is not None
+    data = MlflowClient(place.uri).get_run(tracker.run_id).data
+    assert data.params == {"data.settings.url": "https://host/?key=[SEARCH_API_KEY]"}
+    assert data.tags["agentfly.store"] == "http://me:[password]@host"
+
+
+def test_best_is_the_policy_with_the_highest_success_and_last_the_newest(place: Place) -> None:
+    tracker = track(place, "models")
+    for digest, success in (("aa", 0.7), ("bb", 0.9), ("cc", 0.8), ("bb", 0.9)):
+        tracker.register("shop", f"runs/demo/{digest}", digest, Success(success, "ab" * 32), {})
+    assert not tracker.close()
+    model = MlflowClient(place.uri).get_registered_model("shop")
+    assert model.aliases == {"best": 2, "last": 3}
+
+
+def test_best_compares_only_what_was_tried_on_the_same_data(place: Place) -> None:
+    def aliases(*told: tuple[str, float, str]) -> dict[str, int]:
+        tracker = track(place, "of two datasets")
+        for digest, share, data in told:
+            tracker.register("sums", f"runs/demo/{digest}", digest, Success(share, data * 32), {})
+        assert not tracker.close()
+        return dict(MlflowClient(place.uri).get_registered_model("sums").aliases)
+
+    assert aliases(("aa", 0.7, "ab"), ("bb", 0.9, "ab")) == {"best": 2, "last": 2}
+    assert aliases(("cc", 0.5, "cd")) == {"best": 3, "last": 3}
+    assert aliases(("dd", 0.4, "cd"), ("bb", 0.9, "ab")) == {"best": 3, "last": 4}
+
+
+def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: Place) -> None:
+    tracker = track(place, "refused")
+    tracker.finish("ENDED", TIME)
+    tracker.points({"reward (mean)": 0.5}, 1, TIME)
+    unsent = tracker.close()
+    assert tracker.missing(unsent, COMMAND).startswith(f"MLflow ({place.uri}) refused the end of the run")
+    assert tracker.run_id is not None
+    assert MlflowClient(place.uri).get_run(tracker.run_id).data.metrics == {"reward _mean_": 0.5}
+
+
+def start_run(state: Path, uid: str) -> None:
+    tracker = track(own_store(state), uid)
+    tracker.points({"reward": 1.0}, 1, TIME)
+    sys.exit(1 if tracker.close(60) else 0)
+
+
+def test_four_processes_may_start_on_a_project_without_a_store(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=start_run, args=(tmp_path, uid)) for uid in "abcd"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0, 0, 0]
+    assert len(MlflowClient(own_store(tmp_path).uri).search_runs(["1"])) == 4
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def served(folder: Path, port: int) -> Iterator[None]:
+    """A real MLflow server."""
+    words = ["server", "--backend-store-uri", f"sqlite:///{folder}/server.db", "--artifacts-destination", str(folder)]
+    log, started = folder / f"{port}.log", "Application startup complete"
+    command = [sys.executable, "-m", "mlflow", *words, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    log.unlink(missing_ok=True)
+    with serving(command, log, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}):
+        until(lambda: started in log.read_text())
+        yield
+
+
+def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives_once(tmp_path: Path) -> None:
+    place = Place.choose(tmp_path, f"http://127.0.0.1:{(port := free_port())}")
+    tracker = track(place)
+    send_a_run(tracker)
+    unsent = tracker.flush()
+    assert "Connection refused" in tracker.missing(unsent, COMMAND)
+    assert tracker.missing(unsent, COMMAND).endswith(f"{COMMAND} sends it.")
+    assert (tracker.run_id, tracker.url) == (None, None)
+    with served(tmp_path, port):
+        assert not tracker.flush(60)
+        assert tracker.run_id is not None
+        assert tracker.url is not None
+        assert tracker.url.startswith(f"{place.uri}/#/experiments/1/runs/{tracker.run_id}/")
+        assert page(place, tracker.run_id, place.uri) == tracker.url
+        once = seen(place, tracker.run_id)
+    tracker.points({"agent/rollout/reward": 0.3}, 3, TIME + 3)
+    assert tracker.flush().waiting == ("metrics of step 3",)
+    with served(tmp_path, port):
+        assert not tracker.close(60)
+        again = track(place)
+        send_a_run(again)
+        assert not again.close(60)
+        twice = seen(place, tracker.run_id)
+    assert twice.pop("points") == [*once.pop("points"), (0.3, 3, TIME + 3)]
+    assert twice == once
+    assert sorted(once["tables"]) == ["trajectories/step-000001.json", "trajectories/step-000002.json"]

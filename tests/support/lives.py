@@ -1,0 +1,100 @@
+"""Running `agentfly` commands that may be killed, and looking at what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+
+from agentfly_core.artifacts.store import MANIFEST, Store
+from agentfly_core.system.supervisor import die_with_parent
+from tests.support.project import ROOT
+
+TINY = str(ROOT / "tests/faults/tiny.yaml")
+TRAIN = ("train", TINY, "--run", "demo")
+RUN = Path("runs/demo")
+KILLED = -9
+
+
+@dataclass(frozen=True)
+class End:
+    """How a command ended: its exit status, what it printed, and, if it was not killed, the moments of its life."""
+
+    code: int
+    printed: str
+    moments: tuple[str, ...]
+    opened: int
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run that nothing happened to: where it lies, and how it ended."""
+
+    folder: Path
+    end: End
+
+
+class Lives:
+    """Starts commands: `lives.run(folder, *TRAIN, at="update 1 1")` is killed amid its first update."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._program = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.mortal"], cwd=ROOT, text=True, env=env, preexec_fn=die_with_parent,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(
+        self, folder: Path, *words: str, env: Mapping[str, str] = {}, largest: int | None = None, **death: Any
+    ) -> End:
+        """Run a command in a folder until it ends by itself or at its death, see mortal.py."""
+        folder.mkdir(parents=True, exist_ok=True)
+        order = {"words": words, "folder": str(folder), "env": env, "largest": largest, "death": death}
+        assert self._program.stdin and self._program.stdout
+        print(json.dumps(order), file=self._program.stdin, flush=True)
+        found = json.loads(self._program.stdout.readline())
+        return End(found["code"], (folder / "output").read_text(), tuple(found["moments"]), found["opened"])
+
+    def close(self) -> None:
+        """End the program."""
+        assert self._program.stdin
+        self._program.stdin.close()
+        self._program.wait(60)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """What is published below a folder: `{"runs/demo/steps/000001/policy": "9f2c...", ...}`."""
+    store = Store.at(str(folder), folder)
+    names = [path.parent.relative_to(folder).as_posix() for path in folder.rglob(MANIFEST)]
+    return {name: store.artifact(name).digest for name in sorted(names)}
+
+
+def ledger(folder: Path) -> pd.DataFrame:
+    """Every problem that the run there consumed."""
+    return pd.read_parquet(folder / RUN / "ledger/ledger.parquet")
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """The summary of the run there, without what names it elsewhere and what its seconds are."""
+    found: dict[str, Any] = Store.at(str(folder), folder).read_json(f"{RUN}/summary.json")
+    return {key: value for key, value in found.items() if key != "seconds" and not key.endswith(("_id", "_ids"))}
+
+
+def survivors(folder: Path) -> list[str]:
+    """The commands of the processes that belong to the run there and still live."""
+    record = folder / RUN / "run.json"
+    uid = json.loads(record.read_text())["uid"] if record.exists() else "none yet"
+    return [" ".join(process.cmdline()) for process in psutil.process_iter() if _marked(process, uid)]
+
+
+def _marked(process: psutil.Process, uid: str) -> bool:
+    try:
+        return process.environ().get("AGENTFLY_RUN") == uid
+    except psutil.Error:
+        return False

@@ -1,0 +1,135 @@
+"""What an algorithm is where an experiment names it and says no more, and the loss that this makes."""
+
+import pkgutil
+from dataclasses import fields, replace
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentfly_core import algorithms
+from agentfly_core.config.import_path import full_name, load
+from agentfly_core.config.section import Section
+from agentfly_core.rl.interface import Algorithm
+from tests.support import reference
+from tests.support.ragged import WEIGHTS, by_trajectory, now, ragged, tokens
+
+NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
+MADE = {name: load(full_name(name, "agentfly_core.algorithms"))() for name in NAMES}
+TRAITS = [name for name, value in vars(Algorithm).items() if isinstance(value, property)]
+
+GRPO = {
+    "policy_loss": ("clip", 0.2, 0.2, None),  # low, high, dual
+    "aggregation": ("token_mean",),
+    "correction": None,
+    "kl": None,
+    "skip_cut": False,
+    "reference": None,
+    "needs_old": True,
+    "off_policy": "ratio",
+    "credits_signals": False,
+    "needs_greedy": False,
+    "compares_group": True,
+    "refills": 0,
+    "drops_equal": False,
+    "learns_anyway": False,
+    "critic": "none",
+    "critic_rate": 1.0,
+    "corrects_sampler": False,
+}
+SETTINGS = ("policy_loss", "aggregation", "correction", "kl", "skip_cut")
+IMITATION = {name: value for name, value in GRPO.items() if name not in SETTINGS}
+IMITATION |= {"needs_old": False, "off_policy": "imitation", "compares_group": False}
+OF_TRAJECTORIES, OF_REPLIES = {"aggregation": ("seq_mean_token_sum",)}, {"aggregation": ("seq_mean_token_mean",)}
+BUNDLES = {
+    "cispo": GRPO | {"policy_loss": ("cispo", 1.0, 4.0)},  # weights from 0 to 5, as in ScaleRL (arXiv 2510.13786)
+    "dapo": GRPO | {"policy_loss": ("clip", 0.2, 0.28, None), "overlong": None, "refills": 2, "drops_equal": True},
+    "dppo": GRPO | {"policy_loss": ("dppo_tv", 0.2, 0.2)},
+    "dr_grpo": GRPO | {"aggregation": ("seq_sum_norm", 1024)},
+    "gdpo": GRPO,
+    "gigpo": GRPO | {"gamma": 0.95, "weight": 1.0},
+    "grpo": GRPO,
+    "gspo": GRPO | OF_REPLIES | {"policy_loss": ("gspo", 3e-4, 4e-4)},
+    "max_rl": GRPO,
+    "opo": GRPO | OF_TRAJECTORIES,
+    "ppo": GRPO
+    | {"gae": ("token", 1.0, 0.95), "critic": "head", "critic_rate": 10.0, "value_weight": 0.5, "value_clip": 0.2}
+    | {"credits_signals": True, "compares_group": False, "learns_anyway": True},
+    "reinforce_pp": GRPO | {"gamma": 1.0, "compares_group": False},
+    "reinforce_pp_baseline": GRPO,
+    "remax": GRPO | OF_TRAJECTORIES | {"needs_greedy": True, "compares_group": False},
+    "rft": IMITATION | {"threshold": 1.0, "best": 4},
+    "rloo": GRPO | OF_TRAJECTORIES,
+    "sapo": GRPO | OF_REPLIES | {"policy_loss": ("sapo", 1.0, 1.05)},
+    "sft": IMITATION,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_algorithm_that_is_only_named_is_this(name):
+    told = [field.name for field in fields(MADE[name])] + TRAITS
+    assert {setting: plain(getattr(MADE[name], setting)) for setting in told} == BUNDLES[name]
+
+
+def plain(value):
+    return tuple(value.model_dump().values()) if isinstance(value, Section) else value
+
+
+clip = partial(reference.clip, low=0.2, high=0.2, dual=None)
+DEFINITIONS = {
+    "cispo": (reference.grpo, partial(reference.cispo, low=1.0, high=4.0), reference.token_mean),
+    "dapo": (reference.grpo, partial(reference.clip, low=0.2, high=0.28, dual=None), reference.token_mean),
+    "dppo": (reference.grpo, partial(reference.dppo, low=0.2, high=0.2), reference.token_mean),
+    "dr_grpo": (reference.dr_grpo, clip, partial(reference.seq_sum_norm, horizon=1024)),
+    "gdpo": (partial(reference.gdpo, weights=WEIGHTS), clip, reference.token_mean),
+    "gigpo": (partial(reference.gigpo, gamma=0.95, weight=1.0), clip, reference.token_mean),
+    "grpo": (reference.grpo, clip, reference.token_mean),
+    "gspo": (reference.grpo, partial(reference.gspo, low=3e-4, high=4e-4), reference.seq_mean_token_mean),
+    "max_rl": (reference.max_rl, clip, reference.token_mean),
+    "opo": (reference.opo, clip, reference.seq_mean_token_sum),
+    "ppo": (partial(reference.ppo, gamma=1.0, lam=0.95), clip, reference.token_mean),
+    "reinforce_pp": (partial(reference.reinforce_pp, gamma=1.0), clip, reference.token_mean),
+    "reinforce_pp_baseline": (reference.reinforce_pp_baseline, clip, reference.token_mean),
+    "remax": (reference.remax, clip, reference.seq_mean_token_sum),
+    "rft": (partial(reference.rft, threshold=1.0, best=4), reference.reinforce, reference.mean_of_learned),
+    "rloo": (reference.rloo, clip, reference.seq_mean_token_sum),
+    "sapo": (reference.grpo, partial(reference.sapo, tau=1.0, tau_bad=1.05), reference.seq_mean_token_mean),
+    "sft": (reference.sft, reference.reinforce, reference.token_mean),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=5)
+@given(seed=st.integers(0, 10_000))
+def test_its_loss_and_the_slope_of_it_are_those_of_the_definition(name, seed):
+    algorithm, case = MADE[name], ragged(seed)
+    estimate = algorithm.estimate_advantages(case.outcomes, case.batch)
+    batch = replace(case.batch, advantages=estimate.advantages, returns=estimate.returns)
+    outputs = now(batch, seed)
+    loss = algorithm.loss(outputs, replace(batch, weight=algorithm.weights(batch))).total
+    (slopes,) = torch.autograd.grad(loss, outputs.logprobs)
+    expected, slope = defined(*DEFINITIONS[name], case, outputs)
+    if name == "ppo":
+        expected += 0.5 * of_the_critic(case, outputs)
+    assert (loss.item(), slopes.sum().item()) == pytest.approx((expected, slope), abs=1e-6, rel=1e-5)
+
+
+def defined(advantages, loss, aggregation, case, outputs):
+    """The loss, and how fast it grows when all log-probabilities do."""
+    estimate = [iter(line) for line in advantages(case.stories)]
+    lines = [[] for _ in case.stories]
+    for row, _, token in tokens(outputs, case.batch):
+        story = int(case.batch.trajectory[row])
+        lines[story].append(loss(replace(token, advantage=next(estimate[story]))))
+    return [aggregation([[one[part] for one in line] for line in lines]) for part in (0, 1)]
+
+
+def of_the_critic(case, outputs):
+    goals = [reference.by_token(story, 1.0, 0.95)[1] for story in case.stories]
+    said = by_trajectory(outputs.values.detach(), case.batch, len(goals))
+    lines = zip(said, (story.values for story in case.stories), goals, strict=True)
+    return reference.token_mean(
+        [[reference.value_loss(*one, 0.2) for one in zip(*line, strict=True)] for line in lines]
+    )

@@ -1,0 +1,147 @@
+"""Tools and rewards in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pydantic import TypeAdapter
+
+from agentfly_core.authoring import process_calls
+from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.reward import Reward, reward, score
+from agentfly_core.authoring.tool import Tool, tool
+from agentfly_core.records.trajectory import Observation, Problem, Score, ToolCall, Trajectory, Unscored
+from tests.support import crunchers
+from tests.support.letters import play
+from tests.support.project import ROOT
+
+ADD = Problem("add", "1+1?", {"answer": "2"})
+
+
+async def ask(asked: Tool, **arguments: Any) -> Observation:
+    return await asked.answer(ToolCall(asked.name, arguments), {Problem: ADD})
+
+
+async def test_a_tool_runs_in_another_process_that_is_kept_and_is_lent_the_problem() -> None:
+    first, second = [json.loads((await ask(crunchers.where, what=what)).content) for what in ("a", "b")]
+    assert first == {"pid": first["pid"], "what": "a", "answer": "2", "main": True}
+    assert second == {**first, "what": "b"}
+    assert first["pid"] != os.getpid()
+
+
+async def test_an_asynchronous_tool_finds_its_event_loop_again() -> None:
+    assert [(await ask(crunchers.again, number=n)).content for n in (1, 2)] == ["2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("told", "No such product."),
+        ("raises", "KeyError: 'x'"),
+        ("exits", "RuntimeError: it called exit(3)"),
+        ("leaves", "its process died of exit code 7"),
+        ("crashes", "its process died of SIGSEGV"),
+    ],
+)
+async def test_what_goes_wrong_there_is_told_to_the_model(how: str, told: str) -> None:
+    assert await ask(crunchers.wrong, how=how) == Observation("wrong", told, error=True)
+    assert not (await ask(crunchers.where, what="next")).error
+
+
+async def test_wrong_arguments_are_told_with_the_schema_and_a_lost_service_ends_the_episode() -> None:
+    assert "there is no argument 'waht'" in (await ask(crunchers.where, waht="a")).content
+    with pytest.raises(ServiceFailure, match=r"^the shop is closed$"):
+        await ask(crunchers.wrong, how="service")
+
+
+async def test_what_holds_the_interpreter_is_killed_at_the_limit_with_all_that_it_started(
+    tmp_path: Path,
+) -> None:
+    found = await ask(crunchers.explode, text="a" * 50, told=str(tmp_path / "pids"))
+    assert found == Observation("explode", "no result within 2 s", error=True)
+    pids = (tmp_path / "pids").read_text().split()
+    assert [psutil.pid_exists(int(pid)) for pid in pids] == [False, False]
+
+
+async def test_a_call_that_is_cancelled_is_killed_at_once_and_no_other_is_harmed() -> None:
+    exploding = asyncio.create_task(ask(crunchers.explode, text="a" * 50, told="/dev/null"))
+    others = [asyncio.create_task(ask(crunchers.again, number=n)) for n in range(20)]
+    await asyncio.sleep(0)
+    exploding.cancel()
+    assert [(await other).content for other in others] == [str(n + 1) for n in range(20)]
+    with pytest.raises(asyncio.CancelledError):
+        await exploding
+
+
+async def test_as_many_processes_as_there_are_cores_serve_any_number_of_calls() -> None:
+    found = await asyncio.gather(*(ask(crunchers.where, what=str(n)) for n in range(50)))
+    answers = [json.loads(one.content) for one in found]
+    assert [answer["what"] for answer in answers] == [str(n) for n in range(50)]
+    assert len({answer["pid"] for answer in answers}) <= process_calls.AT_ONCE
+
+
+async def test_a_reward_sees_the_very_trajectory_and_its_score_comes_back_whole() -> None:
+    trajectory = await play(["<where what=a><nothing><where", "99"], crunchers.where)
+    assert TypeAdapter(Trajectory).validate_python(json.loads(json.dumps(asdict(trajectory)))) == trajectory
+    found = await crunchers.length.score(trajectory, {})
+    assert isinstance(found, Score)
+    assert (found.value, found.per_turn) == (33.0, (30.0, 3.0))
+    assert found.parts["pid"] != os.getpid()
+
+
+async def test_a_reward_that_dies_or_finds_nothing_leaves_its_trajectory_unscored() -> None:
+    trajectory = await play(["99"])
+    crash, none = (replace(trajectory, problem=Problem(name, "?")) for name in ("crash", "none"))
+    scores = await score([crash, none, trajectory], {crunchers.length: 1.0})
+    assert scores[0].reward == Unscored("length: its process died of SIGKILL")
+    assert isinstance(scores[1].reward, Unscored)
+    assert scores[1].reward.reason.startswith("length: got None (NoneType), expected a finite number")
+    assert scores[2].reward == 3.0
+
+
+def local() -> Tool:
+    @tool(process=True)
+    def inner() -> str:
+        return "never"
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        (crunchers.sees, "The tool 'sees' asks for Shelf .*process=True.*drop one of the two"),
+        (local(), "The tool 'inner' .* expected a `def` there"),
+        (tool(process=True)(crunchers.explode.function), "not found by its name at the top of its module"),
+        (reward(process=True)(crunchers.length.function), "The reward 'length' .* not found"),
+    ],
+)
+def test_what_cannot_run_in_another_process_is_refused(part: Tool | Reward, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        _ = part.needs
+
+
+def test_its_processes_die_with_ours() -> None:
+    program = """
+import asyncio, os, signal, sys
+from tests.support import crunchers
+from agentfly_core.records.trajectory import Problem, ToolCall
+lent = {Problem: Problem("p", "?", {"answer": "2"})}
+print(asyncio.run(crunchers.where.answer(ToolCall("where", {"what": "a"}), lent)).content, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    pid = json.loads(done.stdout)["pid"]
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).wait(60)

@@ -1,0 +1,134 @@
+"""Scripts that show a model its tools, played with the real tools."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from agentfly_core.datasets import demonstrations
+from agentfly_core.datasets.arithmetic import arithmetic
+from agentfly_core.datasets.powers import powers
+from agentfly_core.datasets.shop import shop
+from agentfly_core.environments.shop import Shop
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
+from agentfly_core.rewards.exact import exact
+from agentfly_core.rewards.shop import bought
+from agentfly_core.rl.batch import rows
+from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.templates.chatml import Hermes
+from agentfly_core.tools.answer import answer
+from agentfly_core.tools.calculator import calculator
+from agentfly_core.tools.python import python
+from agentfly_core.tools.shop import add_to_cart, checkout, search
+from tests.support.letters import assigned, collected, spec
+
+SUMS = arithmetic(0, 200, 1, 1)["train"]
+WISHES = shop(0, 200, 1, 1)["train"]
+POWERS = powers(0, 40, 1, 1)["train"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(nano)
+
+
+async def played(
+    problems: Sequence[Problem],
+    script: Callable[[str, int, int], str],
+    rules: RolloutSpec,
+    tokenizer: PreTrainedTokenizerBase,
+) -> list[Trajectory]:
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    sampler = Scripted(encode, rules.template.stop_tokens[0], script)
+    return (await collected(assigned(*problems), rules, sampler))[0]
+
+
+async def sums(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
+    rules = spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
+    return await played(SUMS, demonstrations.calculator(SUMS, 0, spoilt), rules, tokenizer)
+
+
+async def wishes(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
+    tools = (search, add_to_cart, checkout)
+    template = Hermes(tokenizer, show_tools=False)
+    rules = spec(*tools, rewards=[bought], limits={Shop: 200}, max_turns=6, template=template, max_tokens=200)
+    return await played(WISHES, demonstrations.shop(WISHES, 0, spoilt), rules, tokenizer)
+
+
+async def test_unspoilt_sums_are_all_right_after_one_calculation(tokenizer: PreTrainedTokenizerBase) -> None:
+    for trajectory in await sums(0.0, tokenizer):
+        assert await exact.score(trajectory, {}) == Score(1.0)
+        assert [observation.tool for observation in trajectory.observations] == ["calculator", "answer"]
+        assert trajectory.ending is Ending.TERMINAL
+
+
+async def test_spoilt_sums_are_all_wrong_without_breaking_a_tool(tokenizer: PreTrainedTokenizerBase) -> None:
+    for trajectory in await sums(1.0, tokenizer):
+        assert await exact.score(trajectory, {}) == Score(0.0)
+        assert not any(observation.error for observation in trajectory.observations)
+
+
+async def test_unspoilt_wishes_are_bought_in_five_turns(tokenizer: PreTrainedTokenizerBase) -> None:
+    for trajectory in await wishes(0.0, tokenizer):
+        assert trajectory.observed["bought"] == Score(1.0, {"lines": 1.0})
+        assert len(trajectory.turns) == 5
+        assert trajectory.ending is Ending.TERMINAL
+
+
+async def test_spoilt_wishes_are_not_fulfilled(tokenizer: PreTrainedTokenizerBase) -> None:
+    scores = [trajectory.observed["bought"] for trajectory in await wishes(1.0, tokenizer)]
+    assert {score.value for score in scores if isinstance(score, Score)} == {0.0}
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_an_oracle_has_programs_do_its_sums_and_an_idler_earns_nothing(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    rules = spec(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
+    oracle = await played(POWERS, demonstrations.python(POWERS, 0, 0.0), rules, tokenizer)
+    assert [await exact.score(trajectory, {}) for trajectory in oracle] == [Score(1.0)] * len(POWERS)
+    assert {trajectory.observations[0].tool for trajectory in oracle} == {"python"}
+    idler = await played(POWERS, demonstrations.idler(POWERS, 0), rules, tokenizer)
+    assert [await exact.score(trajectory, {}) for trajectory in idler] == [Score(0.0)] * len(POWERS)
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_spoilt_programs_are_all_wrong_without_breaking_the_tool(tokenizer: PreTrainedTokenizerBase) -> None:
+    rules = spec(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
+    for trajectory in await played(POWERS, demonstrations.python(POWERS, 0, 1.0), rules, tokenizer):
+        assert await exact.score(trajectory, {}) == Score(0.0)
+        assert not any(observation.error for observation in trajectory.observations)
+
+
+async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
+    scores = [await exact.score(trajectory, {}) for trajectory in await sums(0.4, tokenizer)]
+    right = sum(score.value for score in scores if isinstance(score, Score)) / len(scores)
+    assert right == pytest.approx(0.6, abs=0.12)
+
+
+def test_another_chain_of_the_same_problem_may_go_another_way() -> None:
+    script = demonstrations.calculator(SUMS, 0, 1.0)
+    assert len({script(SUMS[0].id, chain, 0) for chain in range(20)}) > 3
+    assert script(SUMS[0].id, 7, 0) == script(SUMS[0].id, 7, 0)
+
+
+async def test_only_what_the_model_says_is_trained(tokenizer: PreTrainedTokenizerBase) -> None:
+    sum_ = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
+    rules = spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
+    (trajectory,) = await played([sum_], demonstrations.calculator([sum_], 0, 0.0), rules, tokenizer)
+    (row,) = rows(trajectory.turns)
+    table = [
+        ("<|im_start|>", "."), ("user\nWhat is ", "."), ("4", "."), ("1", "."), ("+", "."), ("5", "."), ("8", "."),
+        ("?", "."), ("<|im_end|>", "."), ("\n", "."), ("<|im_start|>", "."), ("assistant\n", "."),
+        ('<tool_call>\n{"name": "calculator", "arguments": {"expression": "', "x"), ("4", "x"), ("1", "x"), ("+", "x"),
+        ("5", "x"), ("8", "x"), ('"}}\n</tool_call>', "x"), ("<|im_end|>", "x"),
+        ("\n", "."), ("<|im_start|>", "."), ("user\n<tool_response>\n", "."), ("9", "."), ("9", "."),
+        ("\n</tool_response>", "."), ("<|im_end|>", "."), ("\n", "."), ("<|im_start|>", "."), ("assistant\n", "."),
+        ('<tool_call>\n{"name": "answer", "arguments": {"answer": "', "x"), ("9", "x"), ("9", "x"),
+        ('"}}\n</tool_call>', "x"), ("<|im_end|>", "x"),
+    ]  # fmt: skip
+    read = [tokenizer.decode([token]) for token in row.tokens]
+    assert list(zip(read, (".x"[sampled] for sampled in row.sampled), strict=True)) == table

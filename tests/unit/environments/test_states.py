@@ -1,0 +1,127 @@
+"""What an environment calls its state: noted before each reply, and compared by GiGPO."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.tool import tool
+from agentfly_core.environments.database import Database
+from agentfly_core.environments.shop import Shop
+from agentfly_core.environments.workspace import Workspace
+from agentfly_core.records.parquet import read_trajectories, write_trajectories
+from agentfly_core.records.trajectory import Problem, Scored, Trajectory
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.outcomes import outcomes
+from tests.support.letters import ADD, assigned, collected, scripted, spec
+
+
+class Tower(Environment):
+    async def reset(self, problem: Problem) -> None:
+        self.floor = 0
+
+    def state_key(self) -> str:
+        return f"floor {self.floor}"
+
+
+class Bell(Environment):
+    async def reset(self, problem: Problem) -> None: ...
+
+
+@tool
+def climb(steps: int, *, tower: Tower, bell: Bell) -> str:
+    """Go up, or down.
+
+    Args:
+        steps: how many floors
+    """
+    tower.floor += steps
+    return "There."
+
+
+async def climbing(*replies: str) -> Trajectory:
+    sampler = scripted(lambda problem, chain, turn: replies[turn])
+    return (await collected(assigned(ADD), spec(climb, limits={Tower: 1, Bell: 1}), sampler))[0][0]
+
+
+async def test_a_turn_says_in_which_state_the_reply_was_made() -> None:
+    trajectory = await climbing("<climb steps=2>", "<climb steps=-1>", "99")
+    assert [turn.state for turn in trajectory.turns] == ["floor 0", "floor 2", "floor 1"]
+
+
+async def test_the_same_floor_is_the_same_state_by_whichever_way() -> None:
+    far, near = await climbing("<climb steps=2>", "<climb steps=-1>", "99"), await climbing("<climb steps=1>", "99")
+    found = outcomes(
+        [far, near], [Scored(far.id, {}, (), 1.0), Scored(near.id, {}, (), 0.0)], {}, {}, pack([far, near])
+    )
+    assert found.states == (("floor 0", "floor 2", "floor 1"), ("floor 0", "floor 1"))
+
+
+async def test_a_state_is_read_back_and_a_file_from_before_there_were_states_has_none(tmp_path: Path) -> None:
+    trajectory, path = await climbing("<climb steps=2>", "99"), tmp_path / "t.parquet"
+    write_trajectories(path, [trajectory])
+    assert [turn.state for turn in read_trajectories(path)[0].turns] == ["floor 0", "floor 2"]
+    _without(path, "state")
+    assert [turn.state for turn in read_trajectories(path)[0].turns] == ["", ""]
+
+
+def _without(path: Path, name: str) -> None:
+    """Write the file again without this field of its turns."""
+    table = pq.read_table(path)
+    turns = table["turns"].combine_chunks()
+    kept = [field for field in turns.type.value_type if field.name != name]
+    parts = [turns.values.field(field.name) for field in kept]
+    shorter = pa.ListArray.from_arrays(turns.offsets, pa.StructArray.from_arrays(parts, fields=kept))
+    pq.write_table(table.set_column(table.column_names.index("turns"), "turns", shorter), path)
+
+
+async def test_a_shop_is_what_the_shopper_sees_and_has_in_the_cart() -> None:
+    products = {key: {"name": name, "price": 1, "stock": 9} for key, name in (("a", "red cup"), ("b", "red pen"))}
+    one, other = Shop(), Shop()
+    for shop in (one, other):
+        await shop.reset(Problem("p", "Buy!", {"products": products, "order": {"a": 1}}))
+    assert one.state_key() == other.state_key()
+    one.search("red")
+    assert one.state_key() != other.state_key()
+    other.lookup("b")
+    assert one.state_key() != other.state_key()
+    other.search("red")
+    assert one.state_key() == other.state_key()
+    one.add("a", 2)
+    other.add("a", 1)
+    assert one.state_key() != other.state_key()
+    other.add("a", 1)
+    assert one.state_key() == other.state_key()
+    one.check_out()
+    assert one.state_key() != other.state_key()
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_a_database_is_what_is_in_it() -> None:
+    problem = Problem("p", "?", {"database": "CREATE TABLE pens (name TEXT); INSERT INTO pens VALUES ('red')"})
+    one, other = Database(), Database()
+    for database in (one, other):
+        await database.reset(problem)
+    await one.run("SELECT * FROM pens", most=9)
+    assert one.state_key() == other.state_key()
+    await one.run("INSERT INTO pens VALUES ('blue'), ('green')", most=9)
+    await other.run("INSERT INTO pens VALUES ('blue')", most=9)
+    assert one.state_key() != other.state_key()
+    await other.run("INSERT INTO pens VALUES ('green')", most=9)
+    assert one.state_key() == other.state_key()
+    for database in (one, other):
+        await database.close()
+
+
+async def test_a_workspace_is_its_files() -> None:
+    one, other = Workspace(), Workspace()
+    for workspace in (one, other):
+        await workspace.reset(Problem("p", "?", {"files": {"a.txt": "1"}}))
+    one.write("a.txt", "2")
+    assert one.state_key() != other.state_key()
+    one.write("a.txt", "1")
+    assert one.state_key() == other.state_key()

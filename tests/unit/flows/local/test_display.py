@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import io
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from agentfly_core.system.progress import Progress, listening, report
+from flows.local.display import Display, duration, logging_to, summary_table
+from tests.support.experiments import SUMMARY
+
+REPORTS = [
+    Progress("warm start", 0, 4, 4),
+    Progress("rollout", 1, 32, 128),
+    Progress("rollout", 1, 128, 128),
+    Progress("score", 1, 128, 128, reward=0.55),
+    Progress("rollout", 2, 96, 128),
+]
+
+
+def shown(terminal: bool) -> list[str]:
+    """The words of each line printed while the reports come in."""
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
+    with Display("quickstart-1f2e3d4c", 15, console) as display, listening(display):
+        for told in REPORTS:
+            report(told)
+    assert isinstance(console.file, io.StringIO)
+    plain = Text.from_ansi(console.file.getvalue()).plain
+    return [" ".join(line.split()) for line in re.split(r"[\r\n]+", plain) if line.strip()]
+
+
+def test_without_a_terminal_each_stage_is_one_line() -> None:
+    lines = [re.sub(r" \d+\.\d s", "", line) for line in shown(terminal=False)]
+    assert lines == [
+        "warm start 4/4",
+        "step 1/15 rollout 128/128",
+        "step 1/15 score 128/128 reward 0.550",
+        "step 2/15 rollout 96/128",
+    ]
+
+
+def test_on_a_terminal_the_run_its_step_its_reward_and_the_stage_are_in_sight() -> None:
+    lines = shown(terminal=True)
+    run = next(line for line in reversed(lines) if line.startswith("quickstart-1f2e3d4c"))
+    stage = next(line for line in reversed(lines) if line.startswith("rollout"))
+    assert "step 2/15 reward 0.550" in run
+    assert "96/128" in stage
+
+
+def test_a_stage_that_fails_still_tells_how_far_it_came() -> None:
+    console = Console(file=io.StringIO(), width=120)
+    with pytest.raises(OSError, match="disk full"), Display("demo", 15, console) as display:
+        display(Progress("rollout", 3, 40, 128))
+        raise OSError("disk full")
+    assert isinstance(console.file, io.StringIO)
+    assert "40/128" in console.file.getvalue()
+
+
+def test_the_end_of_a_run_shows_success_with_intervals_and_where_the_time_went_stage_by_stage() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    command = "agentfly open mlflow quickstart-1f2e3d4c"
+    console.print(summary_table(SUMMARY, {"MLflow": command}))
+    assert isinstance(console.file, io.StringIO)
+    text = " ".join(re.sub("[│┃━╇]", " ", console.file.getvalue()).split())
+    assert "before 55.0% 51.9% to 58.1% after 91.2% 89.3% to 92.8%" in text
+    assert "prepare 1.2 s warm start 1 min 45 s rollout 1 min 00 s evaluate 30.0 s together 3 min 16 s" in text
+    assert text.endswith(f"MLflow {command}")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.23, "4.2 s"), (59.94, "59.9 s"), (200, "3 min 20 s"), (7500, "2 h 05 min")]
+)
+def test_durations_are_written_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_what_would_be_logged_on_the_terminal_goes_into_the_file_and_back(tmp_path: Path) -> None:
+    terminal = io.StringIO()
+    handler = logging.StreamHandler(terminal)
+    logger = logging.getLogger("a library")
+    logger.propagate = False
+    logger.addHandler(handler)
+    with logging_to(tmp_path / "logs" / "flow.log"):
+        logger.warning("Beginning flow run")
+    logger.warning("The end")
+    logger.removeHandler(handler)
+    assert "WARNING a library: Beginning flow run" in (tmp_path / "logs" / "flow.log").read_text()
+    assert terminal.getvalue() == "The end\n"

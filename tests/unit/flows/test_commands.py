@@ -1,0 +1,160 @@
+"""What the commands print that need no run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Store
+from agentfly_core.config import loading
+from agentfly_core.config.import_path import load
+from agentfly_core.config.site import Site
+from agentfly_core.runs.run import ExperimentContext, opened
+from flows.__main__ import main
+from flows.commands import show_places, show_summary, told
+from flows.local.state_dirs import Place, Places
+from tests.support.experiments import SUMMARY
+
+TINY = """
+model: nano:calculator
+data: {use: "agentfly_core.datasets.arithmetic:arithmetic", train: 64, test: 16}
+rewards: {"agentfly_core.rewards.exact:exact": 1.0}
+steps: 2
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project folder, the working directory, with one experiment and a site of its own."""
+    (tmp_path / "conf/site").mkdir(parents=True)
+    (tmp_path / "conf/tiny.yaml").write_text(TINY)
+    (tmp_path / "conf/site/lab.yaml").write_text("sampler: transformers\ntoken_budget: 4096\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def test_config_shows_science_and_site_with_where_each_value_came_from(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AGENTFLY_RANKS", "2")
+    assert main(["config", "tiny", "seed=3", "--site", "lab", "--store", "elsewhere"]) == 0
+    rows = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    for row in (
+        ["steps", "2", "conf/tiny.yaml"],
+        ["seed", "3", "override"],
+        ["rollout.group_size", "8", "default"],
+        ["site.name", '"lab"', "--site"],
+        ["site.sampler", '"transformers"', "conf/site/lab.yaml"],
+        ["site.ranks", "2", "AGENTFLY_RANKS"],
+        ["site.store", '"elsewhere"', "--store"],
+        ["site.zero_stage", "1", "default"],
+    ):
+        assert row in rows
+
+
+def test_a_run_names_the_places_that_hear_of_it_and_why(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://someone:secret@mlflow.example")
+    read = loading.read("tiny")
+    context = ExperimentContext("tiny", read.science, read.origin, Site(), Store.at(".", project))
+    places = Places(project / ".agentfly", "", Place("Prefect", "/home/user/.prefect", "PREFECT_HOME is set"))
+    show_places(places, context)
+    assert capsys.readouterr().out == (
+        "Prefect: /home/user/.prefect (PREFECT_HOME is set)\n"
+        "MLflow: https://someone:[password]@mlflow.example (MLFLOW_TRACKING_URI)\n"
+    )
+
+
+def test_the_end_of_a_run_names_its_store_where_it_is_not_the_usual_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for store, more in ((".", ""), ("elsewhere", f" --store {project}/elsewhere")):
+        show_summary(Store.at(store, project), SUMMARY)
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[-2:] == [
+            f"MLflow   agentfly open mlflow quickstart-1f2e3d4c{more}",
+            f"Prefect  agentfly open prefect quickstart-1f2e3d4c{more}",
+        ]
+
+
+def test_a_run_is_looked_for_where_its_own_site_sent_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store.at("elsewhere", project)
+    store.write_json("runs/mine/run.json", {"site": {"mlflow_tracking_uri": "http://127.0.0.1:9"}})
+    store.write_json("runs/mine/links.json", {"mlflow_run_ids": ["5f0e"]})
+    assert main(["open", "mlflow", "mine", "--store", "elsewhere"]) == 2
+    told = "agentfly: MLflow at http://127.0.0.1:9 (mlflow_tracking_uri of the site) does not show the run 5f0e: "
+    assert capsys.readouterr().err.startswith(told)
+
+
+@pytest.fixture
+def finished(project: Path) -> Store:
+    """The run `base`, which has done all its steps and of which MLflow was told."""
+    read, store = loading.read("tiny"), Store.at(".", project)
+    with opened(ExperimentContext("tiny", read.science, read.origin, Site(), store), "base") as run:
+        run.link("mlflow_told_steps", "2")
+        with store.publish(keys.prepare(run.science)) as folder:
+            (folder / "problems").write_text("")
+    store.write_json("runs/base/summary.json", {**SUMMARY, "run": "base", "steps": 2})
+    return store
+
+
+@pytest.mark.usefixtures("finished")
+def test_a_finished_run_is_refused_with_other_settings_key_by_key(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = ["update.learning_rate=3e-4", "update.epochs=2", "evaluate.every=1"]
+    assert main(["train", "tiny", "--run", "base", *other]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        "agentfly: The run 'base' was started with other settings:\n"
+        "  update.epochs: 1 -> 2\n"
+        "  update.learning_rate: 1e-06 -> 0.0003\n"
+        "Give this one another name with --run, or set them back.\n"
+    )
+
+
+def test_a_finished_run_shows_its_summary_where_only_that_changes_which_may(
+    finished: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = finished.read_json("runs/base/run.json")
+    assert main(["train", "tiny", "--run", "base", "log_trajectories_every=2"]) == 0
+    assert capsys.readouterr().out.startswith("base: 2 steps of quickstart\n")
+    assert finished.read_json("runs/base/run.json") == before
+
+
+def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = loading.read("tiny")
+    with opened(ExperimentContext("tiny", read.science, read.origin, Site(), Store.at(".", project)), "mine"):
+        pass
+    assert main(["open", "mlflow", "mine"]) == 2
+    assert capsys.readouterr().err == (
+        "agentfly: mlflow was not reached while mine was at work. This tells it of the run: "
+        "agentfly train tiny --run mine\n"
+    )
+    assert main(["open", "prefect", "mien"]) == 2
+    assert f"There is no run 'mien' in {project}; `agentfly list` shows all." in capsys.readouterr().err
+
+
+def test_a_mistake_is_told_in_its_own_words_with_the_line_of_the_users_code_behind_it(project: Path) -> None:
+    (project / "mine.py").write_text("def years(text):\n    return int(text)\n")
+    years = load("mine:years")
+    line = f"{project}/mine.py:2 in years"
+    for mistake, expected in (
+        ("soon", f"invalid literal for int() with base 10: 'soon'\nIt was raised at {line}."),
+        (None, "int() argument must be a string, a bytes-like object or a real number, not 'NoneType'"),
+    ):
+        try:
+            years(mistake)
+        except (ValueError, TypeError) as error:
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # this test is no user's code
+            assert told(error).endswith(expected)
+            assert ("File" in told(error)) is isinstance(error, TypeError)
+    assert told(TimeoutError()) == "TimeoutError, without a message"
+    assert told(ValueError("There is no run 'x'.")) == "There is no run 'x'."

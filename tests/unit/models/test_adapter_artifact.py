@@ -1,0 +1,100 @@
+"""What a policy that is an adapter says of the model that it stands on, and what follows from it."""
+
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import ArtifactKey, Damaged
+from agentfly_core.config.experiment import Adapter
+from agentfly_core.models import adapter_artifact, lora
+from agentfly_core.models.reference import materialise
+from agentfly_core.pipeline.retention import require_space
+from tests.support.experiments import context
+from tests.support.learning import IDLE
+
+SHAPE = Adapter(rank=2, alpha=4, targets=("q_proj", "v_proj"))
+
+
+@pytest.fixture
+def store(tmp_path, nano):
+    """A store with a model, and an adapter on it that a step made."""
+    store = context(tmp_path).store
+    with store.publish(ArtifactKey("artifacts/model/nano", "model", "0", {})) as folder:
+        shutil.copytree(nano, folder, dirs_exist_ok=True)
+    with store.publish(ArtifactKey("runs/demo/steps/000001/policy", "update", "1", {})) as folder:
+        model = lora.load(nano, None, "float32")
+        lora.add(model, SHAPE, seed=1)
+        model.save_pretrained(folder)
+        adapter_artifact.remember(folder, store.artifact("artifacts/model/nano"), SHAPE)
+    return store
+
+
+@pytest.fixture
+def model(store):
+    return store.artifact("artifacts/model/nano")
+
+
+@pytest.fixture
+def policy(store):
+    return store.artifact("runs/demo/steps/000001/policy")
+
+
+def test_an_adapter_names_its_model_by_digest_and_a_whole_model_names_none(store, model, policy):
+    assert adapter_artifact.base_of(store, policy) == model
+    assert adapter_artifact.folders(store, policy) == (store.open(policy), store.open(model))
+    assert adapter_artifact.base_of(store, model) is None
+    assert adapter_artifact.folders(store, model) == (store.open(model), None)
+
+
+def test_an_adapter_is_never_put_on_a_model_that_has_changed(store, model, policy, tmp_path):
+    with store.publish(ArtifactKey(model.uri, "model", "another", {})) as folder:
+        (folder / "model.safetensors").write_text("other weights")
+    with pytest.raises(Damaged, match=r"000001/policy is an adapter on the model artifacts/model/nano with digest"):
+        adapter_artifact.folders(store, policy)
+    store.remove(model.uri)
+    with pytest.raises(Damaged, match=r"is an adapter on the model(.|\n)*never published whole"):
+        adapter_artifact.folders(store, policy)
+
+
+def test_training_goes_on_from_an_adapter_only_with_its_own_shape(store, model, policy):
+    adapter_artifact.require_same_shape(store, policy, SHAPE)
+    adapter_artifact.require_same_shape(store, model, SHAPE)
+    adapter_artifact.require_same_shape(store, model, None)
+    for asked in (None, Adapter(rank=2, alpha=4)):
+        with pytest.raises(
+            ValueError, match=r"got adapter: .*, expected {'rank': 2, 'alpha': 4, 'targets': \['q_proj'"
+        ):
+            adapter_artifact.require_same_shape(store, policy, asked)
+
+
+def test_an_adapters_space_is_that_of_its_own_weights(store, model, policy, tmp_path, monkeypatch):
+    numbers = 3 * 2 * 2 * (128 + 128)  # 3 layers, 2 targets, rank 2, matrices of 128 x 128
+    assert adapter_artifact.weights(store.open(model), SHAPE) == numbers
+    trained = sum(
+        weight.numel()
+        for weight in lora.load(*adapter_artifact.folders(store, policy), "float32").parameters()
+        if weight.requires_grad
+    )
+    assert trained == numbers
+    place = context(tmp_path, adapter=SHAPE.model_dump())
+    for start in (model, policy):
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12)))
+        require_space(place, start, IDLE)
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12) - 1))
+        with pytest.raises(OSError, match="Free some space"):
+            require_space(place, start, IDLE)
+
+
+def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_path):
+    with pytest.raises(ValueError, match=r"holds an adapter, expected a whole model: .* run:NAME"):
+        materialise(str(store.open(policy)), tmp_path, "float32")
+
+
+def test_an_experiment_without_an_adapter_keeps_the_keys_it_had_before_there_were_any(tmp_path, model):
+    plain, adapting = context(tmp_path).science, context(tmp_path, adapter={}).science
+    found = [keys.policy(science, "demo", model, model, 1).key for science in (plain, adapting)]
+    assert found[0] != found[1]
+    older = plain.model_construct(**{name: value for name, value in plain if name != "adapter"})
+    assert keys.policy(older, "demo", model, model, 1).key == found[0]

@@ -1,0 +1,130 @@
+"""Signs that training goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import ArtifactKey
+from agentfly_core.config import loading
+from agentfly_core.config.health_signs import SIGNS, Sign
+from agentfly_core.pipeline.gates import GateClosed
+from agentfly_core.pipeline.health import lasting, unmeasured, warnings
+from agentfly_core.runs.run import opened
+from tasks.step_metrics import log_step, look_at_health
+from tests.support.experiments import context
+
+DULL = {"entropy": Sign(metric="train/entropy", below=0.01, steps=2)}
+
+
+def steps(signs, *values):
+    """The metrics of steps with these entropies, one after the other."""
+    metrics = {}
+    for value in values:
+        now = {"train/entropy": value}
+        metrics = now | lasting(signs, now, metrics)
+    return metrics
+
+
+def test_a_sign_is_told_when_it_has_lasted_long_enough():
+    assert warnings(DULL, steps(DULL, 0.5, 0.004)) == []
+    told = "train/entropy is 0.004, below 0.01, for 2 steps in a row"
+    assert warnings(DULL, steps(DULL, 0.5, 0.009, 0.004)) == [told]
+
+
+def test_a_good_step_between_starts_the_count_anew():
+    assert steps(DULL, 0.001, 0.001, 0.5, 0.001)["health/entropy"] == 1.0
+
+
+def test_a_sign_that_shall_stops_the_run():
+    fatal = {"entropy": DULL["entropy"].model_copy(update={"stop": True})}
+    warnings(fatal, steps(fatal, 0.001))
+    with pytest.raises(GateClosed, match=r"entropy is 0.001, below 0.01, for 2 steps in a row \(health.entropy\)"):
+        warnings(fatal, steps(fatal, 0.001, 0.001))
+
+
+def test_what_was_not_measured_is_no_sign():
+    assert lasting(DULL, {}, {}) == {"health/entropy": 0.0}
+
+
+def test_a_sign_whose_metric_is_not_there_is_told_with_the_name_that_was_meant():
+    signs = {**DULL, "typo": Sign(metric="train/entrpy", below=0.01), "none": None}
+    told = "health.typo looks at 'train/entrpy', which was not measured. Did you mean 'train/entropy'?"
+    assert unmeasured(signs, {"train/entropy": 0.5, "train/loss": 0.1}) == [told]
+
+
+def test_of_a_vetted_metric_that_an_algorithm_does_not_have_nothing_is_told():
+    assert unmeasured(SIGNS, {"train/loss": 0.1}) == []
+
+
+def logged(tmp_path, algorithm, updates, **settings):
+    """The metrics of steps whose groups earned the same, and whose updates measured this."""
+    rollout = {"problems": 2, "group_size": 1}
+    with opened(context(tmp_path, algorithm=algorithm, rollout=rollout, **settings), "demo") as run:
+        for step, update in enumerate(updates, 1):
+            scored = published(run.store, step, "scored", {"agent/rollout/zero_spread_groups": 1.0})
+            policy = published(run.store, step, "policy", {"train/skipped_steps": 0.0, **update})
+            log_step.__wrapped__(run, [], scored, policy, step)
+            look_at_health.__wrapped__(run, step)
+        names = [f"{keys.of_step(run.name, step)}/metrics.json" for step in range(1, len(updates) + 1)]
+        return [run.store.read_json(name)["metrics"] for name in names]
+
+
+def published(store, step, name, measures):
+    target = ArtifactKey(f"runs/demo/steps/{step:06d}/{name}", "update", str(step), {})
+    with store.publish(target) as folder, measuring(folder) as metrics:
+        metrics |= measures
+    return store.artifact(target.uri)
+
+
+@pytest.mark.parametrize(("algorithm", "shown"), [("ppo", 0.0), ("reinforce_pp", 0.0), ("grpo", 3.0)])
+def test_equal_rewards_are_a_sign_only_for_an_algorithm_that_compares_them(algorithm, shown, tmp_path, caplog):
+    last = logged(tmp_path, algorithm, [{"train/optimizer_steps": 1.0}] * 3)[-1]
+    assert last["health/zero_spread"] == shown
+    assert ("zero_spread_groups" in caplog.text) == (shown > 0)
+
+
+def test_a_sign_that_is_mistyped_is_told_once_after_the_first_step_that_learned(tmp_path, caplog):
+    learned = {"train/optimizer_steps": 1.0, "train/entropy": 0.5}
+    updates = [{"train/optimizer_steps": 0.0}, learned, learned]
+    logged(tmp_path, "ppo", updates, health={"typo": Sign(metric="train/entrpy", below=0.01)})
+    told = [record.getMessage() for record in caplog.records if "not measured" in record.getMessage()]
+    hint = "Did you mean 'train/entropy'?"
+    assert told == [f"Step 2: health.typo looks at 'train/entrpy', which was not measured. {hint}"]
+
+
+def test_a_step_that_taught_nothing_says_what_to_do(tmp_path, caplog):
+    logged(tmp_path, "rft", [{"train/optimizer_steps": 0.0}])
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert told.startswith("Step 1 taught nothing: no episode had an advantage. Look at it with `agentfly show demo --")
+
+
+def test_a_healthy_step_shows_none_of_the_vetted_signs():
+    healthy = {"agent/rollout/unscored": 0.0, "train/entropy": 0.7, "mismatch/k3": 1e-6, "train/grad_norm_max": 0.3}
+    assert set(lasting(SIGNS, healthy | {"train/skipped_steps": 0.0}, {}).values()) == {0.0}
+
+
+def test_one_optimizer_step_of_an_update_is_enough_to_be_told():
+    metrics = {"train/grad_norm": 250.0, "train/grad_norm_max": 2000.0, "train/skipped_steps": 1.0}
+    told = ["train/grad_norm_max is 2e+03, above 1000", "train/skipped_steps is 1, above 0"]
+    assert warnings(SIGNS, metrics | lasting(SIGNS, metrics, {})) == told
+
+
+def test_a_sign_has_one_bound():
+    with pytest.raises(ValidationError, match="give one of above and below"):
+        Sign(metric="train/entropy")
+
+
+def test_an_experiment_changes_one_value_of_a_sign_or_takes_it_away():
+    science = loading.read("quickstart", ["health.entropy.stop=true", "health.grad_norm=null"]).science
+    assert science.health["entropy"] == SIGNS["entropy"].model_copy(update={"stop": True})
+    assert science.health["grad_norm"] is None
+    assert "health/grad_norm" not in lasting(science.health, {}, {})
+
+
+def test_bounds_may_change_when_a_run_is_continued():
+    before, after = (loading.read("quickstart", given).science for given in ([], ["health.entropy.below=0.1"]))
+    changes = loading.differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
+    assert [(change.key, change.resumable) for change in changes] == [("health.entropy.below", True)]

@@ -1,0 +1,161 @@
+"""What a step plays; and stages that play and score stop rather than go on with too little."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.reward import reward
+from agentfly_core.authoring.tool import tool
+from agentfly_core.config.experiment import Science
+from agentfly_core.inference.sampler import Request
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.pipeline.gates import GateClosed
+from agentfly_core.pipeline.playing import demonstrate, of_step, of_test, play_shard
+from agentfly_core.pipeline.scoring import score_episodes
+from agentfly_core.records import ledger
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
+from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.rollout.resources import Limit
+
+PROBLEMS = [Problem(f"add-{i}", f"What is {i}+1?", {"answer": str(i + 1)}) for i in range(8)]
+CALL = '<tool_call>\n{"name": "shop", "arguments": {}}\n</tool_call>'
+
+
+@tool
+async def shop() -> str:
+    """Go shopping."""
+    raise ServiceFailure("the shop is closed")
+
+
+@reward
+def fussy(trajectory: Trajectory) -> float:
+    raise KeyError("colour")
+
+
+@reward
+def fussy_about_baselines(trajectory: Trajectory) -> float:
+    return {"train": 1.0}[trajectory.role]
+
+
+class Room(Environment):
+    async def reset(self, problem: Problem) -> None:
+        pass
+
+
+@reward
+def tidy(room: Room) -> float:
+    raise KeyError("broom")
+
+
+def asks_the_shop(problems: Any, seed: int) -> Any:
+    return lambda problem, chain, turn: CALL
+
+
+def science(**changes: Any) -> Science:
+    settings = {
+        "model": "nano:calculator",
+        "data": {"use": "a:b", "train": 8, "test": 1},
+        "tools": ["tests.unit.pipeline.test_playing:shop"],
+        "rewards": {"tests.unit.pipeline.test_playing:fussy": 1.0},
+        "rollout": {"problems": 8, "group_size": 1},
+        "warm_start": {"demonstrations": "tests.unit.pipeline.test_playing:asks_the_shop", "episodes": 8},
+        "steps": 1,
+    }
+    return Science.model_validate(settings | changes)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(nano: Path) -> Any:
+    return AutoTokenizer.from_pretrained(nano, trust_remote_code=False)
+
+
+def played(rules: Science, tokenizer: Any, said: str, folder: Path, kind: type[Scripted] = Scripted) -> None:
+    stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    sampler = kind(partial(tokenizer.encode, add_special_tokens=False), stop, lambda problem, chain, turn: said)
+    problems = PROBLEMS[: rules.rollout.problems]
+    with environment_loop({Room: Limit(8)}) as here:
+        play_shard(rules, tokenizer, sampler, of_step(rules, problems, 1), folder, lambda trajectory: None, here)
+
+
+def test_a_baseline_is_one_more_episode_of_each_problem_that_says_what_is_likeliest(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    asked: dict[tuple[str, int], float] = {}
+
+    class Listening(Scripted):
+        async def sample(self, request: Request) -> Sampled:
+            asked[request.order[:2]] = request.params.temperature
+            return await super().sample(request)
+
+    rules = science(algorithm="remax", rollout={"problems": 2, "group_size": 2, "temperature": 0.7})
+    played(rules, tokenizer, "2", tmp_path, Listening)
+    found = [(t.problem.id, t.chain, t.role) for t in read_trajectories(tmp_path / EPISODES)]
+    assert [(*who, asked[who[:2]]) for who in found] == [
+        ("add-0", 0, "train", 0.7),
+        ("add-0", 1, "train", 0.7),
+        ("add-0", 2, "baseline", 0.0),
+        ("add-1", 0, "train", 0.7),
+        ("add-1", 1, "train", 0.7),
+        ("add-1", 2, "baseline", 0.0),
+    ]
+
+
+def test_a_baseline_is_scored_and_no_episode_of_the_ledger(tokenizer: Any, tmp_path: Path) -> None:
+    rewards = {"agentfly_core.rewards.exact:exact": 1.0}
+    rules = science(algorithm="remax", rewards=rewards, rollout={"problems": 2, "group_size": 2})
+    played(rules, tokenizer, "2", tmp_path)
+    score_episodes(rules, [tmp_path], [], 1, tmp_path)
+    assert len(read_scores(tmp_path / SCORES)) == 6
+    assert ledger.joined([tmp_path])["episodes"].tolist() == [2, 2]
+
+
+def test_no_two_training_episodes_have_the_same_seed() -> None:
+    rules = science(rollout={"problems": 8, "group_size": 2})
+    assert len({episode_spec.seed for step in (1, 2) for episode_spec in of_step(rules, PROBLEMS, step)}) == 2 * 8 * 2
+
+
+def test_an_evaluation_has_a_temperature_of_its_own() -> None:
+    rules = science(rollout={"problems": 8, "temperature": 0.7}, evaluate={"episodes": 2, "temperature": 0.2})
+    found = [(a.chain, a.role, a.temperature) for a in of_test(rules, PROBLEMS[:1], "test")]
+    assert found == [(0, "evaluation", 0.2), (1, "evaluation", 0.2)]
+
+
+def test_a_shard_whose_tools_service_is_gone_stops(tokenizer: Any, tmp_path: Path) -> None:
+    with pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
+        played(science(), tokenizer, CALL, tmp_path)
+
+
+def test_a_shard_without_the_rewards_of_its_environment_is_not_kept(tokenizer: Any, tmp_path: Path) -> None:
+    with pytest.raises(GateClosed, match=r"8 of 8 episodes have no reward .*tidy: KeyError: 'broom'"):
+        played(science(rewards={"tests.unit.pipeline.test_playing:tidy": 1.0}, environments={"tests.unit.pipeline.test_playing:Room": 8}), tokenizer, "2", tmp_path)
+
+
+def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_path: Path) -> None:
+    with environment_loop({}) as here, pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
+        demonstrate(science(), tokenizer, PROBLEMS, tmp_path, here)
+
+
+def test_scores_that_are_missing_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:
+    played(science(), tokenizer, "2", tmp_path)
+    with pytest.raises(GateClosed, match=r"8 of 8 trajectories have no reward .*fussy: KeyError: 'colour'"):
+        score_episodes(science(), [tmp_path], [], 1, tmp_path)
+
+
+def test_scores_of_baselines_that_are_missing_stop_the_stage_as_well(tokenizer: Any, tmp_path: Path) -> None:
+    rules = science(algorithm="remax", rewards={"tests.unit.pipeline.test_playing:fussy_about_baselines": 1.0})
+    played(rules, tokenizer, "2", tmp_path)
+    with pytest.raises(GateClosed, match=r"8 of 16 trajectories have no reward .*KeyError: 'baseline'"):
+        score_episodes(rules, [tmp_path], [], 1, tmp_path)
+
+
+def test_more_may_be_missing_where_the_experiment_says_so(tokenizer: Any, tmp_path: Path) -> None:
+    lenient = science(gates={"failed": 1.0, "unscored": 1.0})
+    played(lenient, tokenizer, CALL, tmp_path)
+    assert score_episodes(lenient, [tmp_path], [], 1, tmp_path)["agent/rollout/ending/failed"] == 1.0

@@ -1,0 +1,19 @@
+"""How the services of a run share a machine."""
+
+from dataclasses import replace
+
+import pytest
+
+from agentfly_core.config.site import Site
+from agentfly_core.pipeline.services import divided
+from tests.support.experiments import context
+
+
+@pytest.mark.parametrize(
+    ("staleness", "threads", "each"),
+    [(0, 8, 8), (1, 8, 4), (1, 1, 1)],
+    ids=["in turn, all of them", "at the same time, half of them", "there is no half of one"],
+)
+def test_services_that_work_at_the_same_time_divide_the_threads(tmp_path, staleness, threads, each):
+    here = context(tmp_path, rollout={"max_staleness": staleness})
+    assert divided(replace(here, site=Site(threads=threads))).threads == each

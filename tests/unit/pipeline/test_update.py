@@ -1,0 +1,190 @@
+"""What an update leaves and takes away."""
+
+import ctypes
+import mmap
+import os
+import shutil
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.pipeline.retention import require_space, retain
+from agentfly_core.pipeline.update import _supervised, catch_up, publish
+from agentfly_core.runs.run import opened
+from agentfly_core.training.checkpointing import AsyncCheckpointer
+from tests.support.experiments import context
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run whose first four steps kept their learner states, and of which every second policy was evaluated."""
+    settings = {"update": {"keep_learner": 1, "keep_policies": 1}, "evaluate": {"every": 2}}
+    with opened(context(tmp_path, **settings), "demo") as run:
+        for step in (1, 2, 3, 4):
+            for name, file in (("learner", "learner.safetensors"), ("policy", "model.safetensors")):
+                target = ArtifactKey(f"runs/demo/steps/{step:06d}/{name}", "update", str(step), {})
+                with run.store.publish(target) as folder:
+                    (folder / file).write_text(f"weights of step {step}")
+                    (folder / "config.json").write_text("{}")
+        yield run
+
+
+def steps(run, file):
+    return [int(path.parent.parent.name) for path in sorted(run.store.root.glob(f"runs/demo/steps/*/{file}"))]
+
+
+def test_old_learner_states_are_removed(run):
+    retain(run, 4)
+    assert steps(run, "learner/learner.safetensors") == [4]
+
+
+def test_old_weights_are_removed_unless_they_were_evaluated_and_their_policies_still_count_as_made(run):
+    target = ArtifactKey("runs/demo/steps/000001/policy", "update", "1", {})
+    digest = run.store.find(target).digest
+    retain(run, 4)
+    assert steps(run, "policy/model.safetensors") == [2, 4]
+    assert steps(run, "policy/config.json") == [1, 2, 3, 4]
+    found = run.store.find(target)
+    assert found.digest == digest
+    with pytest.raises(ValueError, match=r"steps/000001/policy .* was kept without model\.safetensors"):
+        run.store.open(found)
+
+
+def test_weights_stay_while_updates_may_be_run_again_from_them(run):
+    run.store.remove("runs/demo/steps/000004/learner")
+    run.store.remove("runs/demo/steps/000003/learner")
+    retain(run, 4)
+    assert steps(run, "learner/learner.safetensors") == [2]
+    assert steps(run, "policy/model.safetensors") == [2, 3, 4]
+
+
+def test_weights_stay_while_later_steps_sample_from_them(run):
+    science = run.science.model_copy(update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 3})})
+    retain(replace(run, context=replace(run.context, science=science)), 4)
+    assert steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
+    older = science.model_copy(update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 1})})
+    retain(replace(run, context=replace(run.context, science=older)), 4)
+    assert steps(run, "policy/model.safetensors") == [2, 3, 4]
+
+
+def test_everything_stays_while_the_newest_learner_state_is_damaged(run):
+    (run.store.root / "runs/demo/steps/000004/learner/learner.safetensors").write_text("weights of")
+    retain(run, 4)
+    assert steps(run, "learner/learner.safetensors") == steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
+
+
+def test_a_state_whose_policy_is_not_published_yet_takes_nothing_away(run):
+    run.store.remove("runs/demo/steps/000004/policy")
+    retain(run, 4)
+    assert steps(run, "learner/learner.safetensors") == [3, 4]
+    assert steps(run, "policy/model.safetensors") == [2, 3]
+
+
+def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_preceded_by_old_ones(tmp_path):
+    class Died:
+        """A learner that has lost its state while a copy of it is being written; it takes no update."""
+
+        def label(self):
+            return None
+
+        def save_state(self, folder):
+            waited.clear()
+            return lambda: (folder / "learner.json").write_text("{}") if waited.wait(60) else None
+
+    class Watched(AsyncCheckpointer):
+        def wait(self):
+            waited.set()
+            super().wait()
+
+    waited = threading.Event()
+    with opened(context(tmp_path), "demo") as run:
+        run.remember_start(published(run.store, "artifacts/model"))
+        scored = published(run.store, "runs/demo/steps/000001/scored")
+        target = keys.policy(run.science, "demo", run.start, scored, 1)
+        with run.store.publish(target):
+            pass
+        checkpointer = Watched(Died())
+        checkpointer.begin(run.store.publish(keys.learner(target)), lambda: None)
+        catch_up(run, checkpointer, 2)
+        assert run.store.find(keys.learner(target))
+
+
+def published(store, uri, files=()):
+    with store.publish(ArtifactKey(uri, "test", "0", {})) as folder:
+        for name in files:
+            (folder / name).write_bytes(bytes(2**20))
+    return store.artifact(uri)
+
+
+def pages(path):
+    """How many pages of a file are in memory."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        found = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
+        start = ctypes.c_char.from_buffer(mapped)
+        assert ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), found) == 0
+        del start
+    return sum(page & 1 for page in found)
+
+
+def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_it_writes_new_ones(tmp_path):
+    class Writing:
+        """A learner that looks, as it writes, for the weights and the state that it started from."""
+
+        def update(self, job, progress):
+            return {"train/skipped_in_a_row": 0.0}
+
+        def save_policy(self, folder):
+            seen.extend(pages(path) for path in old)
+
+    if not forgets(tmp_path / "file"):
+        pytest.skip("This file system keeps files in memory.")
+    store, seen = context(tmp_path).store, []
+    before, state = published(store, "before/policy", ["a", "b"]), published(store, "before/learner", ["c"])
+    policy, learner = store.open(before), store.open(state)
+    old = [policy / "a", policy / "b", learner / "c"]
+    job = SimpleNamespace(policy=str(policy), learner=str(learner), adapter=None)
+    assert [pages(path) for path in old] == [2**20 // mmap.PAGESIZE] * 3
+    publish(store, AsyncCheckpointer(Writing()), job, before, ArtifactKey("after/policy", "test", "1", {}), None, print)
+    assert seen == [0, 0, 0]
+    assert [path.read_bytes() for path in old] == [bytes(2**20)] * 3
+
+
+def forgets(path):
+    """Whether the file system can drop a file that is on the disk from memory."""
+    path.write_bytes(bytes(2**20))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return not pages(path)
+
+
+@pytest.mark.parametrize(
+    ("critic", "busy", "needed"), [("head", False, 4000), ("model", False, 7000), ("head", True, 7000)]
+)
+def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, busy, needed, tmp_path, monkeypatch):
+    place = context(tmp_path, algorithm={"use": "ppo", "critic": critic})
+    with place.store.publish(ArtifactKey("artifacts/model/tiny", "model", "0", {})) as folder:
+        (folder / "model.safetensors").write_bytes(bytes(1000))
+    policy = place.store.artifact("artifacts/model/tiny")
+    size = sum(path.stat().st_size for path in place.store.open(policy).iterdir())
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000))
+    checkpointer = SimpleNamespace(busy=lambda: busy)
+    require_space(place, policy, checkpointer)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1))
+    with pytest.raises(OSError, match="Free some space"):
+        require_space(place, policy, checkpointer)
+
+
+def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
+    warm_start = {"demonstrations": "my:script", "epochs_per_round": 3}
+    model, found = Artifact("artifacts/model/1f2e", "9f2c"), set()
+    for share in (True, False):
+        science = context(tmp_path, warm_start=warm_start, update={"share_prefixes": share}).science
+        settings = _supervised(science, 0.5)
+        assert (settings["share_prefixes"], settings["learning_rate"], settings["epochs"]) == (share, 0.5, 3)
+        found.add(keys.warm_start(science, model, model, 1).key)
+    assert len(found) == 2

@@ -1,0 +1,36 @@
+"""Every problem consumed is written down."""
+
+from dataclasses import replace
+
+from agentfly_core.records import ledger
+from agentfly_core.records.ledger import LedgerRow
+from agentfly_core.records.trajectory import Problem, Scored, Unscored
+from tests.support.recorded import trajectory
+
+REWARDS = {"p": [1.0, 0.0], "q": [1.0, 1.0], "r": [Unscored("exact: TimeoutError")] * 2}
+ROWS = [
+    LedgerRow(7, "p", 2, 2, 0.5, "used"),
+    LedgerRow(7, "q", 2, 2, 1.0, "zero_spread"),
+    LedgerRow(7, "r", 2, 0, None, "unscored"),
+]
+
+
+def test_the_ledger_says_what_became_of_each_problem():
+    played, scores = [], []
+    for name, values in REWARDS.items():
+        for chain, value in enumerate(values):
+            played.append(replace(trajectory(), id=f"{name}{chain}", problem=Problem(name, "?"), chain=chain))
+            scores.append(Scored(f"{name}{chain}", {}, (), value))
+    assert ledger.ledger(7, played, scores) == ROWS
+
+
+def test_problems_whose_episodes_differed_are_counted(tmp_path):
+    ledger.write(tmp_path, ROWS)
+    assert ledger.used(tmp_path) == 1
+
+
+def test_the_steps_are_joined(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        ledger.write(tmp_path / name, ROWS)
+    assert len(ledger.joined([tmp_path / "one", tmp_path / "two"])) == 6

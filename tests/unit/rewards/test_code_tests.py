@@ -1,0 +1,128 @@
+"""Programs that earn their reward, and programs that try to have it without."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentfly_core.records.trajectory import Problem, Score, Unscored
+from agentfly_core.rewards.code_tests import code_tests, program
+from tests.support.letters import assigned, collected, scripted, spec
+
+TESTS = [{"args": [2, 3], "expected": 5}, {"args": [-1, 1], "expected": 0}]
+ADD = Problem("add", "Write add(a, b).", {"function": "add", "tests": TESTS, "seconds": 1})
+RIGHT = "def add(a, b):\n    return a + b\n"
+
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+
+async def scored(code: str, problem: Problem = ADD) -> Score | Unscored:
+    sampler = scripted(lambda problem, chain, turn: f"Here:\n```python\n{code}```\nDone.")
+    (trajectory,), *_ = await collected(assigned(problem), spec(max_tokens=4000), sampler)
+    return await code_tests.score(trajectory, {})
+
+
+async def test_a_right_program_is_worth_one_and_a_half_right_one_nothing_but_its_part() -> None:
+    assert await scored(RIGHT) == Score(1.0, parts={"passed": 1.0})
+    assert await scored("def add(a, b):\n    return 5\n") == Score(0.0, parts={"passed": 0.5})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os._exit(0)\n",
+        "import sys; sys.exit(0)\n",
+        'print(\'{"nonce": "0", "passed": [true, true]}\')\n',
+        'open("verdict.json", "w").write(\'{"nonce": "0", "passed": [true, true]}\')\n',
+        "import json\njson.dumps = lambda *_: '[5]'\njson.load = json.loads = lambda *_: [True]\n",
+        "import random, math\nmath.isclose = lambda *_, **__: True\nrandom.random = lambda: 0\n",
+        "import builtins\nbuiltins.all = lambda _: True\nbuiltins.map = lambda *_: [True]\n",
+        "class Same(int):\n    def __eq__(self, other): return True\n    __hash__ = int.__hash__\n"
+        "def add(a, b): return Same(9)\n",
+        "import __main__\n__main__.same = __main__.passes = lambda *_: True\n",
+        "import os\nos.symlink('/proc/self/environ', 'x')\nos.rename('x', 'results.jsonl')\nos._exit(0)\n",
+        "def add(a, b):\n    while True: pass\n",
+        "def add(a, b): return [" + "[" * 50 + "]" * 50 + "]\n",
+        "def add(a, b): return float('nan')\n",
+        "def add(a, b): return True\n",
+        "def add(a, b",
+        "",
+    ],
+)
+async def test_a_program_that_does_not_add_is_worth_nothing(code: str) -> None:
+    found = await scored(code)
+    assert isinstance(found, Score)
+    assert found.value == 0.0
+
+
+HALVES = [{"args": [1], "expected": 0.5}, {"args": [[1]], "expected": [0.5] * 2000}]
+HALF = Problem("half", "Write half(n).", {"function": "half", "tests": HALVES, "seconds": 1})
+LONG = Problem("long", "Write f().", {"function": "f", "tests": [{"args": [], "expected": [[0]] * 50_000}]})
+FILL = """
+with open("results.jsonl", "wb", 0) as file:
+    try:
+        while True: file.write(b"[5]\\n" * 128)
+    except OSError: pass
+import os
+os._exit(0)
+"""
+
+
+def leaving(results: str, more: str = "") -> str:
+    return f"import os\nwith open('results.jsonl', 'wb') as file:\n    file.write({results})\n{more}os._exit(0)\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        FILL,
+        leaving("b''", "    file.truncate(2**23)\n"),
+        leaving("b'\\n' * (2**23 - 50_000)"),
+        leaving("b'[' * 2**22 + b'\\n'"),
+        leaving("b'[' + b'{},' * 2**21 + b'{}]\\n'"),
+        leaving("b'[1' + b'0' * 400 + b']\\n[1e400]\\n'"),
+        leaving("b'[' + b'9' * 5000 + b']\\n'"),
+        leaving("b'[NaN]\\n[-Infinity]\\n'"),
+        leaving("b'[\"\\\\ud800\"]\\n\\xff\\x00\\n'"),
+        leaving("b'{\"0\": 0.5}\\n0.5\\n'"),
+        leaving("b'[0.5]\\n'", "os.link('results.jsonl', 'again')\n"),
+        "import os\nos.unlink('results.jsonl')\nos.mkdir('results.jsonl')\n",
+        "import os\nos.unlink('results.jsonl')\nos.mkfifo('results.jsonl')\n",
+        "import os\nfor n in range(5000): os.mkdir(str(n))\n",
+        "import os\nos.write(1, bytes(2**22))\n",
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n",
+        "import os\nos.kill(-1, 9)\n",
+        "def half(n): return 10 ** 400\n",
+        "def half(n): return [half(n)]\n",
+        "def half(n): return '\\ud800'\n",
+        "def half(n): raise BaseException\n",
+        "taken = [bytes(2**20) for _ in range(2**12)]\n",
+    ],
+)
+async def test_no_program_can_choose_to_be_unscored(code: str) -> None:
+    assert await scored(code, HALF) == Score(0.0, parts={"passed": 0.0})
+
+
+async def test_results_as_large_as_a_right_one_are_graded_too() -> None:
+    assert await scored("def f(): return [[0]] * 50_000\n", LONG) == Score(1.0, parts={"passed": 1.0})
+    assert await scored(leaving("b'[' + b'{},' * 2_000_000 + b'{}]\\n'"), LONG) == Score(0.0, parts={"passed": 0.0})
+
+
+async def test_what_was_right_before_a_program_hangs_counts_in_its_part() -> None:
+    code = "def add(a, b):\n    while a == -1: pass\n    return a + b\n"
+    assert await scored(code) == Score(0.0, parts={"passed": 0.5})
+
+
+async def test_results_are_compared_as_json() -> None:
+    pairs = Problem("p", "?", {"function": "f", "tests": [{"args": [3], "expected": [1.5, {"a": [True, None]}]}]})
+    assert await scored("def f(n): return n / 2 + 1e-12, {'a': (True, None)}\n", pairs) == Score(1.0, {"passed": 1.0})
+    assert (await scored("def f(n): return 1.5, {'a': (1, None)}\n", pairs)) == Score(0.0, {"passed": 0.0})
+
+
+async def test_a_problem_without_tests_is_unscored_and_not_wrong() -> None:
+    assert await scored(RIGHT, Problem("p", "?")) == Unscored("code_tests: KeyError: 'tests'")
+
+
+def test_the_program_is_the_last_block_of_an_answer_or_all_of_it() -> None:
+    assert program("```python\na = 1\n```\nor\n```\na = 2\n```") == "a = 2\n"
+    assert program("a = 3") == "a = 3"

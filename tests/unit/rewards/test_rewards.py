@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from agentfly_core.records.trajectory import Problem, Score, Trajectory, Unscored
+from agentfly_core.rewards.exact import exact
+from agentfly_core.rewards.format import tool_format
+from agentfly_core.tools.answer import answer
+from agentfly_core.tools.calculator import calculator
+from tests.support.letters import assigned, collected, scripted, spec
+
+ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
+
+
+async def play(*replies: str, problem: Problem = ADD) -> Trajectory:
+    sampler = scripted(lambda problem, chain, turn: replies[turn])
+    return (await collected(assigned(problem), spec(calculator, answer, max_turns=2), sampler))[0][0]
+
+
+@pytest.mark.parametrize(
+    ("replies", "value"),
+    [
+        (["99"], 1.0),
+        ([" 99 "], 1.0),
+        (["<answer answer=99>"], 1.0),
+        (["<calculator expression=41+58>", "99"], 1.0),
+        (["98"], 0.0),
+        (["It is 99"], 0.0),
+        ([""], 0.0),
+        (["<calculator expression=41+58>", "<calculator expression=41+58>"], 0.0),
+    ],
+)
+async def test_only_the_exact_answer_is_worth_one(replies: list[str], value: float) -> None:
+    assert await exact.score(await play(*replies), {}) == Score(value)
+
+
+async def test_an_answer_may_be_a_number_in_the_facts() -> None:
+    assert await exact.score(await play("99", problem=Problem("p", "?", {"answer": 99})), {}) == Score(1.0)
+
+
+async def test_a_problem_without_an_answer_is_unscored_and_not_wrong() -> None:
+    found = await exact.score(await play("99", problem=Problem("p", "?")), {})
+    assert found == Unscored("exact: KeyError: 'answer'")
+
+
+@pytest.mark.parametrize(
+    ("replies", "readable", "answered"),
+    [
+        (["<calculator expression=1><answer answer=1>"], 1.0, 1.0),
+        (["<calculator expression=1><calculator", "1"], 0.5, 0.5),
+        (["<nothing>", "<calculator expression=1>"], 1.0, 0.5),
+        (["<calculator", "<calculator"], 0.0, 0.0),
+        (["99"], 0.0, 0.0),
+    ],
+)
+async def test_the_format_is_the_share_of_readable_calls(replies: list[str], readable: float, answered: float) -> None:
+    assert await tool_format.score(await play(*replies), {}) == Score(readable, {"answered": answered})

@@ -1,0 +1,79 @@
+"""What trajectories earned, on which token it lies, and who is compared with whom."""
+
+from dataclasses import replace
+
+import pytest
+
+from agentfly_core.records.trajectory import Ending, Message, Sampled, Scored, Unscored
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.outcomes import outcomes
+from tests.support.played import earned, played, turn
+
+ASKS = turn([1], {3: -1.0, 4: -1.0})
+ANSWERS = turn([5, 6], {7: -1.0}, {8: -1.0})
+SILENT = turn([5])
+
+
+def test_a_reward_lies_on_the_last_sampled_token_of_its_turn():
+    found = earned([played(ASKS, ANSWERS)], [1.5], by_turn=[(0.5, 1.0)])
+    #                                  read  asks    read      answers
+    assert found.token_rewards.tolist() == [[0, 0, 0.5, 0, 0, 0, 1.0]]
+
+
+def test_what_no_turn_earned_by_itself_lies_on_the_last_sampled_token():
+    found = earned([played(ASKS, ANSWERS), played(ASKS)], [1.0, 2.0], by_turn=[(0.25, 0.0), ()])
+    assert found.token_rewards.tolist() == [[0, 0, 0.25, 0, 0, 0, 0.75], [0, 0, 2.0, 0, 0, 0, 0]]
+    assert found.rewards.tolist() == [1.0, 2.0]
+
+
+def test_a_reward_after_a_turn_without_a_sampled_token_lies_on_the_turn_before():
+    found = earned([played(ASKS, SILENT)], [1.0])
+    assert found.token_rewards.tolist() == [[0, 0, 1.0, 0]]
+
+
+def test_a_reward_on_a_turn_without_a_sampled_token_is_an_error():
+    with pytest.raises(ValueError, match="Turn 1 of trajectory t0 has a reward and no sampled token"):
+        earned([played(ASKS, SILENT)], [1.0], by_turn=[(0.0, 1.0)])
+
+
+def test_a_trajectory_in_which_nothing_was_sampled_has_a_reward_and_no_token_for_it():
+    found = earned([played(SILENT), played(ASKS)], [1.0, 0.0])
+    assert (found.rewards.tolist(), found.token_rewards.tolist()) == ([1.0, 0.0], [[0, 0, 0]])
+
+
+def test_a_reply_in_pieces_and_in_a_fresh_context_is_one_turn():
+    found = earned([played(ANSWERS, replace(ANSWERS, fresh_context=True))], [3.0], by_turn=[(1.0, 2.0)])
+    assert found.token_rewards.tolist() == [[0, 0, 0, 1.0], [0, 0, 0, 2.0]]
+
+
+def test_episodes_of_one_group_are_compared_whatever_lies_between_them():
+    found = earned([played(ASKS, group=name) for name in "abab"], [0.0] * 4)
+    assert found.groups == ((0, 2), (1, 3))
+
+
+def test_an_unscored_trajectory_is_no_zero():
+    trajectory = played(ASKS)
+    with pytest.raises(ValueError, match=r"t0 has no reward: exact: TimeoutError"):
+        outcomes([trajectory], [Scored("t0", {}, (), Unscored("exact: TimeoutError"))], {}, {}, pack([trajectory]))
+
+
+def test_what_stopped_at_a_limit_is_cut():
+    limited = replace(ASKS, sampled=(Sampled((3,), (-1.0,), 0, "length"),))
+    endings = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.TERMINAL)
+    episodes = [
+        played(ASKS),
+        played(limited),
+        played(limited, ASKS),
+        *(replace(played(ASKS), ending=e) for e in endings),
+    ]
+    assert earned(episodes, [0.0] * 6).cut.tolist() == [False, True, False, True, True, False]
+
+
+def test_a_state_is_what_the_environment_calls_it_or_else_what_was_read():
+    asked, told = (Message("user", "41+58?"),), (Message("user", "17+4?"),)
+    named = replace(ASKS, state="empty cart", read=asked)
+    found = earned(
+        [played(named, replace(ASKS, read=asked)), played(replace(ASKS, read=asked), replace(ASKS, read=told))], [0, 0]
+    )
+    (first, second), (third, fourth) = found.states
+    assert (first, second == third, second == fourth) == ("empty cart", True, False)

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from typing import Any, ClassVar
+
+import pytest
+
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.reward import reward, score
+from agentfly_core.authoring.tool import tool
+from agentfly_core.inference.sampler import Request, SamplerLost
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, Trajectory, Unscored
+from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.shard import EpisodeBroken
+from agentfly_core.tools.calculator import calculator
+from tests.support.letters import ADD, STOP, Letters, assigned, collected, encode, play, scripted, spec
+
+
+class Desk(Environment):
+    """It remembers which problem it was last set up for, and all for which one was closed."""
+
+    closed: ClassVar[list[str]] = []
+
+    async def reset(self, problem: Problem) -> None:
+        self.problem = problem.id
+
+    async def close(self) -> None:
+        self.closed.append(self.problem)
+
+
+async def test_an_episode_past_its_deadline_fails_alone_and_its_environment_is_closed() -> None:
+    @tool
+    async def look(*, desk: Desk) -> str:
+        return "a desk"
+
+    async def forgetful(episode: Episode) -> Ending:
+        if episode.problem.id == "stuck":
+            await asyncio.Event().wait()
+        await episode.reply(*episode.opening)
+        return Ending.NO_TOOL_CALLS
+
+    rules = spec(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
+    problems = assigned(ADD, Problem("stuck", "?"))
+    found, _, measured = await collected(problems, rules, scripted(lambda *_: "99"))
+    assert [(t.problem.id, t.ending) for t in found] == [("add-41-58", Ending.NO_TOOL_CALLS), ("stuck", Ending.FAILED)]
+    assert found[1].error == "LeaseExpired: no ending within 0.2 s, the agent's deadline"
+    assert sorted(Desk.closed) == ["add-41-58", "stuck"]
+    assert [measured[f"resources/Desk/{name}"] for name in ("expired", "started", "closed")] == [1, 2, 1]
+
+
+async def test_a_slow_tool_of_one_episode_keeps_no_other_from_going_on() -> None:
+    others_done = threading.Event()
+
+    @tool
+    def wait(chain: int) -> str:
+        assert chain > 0 or others_done.wait(30), "the other episodes were blocked"
+        return "ok"
+
+    ended: list[int] = []
+
+    def watch(trajectory: Trajectory) -> None:
+        ended.append(trajectory.chain)
+        if len(ended) == 7:
+            others_done.set()
+
+    sampler = scripted(lambda problem, chain, turn: (f"<wait chain={chain}>", "ok")[turn])
+    trajectories, *_ = await collected(assigned(ADD, chains=8), spec(wait), sampler, watch)
+    assert ended[-1] == 0
+    assert [o for t in trajectories for o in t.observations] == [Observation("wait", "ok")] * 8
+
+
+class Counter(Environment):
+    """Counts, and can be lost."""
+
+    async def reset(self, problem: Problem) -> None:
+        self.count = 0
+
+    def up(self) -> int:
+        self.count += 1
+        return self.count
+
+
+class Ledger(Counter): ...
+
+
+@tool
+async def up(lost: bool = False, *, counter: Counter) -> int:
+    if lost:
+        raise ServiceFailure("the counter's process died")
+    return counter.up()
+
+
+@tool
+async def book(*, ledger: Ledger, counter: Counter) -> list[str]:
+    return [type(ledger).__name__, type(counter).__name__]
+
+
+@reward
+async def counted(counter: Counter, trajectory: Trajectory) -> float:
+    if trajectory.chain == 3:
+        raise RuntimeError("no judge")
+    return counter.count
+
+
+async def test_a_reward_sees_the_environment_that_the_tools_used() -> None:
+    trajectory = await play(["<up><up>", "<up>", "ok"], up, rewards=[counted], limits={Counter: 1})
+    assert trajectory.observed == {"counted": Score(3.0)}
+    (scored,) = await score([trajectory], {counted: 0.5})
+    assert scored.reward == 1.5
+
+
+async def test_two_kinds_of_environment_in_one_episode_are_each_the_right_one() -> None:
+    trajectory = await play(["<book>", "ok"], book, limits={Counter: 1, Ledger: 1})
+    assert trajectory.observations[0].content == '["Ledger", "Counter"]'
+
+
+async def test_one_lost_environment_and_one_failing_reward_cost_one_episode_each() -> None:
+    sampler = scripted(lambda problem, chain, turn: (f"<up lost={chain == 2}>", "<up>", "ok")[turn])
+    rules = spec(up, rewards=[counted], limits={Counter: 8})
+    trajectories, timings, _ = await collected(assigned(ADD, chains=8), rules, sampler)
+    assert [t.chain for t in trajectories] == list(range(8))
+    assert [t.trajectory_id for t in timings] == [t.id for t in trajectories]
+    lost = trajectories.pop(2)
+    assert (lost.ending, lost.error) == (Ending.FAILED, "ServiceFailure: the counter's process died")
+    assert (len(lost.turns), lost.observed) == (1, {})
+    assert {t.ending for t in trajectories} == {Ending.NO_TOOL_CALLS}
+    unscored = trajectories.pop(2)
+    assert unscored.observed == {"counted": Unscored("counted: RuntimeError: no judge")}
+    assert [t.observed for t in trajectories] == [{"counted": Score(2.0)}] * 6
+
+
+async def test_a_lost_environment_is_closed_and_its_place_taken_by_a_fresh_one() -> None:
+    made: list[str] = []
+
+    class Traced(Counter):
+        async def start(self) -> None:
+            made.append("start")
+
+        async def close(self) -> None:
+            made.append("close")
+
+    async def lose(traced: Any, chain: int) -> int:
+        made.append(f"use {chain} of {traced.count}")
+        traced.count += 1
+        if chain == 0:
+            raise ServiceFailure("gone")
+        return int(traced.count)
+
+    lose.__annotations__ = {"traced": Traced, "chain": int, "return": int}
+    sampler = scripted(lambda problem, chain, turn: (f"<lose chain={chain}>", "ok")[turn])
+    rules = spec(tool(lose), limits={Traced: 1})
+    trajectories, *_ = await collected(assigned(ADD, chains=3), rules, sampler)
+    assert made == ["start", "use 0 of 0", "close", "start", "use 1 of 0", "use 2 of 0", "close"]
+    assert [t.ending for t in trajectories] == [Ending.FAILED, Ending.NO_TOOL_CALLS, Ending.NO_TOOL_CALLS]
+
+
+async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again() -> None:
+    users: list[Counter] = []
+    opened = threading.Event()
+
+    @tool(timeout=0.01)
+    def hang(*, counter: Counter) -> None:
+        users.append(counter)
+        opened.wait(30)
+
+    sampler = scripted(lambda problem, chain, turn: ("<hang>", "ok")[turn])
+    rules = spec(hang, limits={Counter: 1})
+    trajectories, *_ = await collected(assigned(ADD, chains=2), rules, sampler)
+    opened.set()
+    assert users[0] is not users[1]
+    assert [t.observations for t in trajectories] == [(Observation("hang", "no result within 0.01 s", error=True),)] * 2
+
+
+async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean_one() -> None:
+    seats: list[int] = []
+    left: list[int] = []
+
+    class Seated(Scripted):
+        def shard(self, episodes: int) -> Any:
+            seats.append(episodes)
+            return super().shard(episodes)
+
+        def leave(self) -> None:
+            left.append(1)
+
+    sampler = Seated(encode, STOP, lambda problem, chain, turn: ("<up>", "ok")[turn])
+    rules = spec(up, rewards=[counted], limits={Counter: 2})
+    trajectories, _, measured = await collected(assigned(ADD, Problem("b", "?"), chains=3), rules, sampler)
+    assert (seats, len(left)) == ([2], 2)
+    assert (measured["resources/Counter/most_in_use"], measured["resources/Counter/started"]) == (2, 2)
+    assert [t.observed for t in trajectories] == [{"counted": Score(1.0)}] * 6
+
+
+async def test_a_lost_sampler_ends_the_shard_with_that_very_error() -> None:
+    def script(problem: str, chain: int, turn: int) -> str:
+        if chain == 1:
+            raise SamplerLost("the server died")
+        return "ok"
+
+    with pytest.raises(SamplerLost, match="the server died"):
+        await collected(assigned(ADD, chains=4), spec(), scripted(script))
+
+
+async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_time() -> None:
+    both = asyncio.Barrier(2)
+
+    class Failing(Scripted):
+        async def sample(self, request: Request) -> Sampled:
+            await both.wait()
+            raise KeyError("a bug") if request.order[1] else SamplerLost("the server died")
+
+    with pytest.raises(EpisodeBroken, match="KeyError: 'a bug'"):
+        await collected(assigned(ADD, chains=2), spec(), Failing(encode, STOP, lambda *_: ""))
+
+
+async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_the_line() -> None:
+    def looked_up(episode: Episode) -> str:
+        return str(episode.problem.facts["hint"])
+
+    async def hinted(episode: Episode) -> Ending:
+        await episode.reply(Message("user", looked_up(episode)))
+        return Ending.NO_TOOL_CALLS
+
+    with pytest.raises(EpisodeBroken) as caught:
+        await collected(assigned(ADD), spec(agent=hinted), scripted(lambda *_: "ok"))
+    first, *traced, fault, where = str(caught.value).splitlines()
+    assert first == (
+        "An episode of the problem 'add-41-58' (chain 0, agent 'hinted') broke off. It is an error in code, not the "
+        "model's, so the stage stops:"
+    )
+    assert '    return str(episode.problem.facts["hint"])' in traced
+    assert fault == "KeyError: 'hint'"
+    assert where == f"Look at {__file__}:{looked_up.__code__.co_firstlineno + 1} in looked_up."
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Mute(), "Mute: its text cannot be had (ValueError)"),
+        (SystemExit(3), "RuntimeError: it called exit(3)"),
+        (ValueError(), "ValueError, without a message"),
+    ],
+)
+async def test_whatever_an_agent_raises_is_told(error: BaseException, told: str) -> None:
+    async def raising(episode: Episode) -> Ending:
+        raise error
+
+    with pytest.raises(EpisodeBroken) as caught:
+        await collected(assigned(ADD), spec(agent=raising), scripted(lambda *_: "ok"))
+    assert str(caught.value).splitlines()[-2] == told
+
+
+async def test_an_agent_that_does_not_say_how_it_ended_is_told_where_it_is_written() -> None:
+    async def forgetful(episode: Episode) -> Any:
+        await episode.reply(*episode.opening)
+
+    with pytest.raises(EpisodeBroken, match="The agent forgetful returned None, expected an Ending") as caught:
+        await collected(assigned(ADD), spec(agent=forgetful), scripted(lambda *_: "ok"))
+    assert str(caught.value).endswith(f"Look at {__file__}:{forgetful.__code__.co_firstlineno}.")
+
+
+async def test_an_error_in_a_template_is_told_with_its_own_line() -> None:
+    class Broken(Letters):
+        def parse(self, reply: Any) -> Message:
+            raise IndexError("template")
+
+    with pytest.raises(EpisodeBroken, match=r"IndexError: template\nLook at .*test_collect.py:\d+ in parse"):
+        await collected(assigned(ADD), spec(template=Broken()), scripted(lambda *_: "ok"))
+
+
+async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_episode_alone() -> None:
+    class Unmade(Counter):
+        def __init__(self) -> None:
+            raise Mute
+
+    class Stateless(Counter):
+        def state_key(self) -> str:
+            raise Mute
+
+    def asked(kind: type[Environment]) -> Any:
+        async def use(thing: Any) -> str:
+            return "ok"
+
+        use.__annotations__ = {"thing": kind, "return": str}
+        return tool(use)
+
+    for kind, what in ((Unmade, "Unmade could not be made"), (Stateless, "Stateless could not name its state")):
+        trajectory = await play(["<use>", "ok"], asked(kind), limits={kind: 1})
+        assert trajectory.ending is Ending.FAILED
+        assert trajectory.error == f"ServiceFailure: {what}: Mute: its text cannot be had (ValueError)"
+
+
+async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> None:
+    sampler = scripted(lambda problem, chain, turn: (f"<calculator expression={chain}+1>", f"{chain}")[turn])
+    problems = assigned(Problem("b", "?"), ADD, chains=3)
+    first, *_ = await collected(problems, spec(calculator), sampler)
+    again, *_ = await collected(problems[::-1], spec(calculator), sampler)
+    assert first == again
+    assert [(t.problem.id, t.chain) for t in first] == [(p, c) for p in ("add-41-58", "b") for c in range(3)]
+    assert len({t.id for t in first}) == 6
+    assert len({t.group for t in first}) == 2
+    assert len({t.seed for t in first}) == 6
+
+
+async def test_every_trajectory_is_told_to_the_watcher_as_it_ends() -> None:
+    seen: list[Trajectory] = []
+    trajectories, *_ = await collected(assigned(ADD, chains=3), spec(), scripted(lambda *_: "ok"), seen.append)
+    assert sorted(seen, key=lambda t: t.chain) == trajectories
+
+
+async def test_no_episode_is_no_work() -> None:
+    assert await collected([], spec(), scripted(lambda *_: "ok")) == ([], [], {})
+
+
+async def test_times_say_what_an_episode_waited_for() -> None:
+    sampler = scripted(lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
+    _, (timing,), _ = await collected(assigned(ADD), spec(calculator), sampler)
+    assert [span.doing for span in timing.spans] == ["waiting", "generating", "tools", "generating", "rewards"]
+    starts = [span.start for span in timing.spans]
+    assert starts == sorted(starts)
+    assert timing.started == starts[0]
+    assert min(timing.generating, timing.tools, timing.waiting, timing.rewards) >= 0
+
+
+async def test_no_time_is_negative_when_the_clock_is_set_back_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = itertools.count()
+    monkeypatch.setattr("time.time", lambda: 1763740000.0 - 3600 * next(hours))
+    _, (timing,), _ = await collected(assigned(ADD), spec(), scripted(lambda *_: "ok"))
+    assert all(span.start <= span.end for span in timing.spans)
+
+
+def test_an_environment_without_a_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"asks for a Counter and there is no limit.*tests.unit.rollout.test_episode:Counter: 8"):
+        spec(up)

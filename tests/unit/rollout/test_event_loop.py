@@ -1,0 +1,237 @@
+"""Environments live on between two pieces of work that need them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from agentfly_core.artifacts.store import Store
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.tool import tool
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
+from agentfly_core.inference.sampler import SamplerLost
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.pipeline.services import environment_loop_of, environments_service
+from agentfly_core.records.trajectory import Ending, Problem
+from agentfly_core.rollout.child_process import Child
+from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.shard import collect
+from agentfly_core.runs.run import ExperimentContext
+from tests.support.letters import ADD, assigned, scripted, silent, spec
+from tests.support.rooms import ONE, TWO, Room, broken, events
+
+COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_made() -> None:
+    Room.made.clear()
+
+
+class Fresh(Room):
+    """Lent once; tells when one has started."""
+
+    max_uses = 1
+    started: ClassVar[threading.Semaphore]
+
+    async def start(self) -> None:
+        await super().start()
+        self.started.release()
+
+
+class Engine(Environment):
+    """Counts the questions to a process of its own."""
+
+    made: ClassVar[list[Engine]]
+
+    def __init__(self) -> None:
+        self.made.append(self)
+        self.process = Child(sys.executable, "-c", COUNTER)
+
+    async def start(self) -> None:
+        await self.process.start()
+
+    async def reset(self, problem: Problem) -> None:
+        await self.process.ask("reset", 30)
+
+    async def healthy(self) -> bool:
+        return self.process.alive
+
+    async def close(self) -> None:
+        await self.process.end()
+
+
+@tool
+async def enter(*, room: Room) -> int:
+    return len(room.events) - 1
+
+
+@tool
+async def glance(*, room: Fresh) -> int:
+    return len(room.made)
+
+
+@tool
+async def ask(*, engine: Engine) -> int:
+    return int(await engine.process.ask("how many?", 30))
+
+
+def calling(name: str) -> Scripted:
+    return scripted(lambda problem, chain, turn: (f"<{name}>", "ok")[turn])
+
+
+async def visit(resources: ResourceManager) -> Room:
+    async with resources.lease(Room, ONE, 30) as room:
+        return room
+
+
+def test_an_environment_is_started_once_for_two_shards_and_closed_when_its_home_is() -> None:
+    rules = spec(enter, limits={Room: 2})
+    with environment_loop(rules.limits) as here:
+        for shard in (1, 2):
+            work = collect(assigned(ADD, chains=2), rules, calling("enter"), silent, here.resources)
+            played, _, measured = here.run(work)
+            assert [t.observations[0].content for t in played] == [str(shard)] * 2
+            counts = [measured[f"resources/Room/{name}"] for name in ("started", "closed", "in_use", "most_in_use")]
+            assert counts == [2 if shard == 1 else 0, 0, 0, 2]
+        assert events() == [["start", "reset add-41-58", "reset add-41-58"]] * 2
+    assert events() == [["start", "reset add-41-58", "reset add-41-58", "close"]] * 2
+
+
+def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
+    Fresh.started = threading.Semaphore(0)
+    rules = spec(glance, limits={Fresh: 1})
+    with environment_loop(rules.limits) as here:
+        for shard in (1, 2):
+            (played,), *_ = here.run(collect(assigned(ADD), rules, calling("glance"), silent, here.resources))
+            assert played.observations[0].content == str(shard)
+            assert all(Fresh.started.acquire(timeout=30) for _ in range(2 if shard == 1 else 1))
+            assert events() == [["start", "reset add-41-58", "close"]] * shard + [["start"]]
+
+
+def test_an_environment_whose_process_died_while_nobody_played_is_replaced_and_no_episode_fails() -> None:
+    Engine.made = []
+    rules = spec(ask, limits={Engine: 2})
+    with environment_loop(rules.limits) as here:
+        for shard in (1, 2):
+            work = collect(assigned(ADD, chains=2), rules, calling("ask"), silent, here.resources)
+            played, _, measured = here.run(work)
+            assert [t.ending for t in played] == [Ending.NO_TOOL_CALLS] * 2
+            if shard == 1:
+                os.kill(Engine.made[0].process.pid, signal.SIGKILL)
+    assert sorted(t.observations[0].content for t in played) == ["1", "3"]
+    assert [measured[f"resources/Engine/{name}"] for name in ("started", "closed")] == [1, 1]
+
+
+def test_a_shard_whose_sampler_was_lost_is_played_again_in_the_same_home() -> None:
+    lost = [SamplerLost("the server died")]
+
+    def script(problem: str, chain: int, turn: int) -> str:
+        if lost:
+            raise lost.pop()
+        return ("<enter>", "ok")[turn]
+
+    rules = spec(enter, limits={Room: 1})
+    with environment_loop(rules.limits) as here:
+        with pytest.raises(SamplerLost):
+            here.run(collect(assigned(ADD), rules, scripted(script), silent, here.resources))
+        (played,), _, measured = here.run(collect(assigned(ADD), rules, scripted(script), silent, here.resources))
+    assert played.observations[0].content == "1"
+    assert [measured[f"resources/Room/{name}"] for name in ("started", "closed")] == [2, 1]
+
+
+def test_what_is_never_given_back_is_named_when_its_home_closes() -> None:
+    with pytest.raises(RuntimeError, match="Room: 1 were never given back, and are not closed; they were lent for two"):
+        with environment_loop({Room: 2}) as here:
+            here.run(visit(here.resources))
+            here.run((kept := here.resources.lease(Room, TWO, 30)).__aenter__())
+    assert kept is not None
+
+
+def test_an_error_in_the_block_passes_and_all_is_closed() -> None:
+    with pytest.raises(KeyError, match="ours"), environment_loop({Room: 1}) as here:
+        here.run(visit(here.resources))
+        raise KeyError("ours")
+    assert events() == [["start", "reset one", "close"]]
+    assert "environments" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_work_sees_the_context_of_who_has_it_done() -> None:
+    run = contextvars.ContextVar("run", default="none")
+
+    async def named() -> str:
+        return run.get()
+
+    with environment_loop({}) as here:
+        run.set("quickstart-1f2e3d4c")
+        assert here.run(named()) == "quickstart-1f2e3d4c"
+
+
+def test_work_that_is_interrupted_is_cancelled_and_over_before_anything_else_happens() -> None:
+    story: list[str] = []
+
+    async def stuck(resources: ResourceManager) -> None:
+        try:
+            async with resources.lease(Room, ONE, 30):
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # as Ctrl-C does
+                await asyncio.Event().wait()
+        finally:
+            story.append("cancelled")
+
+    with environment_loop({Room: 1}) as here:
+        with pytest.raises(KeyboardInterrupt):
+            here.run(stuck(here.resources))
+        assert story == ["cancelled"]
+        assert events() == [["start", "reset one", "close"]]
+        assert here.run(visit(here.resources)).events == ["start", "reset one"]
+
+
+def test_work_that_wants_to_end_the_program_says_so_to_who_waits_and_the_home_goes_on() -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    with environment_loop({Room: 1}) as here:
+        with pytest.raises(SystemExit, match="3"):
+            here.run(leave())
+        assert here.run(visit(here.resources)).events == ["start", "reset one"]
+
+
+def test_closing_waits_for_no_start() -> None:
+    starting = threading.Event()
+
+    async def start(self: Room) -> None:
+        self.events.append("start")
+        starting.set()
+        await asyncio.Event().wait()
+
+    kind = broken(start=start)
+    with environment_loop({kind: 1}) as here:
+        here.loop.call_soon_threadsafe(here.resources.warm, [kind], 1, 3600)
+        assert starting.wait(30)
+    assert events() == [["start", "close"]]
+
+
+def test_an_experiments_environments_start_as_its_services_do_as_many_as_a_shard_needs(tmp_path: Path) -> None:
+    settings = {
+        "model": "nano:calculator",
+        "data": {"use": "a:b", "train": 8, "test": 1},
+        "tools": ["tests.unit.rollout.test_event_loop:enter"],
+        "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
+        "environments": {"tests.support.rooms:Room": 16},
+        "rollout": {"problems": 2, "group_size": 2},
+        "steps": 1,
+    }
+    context = ExperimentContext("rooms", Science.model_validate(settings), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path))
+    with environments_service(context, "9f2c01d4") as service:
+        assert len(environment_loop_of(service).run(visit(environment_loop_of(service).resources)).made) == 4
+    assert sorted(events()) == [["start", "close"]] * 3 + [["start", "reset one", "close"]]

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.rollout.resources import LeaseExpired, LeaseTimeout, ResourceManager
+from tests.support.rooms import ONE, TWO, Hall, Once, Room, events
+
+
+@pytest.fixture(autouse=True)
+def _nothing_made() -> None:
+    Room.made.clear()
+
+
+async def test_an_environment_is_started_once_reset_before_each_lease_and_closed_at_the_end() -> None:
+    async with ResourceManager({Room: 1}) as resources:
+        for problem in (ONE, TWO):
+            async with resources.lease(Room, problem, 30) as room:
+                assert isinstance(room, Room)
+    assert events() == [["start", "reset one", "reset two", "close"]]
+
+
+async def test_never_more_than_the_limit_are_lent_and_the_first_to_come_is_the_first_served() -> None:
+    order: list[int] = []
+    arrived, leave = [asyncio.Event() for _ in range(5)], [asyncio.Event() for _ in range(5)]
+
+    async def visit(number: int) -> None:
+        async with resources.lease(Room, Problem(str(number), "?"), 30):
+            order.append(number)
+            arrived[number].set()
+            await leave[number].wait()
+
+    async with ResourceManager({Room: 2}) as resources, asyncio.TaskGroup() as group:
+        for number in range(5):
+            group.create_task(visit(number))
+        for number in range(5):
+            await arrived[number].wait()
+            leave[number].set()
+    found = resources.metrics()
+    assert [found[f"resources/Room/{name}"] for name in ("in_use", "most_in_use", "most_waiting")] == [0, 2, 3]
+    assert order == [0, 1, 2, 3, 4]
+    assert len(Room.made) == 2
+
+
+async def test_a_wait_ends_with_a_typed_error_that_tells_the_queue() -> None:
+    async with ResourceManager({Room: 1}) as resources, resources.lease(Room, ONE, 30):
+        patient = asyncio.create_task(resources.lease(Room, TWO, 30).__aenter__())
+        await asyncio.sleep(0)
+        with pytest.raises(LeaseTimeout, match=r"Room: none of 1 became free within 0\.01 s, 1 others are waiting"):
+            async with resources.lease(Room, TWO, 0.01):
+                pass
+        patient.cancel()
+        await asyncio.gather(patient, return_exceptions=True)
+
+
+async def test_waiting_in_vain_or_being_cancelled_takes_no_slot() -> None:
+    async with ResourceManager({Room: 1}) as resources:
+        async with resources.lease(Room, ONE, 30):
+            waiting = asyncio.create_task(resources.lease(Room, TWO, 30).__aenter__())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        async with resources.lease(Room, TWO, 0.5) as room:
+            assert room.events == ["start", "reset one", "reset two"]
+
+
+async def test_closing_while_something_is_lent_names_the_leak() -> None:
+    resources = ResourceManager({Room: 2})
+    lease = resources.lease(Room, ONE, 30)
+    await lease.__aenter__()
+    with pytest.raises(RuntimeError, match="Room: 1 were never given back, and are not closed; they were lent for one"):
+        await resources.close()
+    await lease.__aexit__(None, None, None)
+    await resources.close()
+    assert events() == [["start", "reset one", "close"]]
+
+
+async def test_what_is_measured_is_of_the_time_since_it_was_asked_for_last() -> None:
+    async with ResourceManager({Room: 2}) as resources:
+        for problem in (ONE, TWO):
+            async with resources.lease(Room, problem, 30), resources.lease(Room, problem, 30):
+                pass
+            found = resources.metrics()
+            assert found["resources/Room/started"] == (2 if problem is ONE else 0)
+            assert found["resources/Room/most_in_use"] == 2
+        assert set(resources.metrics().values()) == {0}
+
+
+async def test_two_kinds_are_each_lent_as_what_they_are() -> None:
+    async with (
+        ResourceManager({Room: 1, Hall: 1}) as resources,
+        resources.lease(Room, ONE, 30) as room,
+        resources.lease(Hall, ONE, 30) as hall,
+    ):
+        assert (type(room), type(hall)) == (Room, Hall)
+
+
+async def test_a_kind_without_a_limit_is_refused() -> None:
+    async with ResourceManager({Room: 1}) as resources:
+        with pytest.raises(ValueError, match="no limit for Hall"):
+            async with resources.lease(Hall, ONE, 30):
+                pass
+
+
+def test_each_event_loop_may_have_its_own() -> None:
+    async def visit() -> None:
+        async with ResourceManager({Room: 1}) as resources, resources.lease(Room, ONE, 30):
+            pass
+
+    for _ in range(2):
+        asyncio.run(visit())
+    assert events() == [["start", "reset one", "close"]] * 2
+
+
+async def test_at_its_deadline_the_holder_is_cancelled_and_what_it_held_of_each_kind_is_closed() -> None:
+    async with ResourceManager({Room: 1, Hall: 1}) as resources:
+        with pytest.raises(LeaseExpired, match=r"no ending within 0\.01 s, the agent's deadline"):
+            async with resources.leases([Room, Hall], ONE, 30, deadline=0.01):
+                await asyncio.Event().wait()
+        assert events() == [["start", "reset one", "close"]] * 2
+        async with resources.leases([Room, Hall], TWO, 30, deadline=30):
+            pass
+    found = resources.metrics()
+    assert [found[f"resources/{kind}/expired"] for kind in ("Room", "Hall")] == [1, 1]
+    assert [found[f"resources/{kind}/closed"] for kind in ("Room", "Hall")] == [2, 2]
+
+
+async def test_a_holder_that_does_not_listen_keeps_a_closed_instance_and_nobody_waiting() -> None:
+    served = asyncio.Event()
+
+    async def deaf() -> str:
+        async with resources.lease(Room, ONE, 30, deadline=0.01) as room:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await served.wait()  # until somebody else was lent one
+            return room.events[-1]
+
+    async with ResourceManager({Room: 1}) as resources, asyncio.TaskGroup() as group:
+        holder = group.create_task(deaf())
+        await asyncio.sleep(0)
+        async with resources.lease(Room, TWO, 30) as other:
+            assert [other.events, Room.made[0].events[-1]] == [["start", "reset two"], "close"]
+            served.set()
+            assert await holder == "close"
+            assert other.events == ["start", "reset two"]
+    assert events() == [["start", "reset one", "close"], ["start", "reset two", "close"]]
+
+
+async def test_a_timeout_of_the_episodes_own_is_no_expired_lease() -> None:
+    async with ResourceManager({Room: 1}) as resources:
+        with pytest.raises(TimeoutError):
+            async with resources.lease(Room, ONE, 30, deadline=30):
+                raise TimeoutError
+    assert resources.metrics()["resources/Room/expired"] == 0
+
+
+async def test_episodes_that_need_the_same_kinds_in_any_order_never_wait_for_each_other() -> None:
+    async def visit(number: int) -> None:
+        kinds = [Room, Hall, Once][:: 1 if number % 2 else -1]
+        async with resources.leases(kinds, Problem(str(number), "?"), 30) as lent:
+            assert {type(env) for env in lent.values()} == {Room, Hall, Once}
+            await asyncio.sleep(0)
+
+    async with ResourceManager({Room: 1, Hall: 1, Once: 1}) as resources, asyncio.TaskGroup() as group:
+        for number in range(50):
+            group.create_task(visit(number))
+    found = resources.metrics()
+    assert [found[f"resources/{kind}/started"] for kind in ("Room", "Hall", "Once")] == [1, 1, 50]
+
+
+async def test_whatever_goes_wrong_as_many_are_closed_as_were_started() -> None:
+    """Starts, resets, health checks and holders fail, each in its own rhythm, and waiters give up."""
+
+    class Moody(Room):
+        async def start(self) -> None:
+            if len(self.made) % 5 == 0:
+                raise OSError("no port")
+
+        async def reset(self, problem: Problem) -> None:
+            if int(problem.id) % 7 == 0:
+                raise RuntimeError("stuck")
+
+        async def healthy(self) -> bool:
+            return len(self.made) % 3 > 0
+
+    async def visit(number: int) -> str:
+        try:
+            async with resources.lease(Moody, Problem(str(number), "?"), 30, deadline=30):
+                await asyncio.sleep(0)
+                if number % 11 == 0:
+                    raise KeyError(number)
+        except (ServiceFailure, KeyError) as error:
+            return type(error).__name__
+        return "played"
+
+    async with ResourceManager({Moody: 4}) as resources:
+        resources.warm([Moody], 4, 30)
+        visits = [asyncio.create_task(visit(number)) for number in range(100)]
+        await asyncio.sleep(0)
+        for task in visits[::13]:
+            task.cancel()
+        ends = await asyncio.gather(*visits, return_exceptions=True)
+    found = resources.metrics()
+    assert found["resources/Moody/started"] == found["resources/Moody/closed"] == len(Room.made)
+    assert found["resources/Moody/most_in_use"] <= 4
+    kinds = {end if isinstance(end, str) else type(end).__name__ for end in ends}
+    assert kinds == {"played", "ServiceFailure", "KeyError", "CancelledError"}

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.authoring.tool import tool
+from agentfly_core.config.experiment import Science
+from agentfly_core.environments.shop import Shop
+from agentfly_core.pipeline.playing import require_room
+from agentfly_core.records.trajectory import Ending, Message, Problem
+from agentfly_core.rewards.shop import bought
+from agentfly_core.rollout.episode import Episode, PromptTooLong
+from agentfly_core.rollout.resources import Limit
+from agentfly_core.rollout.spec import RolloutSpec, check
+from agentfly_core.tools.shop import checkout, search
+from tests.support.letters import Letters
+
+SHOP = "agentfly_core.environments.shop:Shop"
+
+
+class Spelled(Letters):
+    def __init__(self, tokenizer: Any, accent: str = "none") -> None:
+        self.tokenizer, self.accent = tokenizer, accent
+
+
+def science(**changes: Any) -> Science:
+    settings = {
+        "model": "nano:calculator",
+        "template": {"use": "tests.unit.rollout.test_spec:Spelled", "accent": "soft"},
+        "data": {"use": "a:b", "train": 1, "test": 1},
+        "agent": {"system": "Shop.", "max_turns": 6, "max_tokens": 32, "max_model_len": 512},
+        "tools": ["agentfly_core.tools.shop:search", "agentfly_core.tools.shop:checkout"],
+        "rewards": {"agentfly_core.rewards.shop:bought": 1.0, "agentfly_core.rewards.format:tool_format": 0.1},
+        "environments": {SHOP: 8},
+        "evaluate": {"goal": "agentfly_core.rewards.shop:bought"},
+        "steps": 1,
+    }
+    return Science.model_validate(settings | changes)
+
+
+def test_a_playbook_is_read_from_the_experiment() -> None:
+    spec = RolloutSpec.from_science(science(), "the tokenizer")
+    assert (spec.tools, spec.agent, spec.limits) == ((search, checkout), tool_loop, {Shop: Limit(8)})
+    assert (spec.system, spec.max_turns, spec.max_tokens, spec.max_model_len) == ("Shop.", 6, 32, 512)
+    assert (spec.template.tokenizer, spec.template.accent) == ("the tokenizer", "soft")  # type: ignore[attr-defined]
+    assert spec.kinds == (Shop,)
+    assert [schema.name for schema in spec.schemas] == ["search", "checkout"]
+
+
+def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
+    assert RolloutSpec.from_science(science(), None).rewards == (bought,)
+
+
+def test_what_is_not_decorated_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"evaluate is a function, expected a Tool: decorate it with @tool\."):
+        RolloutSpec.from_science(science(tools=["agentfly_core.tools.calculator:evaluate"]), None)
+
+
+def test_an_environment_that_is_asked_for_and_not_listed_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"no limit for it.*{SHOP}: 8"):
+        RolloutSpec.from_science(science(environments={}), None)
+
+
+@tool
+async def mute() -> str:
+    return ""
+
+
+def test_a_tool_that_says_nothing_of_itself_is_refused_before_any_work() -> None:
+    with pytest.raises(ValueError, match="'mute' says nothing of itself to the model: give its function a docstring"):
+        check(science(tools=["tests.unit.rollout.test_spec:mute"]))
+
+
+def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() -> None:
+    problems = [Problem("short", "1?"), Problem("long", "1" * 40), Problem("longer", "1" * 50)]
+    agent = {"system": "Shop.", "max_model_len": 55}
+    with pytest.raises(PromptTooLong, match=r"in 2 of .* is 53 tokens, 'longer' has 63, 'long' has 53\."):
+        require_room(science(agent=agent | {"max_model_len": 53}), None, problems)
+    with pytest.raises(PromptTooLong, match=r"in 1 of .* is 55 tokens, 'longer' has 63\. Raise it to more than 63"):
+        require_room(science(agent=agent), None, problems)
+    require_room(science(agent=agent), None, problems[:2])
+
+
+async def curt(episode: Episode) -> Ending:
+    await episode.reply(Message("user", "?"))
+    return Ending.NO_TOOL_CALLS
+
+
+def test_what_another_agent_asks_first_is_not_guessed() -> None:
+    require_room(science(agent={"use": "tests.unit.rollout.test_spec:curt", "max_model_len": 20}), None, [Problem("long", "1" * 40)])

@@ -1,0 +1,316 @@
+"""A run: its name, its one writer, what it may be continued with."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.lock import Locked, _lock, local_lock
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.runs.run import Parent, final_policy, name_of, opened, require_same_tokens
+from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.system.service import SANDBOX
+from tests.support.experiments import context
+
+HOLD = """
+import sys; from pathlib import Path; from agentfly_core.artifacts.lock import local_lock
+with local_lock(Path(sys.argv[1])):
+    print("held", flush=True); sys.stdin.read()
+"""
+
+
+def test_the_same_settings_are_the_same_run_and_others_another(tmp_path):
+    assert name_of(context(tmp_path), "", False) == name_of(context(tmp_path), "", False)
+    assert name_of(context(tmp_path), "", False) != name_of(context(tmp_path, seed=1), "", False)
+
+
+def test_new_makes_a_repeat(tmp_path):
+    for expected in ("demo", "demo-2", "demo-3"):
+        assert name_of(context(tmp_path), "demo", True) == expected
+        with opened(context(tmp_path), expected):
+            pass
+
+
+def test_a_run_keeps_its_identity_when_it_is_continued(tmp_path):
+    with opened(context(tmp_path), "demo") as first:
+        first.link("prefect_flow_run_ids", "5f0e")
+    with opened(context(tmp_path, steps=9), "demo") as again:
+        assert (again.uid, again.science.steps, again.links("prefect_flow_run_ids")) == (first.uid, 9, ["5f0e"])
+
+
+def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
+    here = context(tmp_path)
+    with opened(here, "demo") as run:
+        run.remember_data(Artifact("artifacts/prepare/77b0", "9f2c"), "dc97.dir")
+    with opened(here, "demo") as run:
+        assert (run.record["dataset_digest"], run.record["dataset_version"]) == ("9f2c", "dc97.dir")
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"tools": ["agentfly_core.tools.python:python"]},
+        {"rewards": {"agentfly_core.rewards.code_tests:code_tests": 1.0}},
+    ],
+)
+def test_a_run_tells_in_its_record_which_sandbox_its_code_runs_in(tmp_path, monkeypatch, parts):
+    for backend in (chosen().backend.name, "unsafe"):
+        monkeypatch.setenv(SANDBOX, backend)
+        with opened(context(tmp_path, **parts), "demo") as run:
+            run.remember_sandbox()
+            assert run.record["sandbox"] == backend
+        chosen().close()  # one that is asked for by its name is another one
+
+
+def test_a_run_without_code_of_the_models_names_no_sandbox_and_asks_for_none(tmp_path, monkeypatch):
+    monkeypatch.setenv(SANDBOX, "bubblewrap")
+    monkeypatch.setenv("PATH", "")
+    with opened(context(tmp_path, tools=["agentfly_core.tools.calculator:calculator"]), "demo") as run:
+        run.remember_sandbox()
+        assert "sandbox" not in run.record
+
+
+def flip(path):
+    """Change one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 128
+    path.write_bytes(content)
+
+
+def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
+    here = context(tmp_path)
+    with opened(here, "demo"):
+        pass
+    path = here.store.root / "runs/demo/run.json"
+    flip(path)
+    for _ in range(2):
+        with pytest.raises(Damaged, match=rf"^{path} is damaged.*Without one, remove it"), opened(here, "demo"):
+            pass
+    assert name_of(here, "demo", True) == "demo-2"
+    path.unlink()
+    with opened(here, "demo") as run:
+        assert run.record["experiment"] == "tiny"
+
+
+def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(tmp_path, caplog):
+    here = context(tmp_path)
+    with opened(here, "demo") as run:
+        run.link("prefect_flow_run_ids", "5f0e")
+        here.store.write_json("runs/demo/summary.json", {"steps": 2})
+        assert run.finished
+        for name in ("links.json", "summary.json"):
+            flip(here.store.root / "runs/demo" / name)
+        assert run.finished is None
+        assert run.links("prefect_flow_run_ids") == []
+        told = [record.getMessage() for record in caplog.records]
+        assert ["summary.json is damaged" in told[0], "links.json is damaged" in told[1]] == [True, True]
+        run.link("prefect_flow_run_ids", "77b0")
+        assert run.links("prefect_flow_run_ids") == ["77b0"]
+
+
+def test_a_damaged_policy_is_not_passed_over_for_an_older_one(tmp_path):
+    here = context(tmp_path)
+    for step in (1, 2):
+        with here.store.publish(ArtifactKey(f"runs/base/steps/{step:06d}/policy", "update", str(step), {})):
+            pass
+    assert final_policy(here.store, "base").uri == "runs/base/steps/000002/policy"
+    flip(here.store.root / "runs/base/steps/000002/policy/MANIFEST.json")
+    with pytest.raises(Damaged, match=r"000002/policy/MANIFEST\.json is damaged"):
+        final_policy(here.store, "base")
+
+
+def test_other_science_under_the_same_name_is_refused_key_by_key(tmp_path):
+    with opened(context(tmp_path), "demo"):
+        pass
+    with pytest.raises(ValueError, match=r"seed: 0 -> 1"), opened(context(tmp_path, seed=1), "demo"):
+        pass
+
+
+def test_stages_of_another_version_are_refused_with_the_way_out(tmp_path):
+    here = context(tmp_path)
+    with opened(here, "demo"):
+        record = here.store.read_json("runs/demo/run.json")
+        here.store.write_json("runs/demo/run.json", record | {"stages": {"rollout": 0}})
+    with pytest.raises(ValueError, match="git checkout"), opened(here, "demo"):
+        pass
+
+
+def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
+    here = context(tmp_path)
+    folder = here.store.root / "runs/demo"
+    other = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdin=-1, stdout=-1, cwd=os.getcwd())
+    assert other.stdout.readline() == b"held\n"
+    with pytest.raises(Locked, match=f"process {other.pid}"), opened(here, "demo"):
+        pass
+    other.kill()
+    other.wait()
+    with opened(here, "demo"), pytest.raises(Locked, match=f"process {os.getpid()}"), opened(here, "demo"):
+        pass
+
+
+def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_path):
+    here = context(tmp_path)
+    for step in (1, 2):
+        with here.store.publish(ArtifactKey(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
+            (folder / "model").write_text(str(step))
+    assert final_policy(here.store, "demo").uri.endswith("000002/policy")
+    with pytest.raises(ValueError, match="Runs there: demo"):
+        final_policy(here.store, "dmo")
+
+
+def test_a_run_is_not_wound_back(tmp_path):
+    with opened(context(tmp_path, steps=3), "demo") as run:
+        for step in (1, 2, 3):
+            with run.store.publish(ArtifactKey(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
+                (folder / "model").write_text(str(step))
+    with (
+        pytest.raises(ValueError, match=r"has done 3 steps, and 2 are asked for.*steps=3"),
+        opened(context(tmp_path, steps=2), "demo"),
+    ):
+        pass
+    with opened(context(tmp_path, steps=4), "demo"):
+        pass
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "a b", "/tmp/x", ".hidden", "a/b"])
+def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="expected letters, digits"):
+        name_of(context(tmp_path), name, False)
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path):
+    with opened(context(tmp_path), "demo") as run:
+        run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
+        run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
+        with pytest.raises(ValueError, match=r"started with the dataset abababababab, .* make another, cdcdcdcdcdcd"):
+            run.remember_data(Artifact("artifacts/prepare/13f9", "cd" * 32), "none")
+
+
+@pytest.fixture()
+def base(tmp_path):
+    """A store with the run `base` of two steps, the first of which was kept without its weights, and its start."""
+    store = context(tmp_path).store
+    for uri in ("artifacts/model/1f2e", *(f"runs/base/steps/{step:06d}/policy" for step in (1, 2, 3))):
+        with store.publish(ArtifactKey(uri, "update", uri, {})) as folder:
+            (folder / "model.safetensors").write_text(uri)
+    start = store.artifact("artifacts/model/1f2e")
+    store.write_json("runs/base/start.json", {"uri": start.uri, "digest": start.digest})
+    store.strip("runs/base/steps/000001/policy", "*.safetensors")
+    return store
+
+
+@pytest.mark.parametrize(
+    ("model", "uri"),
+    [
+        ("run:base", "runs/base/steps/000003/policy"),
+        ("run:base@2", "runs/base/steps/000002/policy"),
+        ("run:base@0", "artifacts/model/1f2e"),
+    ],
+)
+def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, base, model, uri):
+    with opened(context(tmp_path, model=model), "demo") as run:
+        assert run.parent == Parent("base", base.artifact(uri))
+        assert run.record["parent"]["digest"] == base.artifact(uri).digest
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("run:base@9", "The run 'base' has no policy of step 9 in .*; its last one is runs/base/steps/000003/policy"),
+        ("run:base@1", "model: run:base@1 was kept without its weights. Name a step that was evaluated"),
+        ("run:base@last", "model: got 'run:base@last', expected run:NAME or run:NAME@STEP"),
+        ("run:", "model: got 'run:', expected run:NAME"),
+        ("run:bse@2", "The run 'bse' has published no policy in .* Runs there: base"),
+        ("run:bse", "The run 'bse' has published no policy in .* Runs there: base"),
+    ],
+)
+def test_a_run_whose_start_is_not_there_is_refused_and_leaves_nothing(tmp_path, base, model, message):
+    with pytest.raises(ValueError, match=message), opened(context(tmp_path, model=model), "demo"):
+        pass
+    assert [path.name for path in (base.root / "runs").iterdir()] == ["base"]
+
+
+def test_a_run_that_is_refused_before_it_has_anything_leaves_nothing(tmp_path):
+    here = context(tmp_path)
+    with pytest.raises(ValueError, match="no such model"), opened(here, "demo") as run:
+        run.link("prefect_flow_run_ids", "5f0e")
+        raise ValueError("no such model")
+    assert list((here.store.root / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, ValueError])
+def test_a_run_that_something_ended_or_that_was_there_before_stays(tmp_path, error):
+    here = context(tmp_path)
+    if error is ValueError:
+        with opened(here, "demo"):
+            pass
+    with pytest.raises(error), opened(here, "demo"):
+        raise error
+    assert here.store.names("runs/demo") == ["lock.json", "run.json"]
+
+
+def test_a_run_that_has_begun_its_steps_stays_whatever_ends_it(tmp_path):
+    here = context(tmp_path)
+    with pytest.raises(ValueError, match="later"), opened(here, "demo") as run:
+        run.remember_start(Artifact("artifacts/model/1f2e", "77b0"))
+        raise ValueError("later")
+    assert here.store.names("runs/demo") == ["lock.json", "run.json", "start.json"]
+
+
+def test_a_lock_whose_run_was_removed_meanwhile_is_not_taken(tmp_path):
+    with local_lock(tmp_path / "demo"), (tmp_path / "demo/lock.json").open("a+") as waiting:
+        (tmp_path / "demo/lock.json").unlink()
+        with pytest.raises(Locked, match="held by another process"):
+            _lock(waiting, tmp_path / "demo")
+
+
+def near(tmp_path, reference):
+    kl = {"use": "loss", "reference": reference}
+    return context(tmp_path, algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl})
+
+
+def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_digest(tmp_path):
+    here = near(tmp_path, "run:base@1")
+    with pytest.raises(ValueError, match="The run 'base' has published no policy"), opened(here, "demo"):
+        pass
+    with here.store.publish(ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})) as folder:
+        (folder / "config.json").write_text("{}")
+    base = here.store.artifact("runs/base/steps/000001/policy")
+    with opened(here, "demo") as run:
+        assert run.reference == base
+    with opened(near(tmp_path, "start"), "other") as run:
+        assert run.reference is None
+
+
+def test_a_policy_without_weights_is_none_to_stay_near(tmp_path):
+    here = near(tmp_path, "run:base@1")
+    with here.store.publish(ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})) as folder:
+        (folder / "model.safetensors").write_text("weights")
+    here.store.strip("runs/base/steps/000001/policy", "*.safetensors")
+    with pytest.raises(ValueError, match=r"run:base@1 was kept without its weights"), opened(here, "demo"):
+        pass
+
+
+def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
+    here = context(tmp_path)
+    made = []
+    for name, text in (("one", '{"vocab": 1}'), ("same", '{"vocab": 1}'), ("other", '{"vocab": 2}'), ("none", "")):
+        with here.store.publish(ArtifactKey(f"artifacts/model/{name}", "model", name, {})) as folder:
+            (folder / ("tokenizer.json" if text else "config.json")).write_text(text or "{}")
+        made.append(here.store.artifact(f"artifacts/model/{name}"))
+    one, same, other, none = made
+    require_same_tokens(here.store, "run:base@2", same, one)
+    for policy in (other, none):
+        with pytest.raises(ValueError, match=r"run:base@2 has tokens of artifacts/model/.*: the tokenizers differ"):
+            require_same_tokens(here.store, "run:base@2", policy, one)
+
+
+def test_another_policy_to_stay_near_is_another_update(tmp_path):
+    scored, first, second = (Artifact(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e"))
+    science = near(tmp_path, "run:base@1").science
+    found = [keys.policy(science, "demo", scored, scored, 1, named).key for named in (None, first, second)]
+    assert len({*found}) == 3

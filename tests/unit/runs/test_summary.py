@@ -1,0 +1,76 @@
+"""What summary.json holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
+from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
+from agentfly_core.records.trajectory import Ending, Scored, Unscored
+from agentfly_core.runs.run import ExperimentContext, opened
+from agentfly_core.runs.summary import Evaluation, summarise
+from agentfly_core.runs.summary import evaluation as read_evaluation
+from tests.support.played import played, turn
+
+KEYS = "run experiment steps success_before success_after interval_before interval_after seconds policy_digest"
+LINKS = "mlflow_run_id prefect_flow_run_ids"
+
+
+def published(store: Store, target: ArtifactKey) -> Artifact:
+    with store.publish(target) as folder, measuring(folder):
+        (folder / "content").write_text(target.uri)
+    return store.artifact(target.uri)
+
+
+def evaluation(success: float, seconds: float) -> Evaluation:
+    return Evaluation(f"{success}", "test", success, (success - 0.1, success + 0.1), {}, seconds, 1763740000000)
+
+
+def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_order(tmp_path: Path) -> None:
+    data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
+    warm = {"demonstrations": "a:b", "rounds": 2}
+    settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 2, "warm_start": warm}
+    science = Science.model_validate(settings)
+    context = ExperimentContext("tiny", science, {}, Site(), Store.at(str(tmp_path), tmp_path))
+    problems, model = published(context.store, keys.prepare(science)), published(context.store, keys.model(science))
+    episodes = published(context.store, keys.demonstrations(science, model, problems))
+    for number in (1, 2):
+        published(context.store, keys.warm_start(science, model, episodes, number))
+    for step in (1, 2):
+        metrics = {"time/rollout": 2.0, "time/score": 0.25, "time/update": 1.0}
+        context.store.write_json(f"{keys.of_step('demo', step)}/metrics.json", {"step": step, "metrics": metrics})
+    with opened(context, "demo") as run:
+        run.link("prefect_flow_run_ids", "5f0e")
+        found = summarise(run, evaluation(0.5, 3.0), evaluation(0.75, 4.0), None)
+    assert list(found) == [*KEYS.split(), *LINKS.split()]
+    assert list(found["seconds"]) == ["prepare", "model", "warm_start", "rollout", "score", "update", "evaluate"]
+    assert [found["seconds"][name] for name in ("rollout", "score", "update", "evaluate")] == [4.0, 0.5, 2.0, 7.0]
+    assert (found["success_before"], found["success_after"], found["policy_digest"]) == (0.5, 0.75, "0.75")
+    assert (found["mlflow_run_id"], found["prefect_flow_run_ids"]) == (None, ["5f0e"])
+
+
+def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(tmp_path: Path) -> None:
+    data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
+    rewards = {"agentfly_core.rewards.exact:exact": 1.0}
+    settings = {"model": "nano:calculator", "data": data, "rewards": rewards, "steps": 2}
+    context = ExperimentContext("tiny", Science.model_validate(settings), {}, Site(), Store.at(str(tmp_path), tmp_path))
+    lost = replace(played(turn([1], {3: -1.0})), ending=Ending.FAILED, error="ServiceFailure: shop died.")
+    with context.store.publish(target := ArtifactKey("evaluations/9f2c/test-000", "evaluate", "key", {})) as folder:
+        write_trajectories(folder / EPISODES, [lost])
+    with context.store.publish(scored := ArtifactKey("evaluations/9f2c/scored", "score", "key", {})) as folder:
+        write_scores(folder / SCORES, [Scored(lost.id, {}, (), Unscored(f"episode failed: {lost.error}"))])
+    rollout, score = context.store.artifact(target.uri), context.store.artifact(scored.uri)
+    with pytest.raises(ValueError) as caught:
+        read_evaluation(context, rollout, "test", [rollout], score)
+    assert str(caught.value) == (
+        "None of the 1 episodes of the evaluation on test has a score, so that there is no success to tell. First "
+        "causes: episode failed: ServiceFailure: shop died. Mend them, then remove evaluations/9f2c/test-000, "
+        f"evaluations/9f2c/scored from {tmp_path}: they are played again."
+    )

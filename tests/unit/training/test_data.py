@@ -1,0 +1,95 @@
+"""What an update learns from."""
+
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+import torch
+
+from agentfly_core.records.parquet import write_scores, write_trajectories
+from agentfly_core.records.trajectory import Ending, Scored, Unscored
+from agentfly_core.training.data import mini_batches, read_update_data
+from agentfly_core.training.job import UpdateJob
+from tests.support.played import crowd
+
+JOB = UpdateJob("fresh:0", "one", "", None, (), None, {}, {}, {}, None, 1.0, "float32", 1, None)
+
+
+def stored(folder, rewards):
+    """Three groups of two trajectories, in two files as two shards leave them, with these rewards by id."""
+    trajectories = crowd(3, 2)
+    write_trajectories(folder / "0.parquet", trajectories[:3])
+    write_trajectories(folder / "1.parquet", trajectories[3:])
+    write_scores(folder / "s.parquet", [Scored(name, {}, (), reward) for name, reward in rewards.items()])
+    files = (str(folder / "0.parquet"), str(folder / "1.parquet"))
+    return replace(JOB, rollouts=files, scores=str(folder / "s.parquet"))
+
+
+def test_a_group_may_lie_in_two_shards(tmp_path):
+    data = read_update_data(stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)}))
+    assert data.outcomes.groups == ((0, 1), (2, 3), (4, 5))
+    assert data.outcomes.rewards.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
+
+
+def test_unscored_trajectories_are_left_out_and_counted_never_zero(tmp_path):
+    rewards = {f"t{g}-{i}": 1.0 for g in range(3) for i in range(2)} | {"t1-0": Unscored("exact: TimeoutError")}
+    data = read_update_data(stored(tmp_path, rewards))
+    assert (data.trajectories, data.unscored) == (5, 1)
+    assert data.outcomes.groups == ((0, 1), (2,), (3, 4))
+
+
+def test_groups_of_equal_rewards_are_left_out_where_the_algorithm_says_so(tmp_path):
+    rewards = {"t0-0": 1.0, "t0-1": 1.0, "t1-0": 0.0, "t1-1": 1.0, "t2-0": 0.0, "t2-1": 0.0}
+    data = read_update_data(stored(tmp_path, rewards), drop_equal=True)
+    assert (data.trajectories, data.unscored, data.outcomes.rewards.tolist()) == (2, 0, [0.0, 1.0])
+
+
+def test_a_greedy_episode_is_a_baseline_and_is_not_learned_from(tmp_path):
+    job = stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)})
+    first, second, *others = crowd(3, 2)
+    write_trajectories(tmp_path / "0.parquet", [first, replace(second, role="baseline", chain=1), others[0]])
+    data = read_update_data(job)
+    assert (data.trajectories, data.outcomes.rewards.tolist()) == (5, [0.0, 1.0, 1.5, 2.0, 2.5])
+    assert data.outcomes.baselines.nan_to_num(-1.0).tolist() == [0.5, -1.0, -1.0, -1.0, -1.0]
+
+
+def test_a_trajectory_without_any_score_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match=r"no score for 5 trajectories, the first is t0-1"):
+        read_update_data(stored(tmp_path, {"t0-0": 1.0}))
+
+
+def test_demonstrations_need_no_scores(tmp_path):
+    data = read_update_data(replace(stored(tmp_path, {}), scores=None))
+    assert (data.trajectories, data.unscored) == (6, 0)
+
+
+def test_a_demonstration_that_failed_is_not_imitated(tmp_path):
+    job = stored(tmp_path, {})
+    failed = [replace(t, ending=Ending.FAILED) for t in crowd(3, 2)[:3]]
+    write_trajectories(tmp_path / "0.parquet", failed)
+    assert read_update_data(replace(job, scores=None)).trajectories == 3
+
+
+def test_every_epoch_deals_out_all_trajectories_in_an_order_of_its_own():
+    steps = [part.tolist() for part in mini_batches(JOB, torch.arange(10), epochs=2, count=4)]
+    assert [len(part) for part in steps] == [3, 3, 2, 2] * 2
+    first, second = sorted(chain(*steps[:4])), sorted(chain(*steps[4:]))
+    assert first == second == list(range(10))
+    assert steps[:4] != steps[4:]
+
+
+def test_a_batch_of_demonstrations_bounds_the_trajectories_of_a_step():
+    assert [len(part) for part in mini_batches(replace(JOB, batch=4), torch.arange(10), 1, 1)] == [4, 3, 3]
+
+
+def test_the_order_depends_on_the_seed_alone():
+    def order(job):
+        return [part.tolist() for part in mini_batches(job, torch.arange(10), 1, 2)]
+
+    assert order(JOB) == order(replace(JOB, policy="elsewhere", end="two"))
+    assert order(JOB) != order(replace(JOB, seed=2))
+
+
+def test_more_mini_batches_than_trajectories_are_as_many_as_there_are():
+    assert [len(part) for part in mini_batches(JOB, torch.arange(2), 1, 8)] == [1, 1]
+    assert mini_batches(JOB, torch.arange(0), 1, 8) == []
