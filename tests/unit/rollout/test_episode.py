@@ -272,7 +272,7 @@ async def test_an_error_in_a_template_is_told_with_its_own_line() -> None:
         def parse(self, reply: Any) -> Message:
             raise IndexError("template")
 
-    with pytest.raises(EpisodeBroken, match=r"IndexError: template\nLook at .*test_collect.py:\d+ in parse"):
+    with pytest.raises(EpisodeBroken, match=r"IndexError: template\nLook at .*test_episode.py:\d+ in parse"):
         await collected(assigned(ADD), spec(template=Broken()), scripted(lambda *_: "ok"))
 
 
