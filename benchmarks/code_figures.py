@@ -185,7 +185,7 @@ def figures(repository: Repository, modules: Sequence[Module]) -> dict[str, str]
     nodes = [node for module in modules for node in ast.walk(module.tree)]
     functions = [node for module in modules for node in module.functions]
     lengths = sorted((node.end_lineno or 0) - node.lineno + 1 for node in functions) or [0]
-    p90 = lengths[int(len(lengths) * 0.9)]
+    p90 = lengths[len(lengths) * 9 // 10]
     single = [
         repository.one_caller[id(node)] for node in functions if id(node) in repository.one_caller
     ]
@@ -200,7 +200,7 @@ def figures(repository: Repository, modules: Sequence[Module]) -> dict[str, str]
         "lines": f"{len(lines):,}",
         "functions": f"{len(functions):,}",
         "statements": f"{sum(isinstance(n, ast.stmt) and not _is_docstring(n) for n in nodes):,}",
-        "median / p90 length": f"{statistics.median(lengths):g} / {lengths[len(lengths) * 9 // 10]}",
+        "median / p90 length": f"{statistics.median(lengths):g} / {p90}",
         "helpers with one caller": share(helpers, len(functions)),
         "functions with one caller, in no door": share(len(single), len(functions)),
         "lambdas": str(sum(isinstance(node, ast.Lambda) for node in nodes)),

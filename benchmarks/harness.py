@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import ChatTemplate
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, Update
 from agentfly_core.config.site import Site
@@ -36,6 +37,7 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Turn,
 )
+from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.runs.run import final_policy
 from agentfly_core.runs.summary import Evaluation, stored_evaluation
@@ -114,7 +116,12 @@ def nano_tokenizer() -> Iterator[PreTrainedTokenizerBase]:
         yield tokenizer_of(Path(folder))
 
 
-def tool_loop_spec(template: ChatTemplate, tools: Sequence[Tool], max_turns: int) -> RolloutSpec:
+def tool_loop_spec(
+    template: ChatTemplate,
+    tools: Sequence[Tool],
+    max_turns: int,
+    limits: Mapping[type[Environment], Limit],
+) -> RolloutSpec:
     """Rules for scripted episodes that call tools until their last word; `replace` changes them."""
     return RolloutSpec(
         template=template,
@@ -127,7 +134,7 @@ def tool_loop_spec(template: ChatTemplate, tools: Sequence[Tool], max_turns: int
         max_observation_tokens=256,
         max_model_len=4096,
         deadline=600.0,
-        limits={},
+        limits=limits,
     )
 
 

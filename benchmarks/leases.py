@@ -194,9 +194,8 @@ def said(problem: str, chain: int, turn: int) -> str:
 async def played(faults: bool) -> Played:
     """Play all episodes at the same time."""
     Book.plan, start = Plan(faults), time.monotonic()
-    spec = harness.tool_loop_spec(Numbers(), [add], TURNS + 1)
-    limits: dict[type[Environment], Limit] = {Book: Limit(ENVIRONMENTS)}
-    spec = replace(spec, rewards=(total,), deadline=DEADLINE, limits=limits)
+    spec = harness.tool_loop_spec(Numbers(), [add], TURNS + 1, {Book: Limit(ENVIRONMENTS)})
+    spec = replace(spec, rewards=(total,), deadline=DEADLINE)
     sampler = Stalling(lambda text: tuple(map(ord, text)), STOP, said)
     problems = [Problem(f"problem-{number}", "Add.") for number in range(EPISODES)]
     async with ResourceManager(spec.limits) as resources, asyncio.TaskGroup() as group:

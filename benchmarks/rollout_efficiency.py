@@ -159,10 +159,11 @@ def rules(tokenizer: PreTrainedTokenizerBase, latency: float, cap: int) -> Rollo
             )
         return Ending.MAX_TURNS
 
-    spec = harness.tool_loop_spec(Hermes(tokenizer, show_tools=False), [look_up], TURNS)
     limits: dict[type[Environment], Limit] = {Seat: Limit(cap * OPEN)}
-    spec = replace(spec, max_tokens=REPLY, max_observation_tokens=128, max_model_len=LONGEST)
-    return replace(spec, agent=talk, limits=limits)
+    template = Hermes(tokenizer, show_tools=False)
+    spec = harness.tool_loop_spec(template, [look_up], TURNS, limits)
+    lengths = replace(spec, max_tokens=REPLY, max_observation_tokens=128, max_model_len=LONGEST)
+    return replace(lengths, agent=talk)
 
 
 def emptied(sampler: VLLM) -> None:

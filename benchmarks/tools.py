@@ -63,7 +63,7 @@ def wall(
 ) -> float:
     """The seconds that a rollout of `episodes`, each of `turns` calls and a last word, takes."""
     said = replies(latency, turns)
-    spec = harness.tool_loop_spec(Hermes(tokenizer), [kind], turns + 1)
+    spec = harness.tool_loop_spec(Hermes(tokenizer), [kind], turns + 1, limits={})
     sampler = Scripted(
         lambda text: tokenizer.encode(text, add_special_tokens=False),
         spec.template.stop_tokens[0],

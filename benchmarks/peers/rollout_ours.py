@@ -13,6 +13,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.workspace import Workspace
@@ -45,9 +46,13 @@ TOOLS = {"add": add, "python": python_session, "shell": shell}
 
 def play(given: dict[str, Any], tokenizer: PreTrainedTokenizerBase, episodes: int) -> None:
     """Play a shard to its end."""
-    spec = harness.tool_loop_spec(Hermes(tokenizer), [TOOLS[given["tool"]]], max_turns=8)
-    limits = {Interpreter: Limit(episodes), Workspace: Limit(episodes)}
-    spec = replace(spec, max_model_len=2048, deadline=3600.0, limits=limits)
+    limits: dict[type[Environment], Limit] = {
+        Interpreter: Limit(episodes),
+        Workspace: Limit(episodes),
+    }
+    template, kind = Hermes(tokenizer), TOOLS[given["tool"]]
+    spec = harness.tool_loop_spec(template, [kind], max_turns=8, limits=limits)
+    spec = replace(spec, max_model_len=2048, deadline=3600.0)
     sampler = VLLM(Service("vllm", given["socket"]), "float32", episodes)
     problem = Problem("sum", given["question"])
     episode_specs = [
