@@ -7,8 +7,8 @@ import shutil
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.models import adapter_artifact
+from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.runs.run import ExperimentContext, Run
-from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 WEIGHTS = "*.safetensors"
 

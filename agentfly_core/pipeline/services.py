@@ -13,13 +13,13 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
+from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
 from agentfly_core.rollout.shard import LEASE_SECONDS
 from agentfly_core.rollout.spec import kinds_of, limits_of
 from agentfly_core.runs.run import ExperimentContext
 from agentfly_core.system.service import Service, new_address, supervised
 from agentfly_core.training import client
-from agentfly_core.training.checkpointing import AsyncCheckpointer
 
 IN_PROCESS = Service("transformers", "")
 _homes: dict[Service, EnvironmentLoop] = {}

@@ -13,12 +13,12 @@ from agentfly_core.config.experiment import Adapter, Science, Update
 from agentfly_core.config.import_path import load
 from agentfly_core.formats import hashing
 from agentfly_core.models import adapter_artifact
+from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.gates import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.runs.run import ExperimentContext, Run, require_same_tokens
 from agentfly_core.system import files
 from agentfly_core.system.progress import Progress, report
-from agentfly_core.training.checkpointing import AsyncCheckpointer
 from agentfly_core.training.job import UpdateJob
 
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}

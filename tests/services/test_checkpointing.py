@@ -7,9 +7,9 @@ from contextlib import contextmanager, nullcontext
 import pytest
 
 from agentfly_core.artifacts.store import ArtifactKey, Store
+from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.services import checkpointer as states_of
 from agentfly_core.pipeline.services import learner_service
-from agentfly_core.training.checkpointing import AsyncCheckpointer
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
 from tests.support.experiments import context

@@ -9,10 +9,10 @@ import psutil
 from safetensors.torch import load_file
 
 from agentfly_core.config.experiment import Update
+from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored
 from agentfly_core.system.service import Service
-from agentfly_core.training.checkpointing import AsyncCheckpointer
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import UpdateJob
 

@@ -1,29 +1,153 @@
-"""Imports point down, and slow packages are imported by those who need them."""
+"""What may import what: each room from below it, the doors from all, and nothing of ours from a door."""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tests.support.project import ROOT
 
 LAYERS = [
-    {"record", "identity", "environment"},
-    {"signature", "resources", "template", "sampler", "service", "owner", "files"},
-    {"tool", "reward", "batch"},
-    {"algorithm", "agent", "rollout", "learner", "dataset", "store", "config"},
+    ["formats"],
+    ["system"],
+    ["config"],
+    ["records"],
+    ["authoring", "rl", "artifacts"],
+    ["sandbox.guest"],
+    ["sandbox", "templates", "algorithms"],
+    ["environments"],
+    ["tools", "rewards"],
+    ["datasets"],
+    ["models"],
+    ["inference", "training"],
+    ["rollout"],
+    ["runs", "agents"],
+    ["pipeline"],
+    ["testing"],
+    ["tasks", "flows.local"],
+    ["flows"],
 ]
-ONLY = {"mlflow": ("tracking.py",), "deepspeed": ("learners/",), "vllm": ("samplers/",), "prefect": ()}
+"""From the lowest to the highest; rooms on one line do not import each other."""
+RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
+DOORS = ("agentfly_core", "agentfly_core.rl", "agentfly_core.sandbox")
+READY_MADE = {"agents", "algorithms", "datasets", "environments", "rewards", "templates", "tools"}
+SLOW = ("torch", "httpx", "aiohttp", "mlflow", "prefect", "vllm")
+ONLY = {"mlflow": ("runs/tracking.py",), "deepspeed": ("training/",), "vllm": ("inference/",), "prefect": ()}
 
 
-def imported(path):
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {
+    module_of(path): path
+    for folder in ("agentfly_core", "flows", "tasks")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+CORE = [name for name in MODULES if name.startswith("agentfly_core")]
+
+
+def room(module: str) -> str:
+    """The room of a module: `records` of agentfly_core.records.parquet, `flows.local` of flows.local.doctor."""
+    parts = module.removeprefix("agentfly_core.").split(".")
+    inner = ".".join(parts[:2])
+    return inner if inner in RANK else parts[0]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """All that a file imports, inside functions and for types too; `a.b.c` where it says `from a.b import c`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module and not node.level, f"{path}:{node.lineno} imports relative to itself"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def ours(module: str) -> list[str]:
+    """The modules of ours that a module imports."""
+    found = {n if n in MODULES else n.rpartition(".")[0] for n in imported(MODULES[module])}
+    return sorted(found & MODULES.keys() - {module})
+
+
+def test_every_module_stands_in_a_room_of_the_table():
+    assert {room(module) for module in MODULES} - RANK.keys() == {"agentfly_core"}
+    assert {room(module) for module in CORE if module != "agentfly_core"} <= RANK.keys() - {"flows", "tasks"}
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name not in DOORS])
+def test_a_module_imports_from_its_room_and_from_below_it(module):
+    elsewhere = [name for name in ours(module) if room(name) != room(module)]
+    assert [name for name in elsewhere if name in DOORS] == [], "a door is for authors"
+    assert [name for name in elsewhere if RANK[room(name)] >= RANK[room(module)]] == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    done: set[str] = set()
+
+    def follow(module: str, way: tuple[str, ...]) -> None:
+        assert module not in way, " > ".join([*way[way.index(module) :], module])
+        if module not in done:
+            for name in ours(module):
+                follow(name, (*way, module))
+            done.add(module)
+
+    for module in MODULES:
+        follow(module, ())
+
+
+def test_a_room_of_the_core_has_4_to_12_modules():
+    core = ROOT / "agentfly_core"
+    folders = {path.parent for path in core.rglob("*.py")} - {core, *(core / name for name in READY_MADE)}
+    sizes = {str(f.relative_to(core)): len([*f.glob("*.py")]) - (f / "__init__.py").exists() for f in folders}
+    assert {name: size for name, size in sizes.items() if not 4 <= size <= 12} == {}
+    assert sorted(path.name for path in core.iterdir() if path.is_file()) == ["__init__.py", "py.typed"]
+
+
+def test_modules_are_imported_by_their_name_only_by_import_paths_and_doors():
+    by_name = {module for module, path in MODULES.items() if "import_module(" in path.read_text()}
+    preloads = {"agentfly_core.sandbox.guest.server"}  # what programs may import, which is never ours
+    assert by_name == {*DOORS, "agentfly_core.config.import_path", *preloads}
+
+
+def homes(door: str) -> dict[str, str]:
+    """Where each name of a door comes from, by its lazy table."""
+    return dict(vars(__import__(door, fromlist=["_HOMES"]))["_HOMES"])
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_door_has_the_names_of_its_lazy_table_and_none_is_a_modules(door):
+    names = vars(__import__(door, fromlist=["__all__"]))["__all__"]
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
+    assert {*names} == homes(door).keys()
+    seen_by_mypy = {name for name in imported(MODULES[door]) if name.startswith("agentfly_core.")}
+    assert seen_by_mypy == {f"{home}.{name}" for name, home in homes(door).items()}
+    inside = {path.stem for path in MODULES[door].parent.iterdir()}
+    assert inside.isdisjoint(names)
+
+
+def test_loading_every_name_of_the_authors_door_loads_nothing_slow():
+    code = "import sys, agentfly_core as a; [getattr(a, name) for name in a.__all__];"
+    code += f"print([name for name in {SLOW} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+SHOWN = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "conf").rglob("*.yaml"))]
+
+
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
+def test_what_is_shown_to_authors_imports_through_the_doors_only(path):
+    lines = [line.split() for line in path.read_text().splitlines()]
+    froms = [words[1] for words in lines if words[:1] == ["from"] and words[2:3] == ["import"]]
+    plain = [words[1].rstrip(",") for words in lines if words[:1] == ["import"] and len(words) > 1]
+    found = [name for name in froms + plain if name.split(".")[0] == "agentfly_core"]
+    assert {*found} <= {*DOORS, "agentfly_core.testing"}
 
 
 @pytest.mark.parametrize("package", list(ONLY))
@@ -33,35 +157,15 @@ def test_a_heavy_package_has_its_one_place_in_the_core(package):
     assert [path for path in users if not str(path.relative_to(core)).startswith(ONLY[package])] == []
 
 
-def test_the_core_knows_neither_flows_nor_tasks_and_tasks_know_no_flows():
-    for folder, above in (("agentfly_core", {"flows", "tasks"}), ("tasks", {"flows"})):
-        for path in (ROOT / folder).rglob("*.py"):
-            assert not {name.split(".")[0] for name in imported(path)} & above, path
-
-
 def test_the_files_of_the_record_are_named_in_one_place():
     code = [path for folder in ("agentfly_core", "flows", "tasks") for path in (ROOT / folder).rglob("*.py")]
     for name in ('"trajectories.parquet"', '"scores.parquet"'):
         assert [path.name for path in code if name in path.read_text()] == ["parquet.py"]
 
 
-@pytest.mark.parametrize("lower", range(len(LAYERS)))
-def test_a_lower_layer_does_not_import_a_higher_one(lower):
-    higher = {f"agentfly_core.{name}" for layer in LAYERS[lower + 1 :] for name in layer}
-    for name in LAYERS[lower]:
-        assert not set(imported(ROOT / "agentfly_core" / f"{name}.py")) & higher, name
-
-
 def test_the_record_needs_the_standard_library_only():
     names = {name.split(".")[0] for name in imported(ROOT / "agentfly_core/records/trajectory.py")}
     assert names <= {*sys.stdlib_module_names, "agentfly_core"}
-
-
-def test_tools_and_records_load_neither_torch_nor_a_network_client():
-    code = "import sys, agentfly_core.authoring.tool, agentfly_core.authoring.reward, agentfly_core.rollout.shard, agentfly_core.config.experiment;"
-    code += "print([m for m in ('torch', 'httpx', 'mlflow', 'prefect', 'vllm') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 FORBIDDEN = {"eval", "exec", "compile", "sympify", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load"}

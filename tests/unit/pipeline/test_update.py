@@ -12,10 +12,10 @@ import pytest
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import require_space, retain
 from agentfly_core.pipeline.update import _supervised, catch_up, publish
 from agentfly_core.runs.run import opened
-from agentfly_core.training.checkpointing import AsyncCheckpointer
 from tests.support.experiments import context
 
 
