@@ -15,14 +15,14 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import RunLayout, rollouts
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.records.timing import read_timings, union
-from agentfly_core.runs.run import ExperimentContext, policy_of
-from agentfly_core.runs.summary import stages_before, stored_evaluation
+from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
+from agentfly_core.runs.summary import stored_evaluation, stored_stages
 from benchmarks import harness
 from flows.context import store_at
 
@@ -47,14 +47,10 @@ class Step:
 
 def step(store: Store, run: str, number: int) -> Step:
     """Step 2, 3, ...: its wall time lasts from the end of the last update to the end of its own."""
-    here, before = keys.of_step(run, number), keys.of_step(run, number - 1)
-    shards = [
-        store.artifact(f"{here}/{name}")
-        for name in store.names(here)
-        if name.startswith("rollout-")
-    ]
-    update = measured(store, store.artifact(f"{here}/policy"))
-    ended = measured(store, store.artifact(f"{before}/policy")).time_ms
+    here, before = RunLayout(run).step(number), RunLayout(run).step(number - 1)
+    shards = rollouts(store, store.artifact(here.scored))
+    update = measured(store, store.artifact(here.policy))
+    ended = measured(store, store.artifact(before.policy)).time_ms
     spans = [
         span
         for shard in shards
@@ -75,14 +71,14 @@ def startup(store: Store, run: str) -> float:
 
     Means something only for a run that made all of these itself.
     """
-    record = store.read_json(f"runs/{run}/run.json")
+    record = store.read_json(RunLayout(run).record)
     science = Science.model_validate(record["science"])
     site = Site.model_validate(record["site"])
-    context = ExperimentContext(record["experiment"], science, record["origin"], site, store)
+    context = ExperimentContext(record["experiment"], resolve(science), record["origin"], site, store)
     before = stored_evaluation(context, policy_of(store, run, 0), "test")
     stages = [
         artifact
-        for artifacts in stages_before(context, context.parent).values()
+        for artifacts in stored_stages(context, context.parent).values()
         for artifact in artifacts
     ]
     took: float = before.seconds + sum(measured(store, artifact).seconds for artifact in stages)

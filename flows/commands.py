@@ -24,16 +24,9 @@ from agentfly_core.formats.text import fault, redact, words_of
 from agentfly_core.pipeline import checks
 from agentfly_core.pipeline.gates import GateClosed
 from agentfly_core.runs import episodes, versioning
+from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.listing import continuing, in_store
-from agentfly_core.runs.run import (
-    ExperimentContext,
-    links_of,
-    name_of,
-    record_of,
-    refuse_if_open,
-    refuse_other_settings,
-    summary_of,
-)
+from agentfly_core.runs.run import links_of, name_of, record_of, refuse_if_open, refuse_other_settings, summary_of
 from agentfly_core.runs.tracking import Place
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.attacks import ATTACKS

@@ -9,18 +9,18 @@ from pathlib import Path
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
 from agentfly_core.pipeline import checks
-from agentfly_core.runs.run import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext
 from flows.local.state_dirs import settle
 
 
 def context_of(experiment: str, overrides: Sequence[str], site: str, store: str) -> ExperimentContext:
     """An experiment as resolved, and where it is worked on; raises ValueError for what cannot be."""
     read = experiments.read(experiment, overrides)
-    checks.check(read.science)
+    resolved = checks.check(read.science)
     place = experiments.site(site, store)
     checks.check_place(read.science, place)
     os.environ.setdefault("DS_ACCELERATOR", place.device)  # or DeepSpeed guesses, on the terminal, when it is imported
-    return ExperimentContext(read.name, read.science, read.origin, place, store_at(place.store))
+    return ExperimentContext(read.name, resolved, read.origin, place, store_at(place.store))
 
 
 def store_at(uri: str) -> Store:

@@ -12,7 +12,7 @@ import yaml
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.run import ExperimentContext, final_policy
+from agentfly_core.runs.context import ExperimentContext, final_policy
 from agentfly_core.runs.summary import Evaluation, steps_frame
 from agentfly_core.system.files import write_json, write_text
 

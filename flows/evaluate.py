@@ -13,7 +13,8 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline.services import RolloutServices, rollout_services
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.run import ExperimentContext, name_of, of_run
+from agentfly_core.runs.context import ExperimentContext, of_run
+from agentfly_core.runs.run import name_of
 from agentfly_core.runs.summary import Evaluation, evaluation
 from flows import dvc_outputs
 from flows.local.devices import devices
@@ -40,10 +41,11 @@ def evaluate(
     chosen = policy_named(context, policy)
     data, logs = prepare(context), settle(Path.cwd()).state / "logs"
     holder = f"the evaluation of {policy or context.experiment}"
-    with devices(context.site, context.site.sampler_gpus, holder), telling_stage(context, "evaluate", chosen.digest) as tell:
-        require_room(context, chosen, data, "test")
-        with rollout_services(context, chosen, f"evaluate-{chosen.digest[:16]}", logs) as ground:
-            found = evaluated(context, chosen, data, ground, "test", 0)
+    gpus, told = context.site.sampler_gpus, telling_stage(context, "evaluate", chosen.digest)
+    with devices(context.site, gpus, holder), told as tell:
+        with rollout_services(context, chosen, f"evaluate-{chosen.digest[:16]}", logs) as services:
+            require_room(context, services, data, "test")
+            found = evaluated(context, services, chosen, data, "test", 0)
         tell.data(data)
         tell.evaluation(found, 0)
     if dvc_outputs.wanted():
@@ -51,10 +53,12 @@ def evaluate(
     return dvc_outputs.of_evaluation(found)
 
 
-def evaluated(context: ExperimentContext, policy: Artifact, data: Artifact, ground: RolloutServices, split: str, step: int) -> Evaluation:
+def evaluated(
+    context: ExperimentContext, services: RolloutServices, policy: Artifact, data: Artifact, split: str, step: int
+) -> Evaluation:
     """How the policy of a step does on a held-out split."""
     shards = range(shards_of_split(context.science, context.store.open(data), split))
-    played = [held_out(context, policy, data, ground, split, shard, step) for shard in shards]
+    played = [held_out(context, services, policy, data, split, shard, step) for shard in shards]
     scored = score(context, played, step, f"{split} after step {step}")
     return evaluation(context, policy, split, played, scored)
 
@@ -71,5 +75,6 @@ def policy_named(context: ExperimentContext, reference: str) -> Artifact:
     if reference in context.store.names("runs"):
         raise ValueError(f"Got the policy {reference!r}, which is a run's name: say run:{reference}.")
     if reference and not reference.startswith("run:"):
-        return base_model(replace(context, science=context.science.model_copy(update={"model": reference})), None)
+        science = context.science.model_copy(update={"model": reference})
+        return base_model(replace(context, resolved=replace(context.resolved, science=science)), None)
     return of_run(context.store, reference or f"run:{name_of(context, '', False)}", "policy").policy

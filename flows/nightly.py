@@ -11,7 +11,8 @@ from prefect import flow, get_run_logger, runtime
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.runs.run import ExperimentContext, record_of, summary_of
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.run import record_of, summary_of
 from flows.local.devices import devices
 from flows.parameters import ExperimentName, Night, Overrides, SiteName, StoreUri
 from flows.train import train

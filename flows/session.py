@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
@@ -14,13 +14,13 @@ from prefect.runtime import flow_run
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats import hashing
 from agentfly_core.formats.text import fault, keeping_secrets
-from agentfly_core.pipeline.services import RolloutServices, learner_service, rollout_services
+from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.runs import tracking
+from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.reporter import MlflowReporter, RunTeller
-from agentfly_core.runs.run import ExperimentContext, Run, links_of, name_of, opened
+from agentfly_core.runs.run import Run, links_of, name_of, opened
 from agentfly_core.system.progress import listening
-from agentfly_core.system.service import Service
 from flows.local.devices import devices
 from flows.local.display import Display
 from flows.local.prefect_server import crash_abandoned
@@ -41,12 +41,9 @@ class Session:
         """The run's experiment and place."""
         return self.run.context
 
-    @contextmanager
-    def services(self, model: Artifact) -> Iterator[tuple[RolloutServices, Service]]:
+    def services(self, model: Artifact) -> AbstractContextManager[TrainingServices]:
         """The sampler with the environments, and the learner, starting now and warm until the block ends."""
-        with rollout_services(self.context, model, self.run.uid, self.logs) as ground:
-            with learner_service(self.context, self.run.uid, self.logs) as learner:
-                yield ground, learner
+        return training_services(self.context, model, self.run.uid, self.logs)
 
 
 @contextmanager
@@ -86,7 +83,7 @@ def telling(run: Run) -> Iterator[RunTeller]:
         raise
     finally:
         if unsent := tracker.close():
-            command = continuing(run.store, run.name, run.store.read_json(f"{run.uri}/run.json"))
+            command = continuing(run.store, run.name, run.store.read_json(run.layout.record))
             print(tracker.missing(unsent, f"`{command}`"))
         elif run.finished:
             run.link(TOLD, str(run.science.steps))
@@ -116,7 +113,7 @@ def tell_again(context: ExperimentContext, name: str, summary: dict[str, Any]) -
     with opened(context, name) as run, telling(run) as tell:
         tell.everything()
         summary = {**summary, "mlflow_run_id": tell.mlflow_run_id()}
-        run.store.write_json(f"{run.uri}/summary.json", summary)
+        run.store.write_json(run.layout.summary, summary)
     return summary
 
 

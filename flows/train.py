@@ -8,13 +8,12 @@ from typing import Any
 from prefect import flow, runtime
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
-from agentfly_core.records.schedule import first_round, next_round
+from agentfly_core.records.schedule import SamplingRound, first_round, next_round
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
-from agentfly_core.system.service import Service
 from flows.evaluate import evaluated
 from flows.lookahead import ahead
 from flows.parameters import ExperimentName, Overrides, RunName, SiteName, StoreUri
@@ -46,50 +45,56 @@ def train(
     """Train an agent: start the run, or continue it from what is on disk."""
     with session(experiment, run, overrides, new, site, store) as here:
         model = base_model(here.context, here.run.parent)
-        with here.services(model) as (rollout_services, learner):
+        with here.services(model) as services:
             versioned, data = version(here.context), prepare(here.context)
             here.run.remember_data(data, versioned)
             here.tell.data(data)
-            require_room(here.context, model, data, *splits_played(here.run.science))
-            start = warm_started(here.context, model, data, rollout_services, learner)
-            here.tell.made(stages_before(here.context, here.run.parent))
-            before = evaluated(here.context, start, data, rollout_services, "test", 0)
+            require_room(here.context, services, data, *splits_played(here.run.science))
+            warm = warm_started(here.context, services, model, data)
+            start = warm[-1] if warm else model
+            made = stages_before(data, model, warm, here.run.parent)
+            here.tell.made(made)
+            before = evaluated(here.context, services, start, data, "test", 0)
             here.tell.evaluation(before, 0)
-            policy = improved(here, start, data, rollout_services, learner)
-            after = evaluated(here.context, policy, data, rollout_services, "test", here.run.science.steps)
+            policy = improved(here, services, start, data)
+            after = evaluated(here.context, services, policy, data, "test", here.run.science.steps)
             here.tell.evaluation(after, here.run.science.steps)
-        summary = finish(here.run, before, after, here.tell.mlflow_run_id())
+        summary = finish(here.run, made, before, after, here.tell.mlflow_run_id())
         here.tell.end(policy, summary, after.time_ms)
     return summary
 
 
-def improved(here: Session, policy: Artifact, data: Artifact, rollout_services: RolloutServices, learner: Service) -> Artifact:
+def improved(here: Session, services: TrainingServices, policy: Artifact, data: Artifact) -> Artifact:
     """The policy after all steps; one step is rollout, score, update."""
     run = here.run
     run.remember_start(policy)
-    with ahead(run, partial(episodes, run, data, rollout_services)) as played_by:
+    with ahead(run, partial(episodes, run, services, data)) as played_by:
         for step in range(1, run.science.steps + 1):
             played, scored = played_by(step, policy)
-            policy = update(run, policy, scored, rollout_services.sampler, learner, step)
+            policy = update(run, services, policy, scored, step)
             log_step(run, played, scored, policy, step)
             here.tell.step(step)
             look_at_health(run, step)
             if run.evaluates(step):
-                here.tell.evaluation(evaluated(run.context, policy, data, rollout_services, "validation", step), step)
+                here.tell.evaluation(evaluated(run.context, services, policy, data, "validation", step), step)
     return policy
 
 
 def episodes(
-    run: Run, data: Artifact, rollout_services: RolloutServices, policy: Artifact, version: int, step: int
+    run: Run, services: TrainingServices, data: Artifact, policy: Artifact, version: int, step: int
 ) -> tuple[list[Artifact], Artifact]:
-    """A step's rollouts and their scores; problems that teach nothing are replaced by others, in so many rounds."""
-    sampling_round = first_round(run.science, step)
-    played = [rollout(run, policy, version, data, rollout_services, sampling_round, shard) for shard in sampling_round.shards]
-    scored = None
+    """A step's rollouts and their scores; in `rollout.refills` rounds, problems that teach nothing are replaced."""
+
+    def play(sampling_round: SamplingRound) -> list[Artifact]:
+        shards = sampling_round.shards
+        return [rollout(run, services, policy, version, data, sampling_round, shard) for shard in shards]
+
+    sampling_round, scored = first_round(run.science, step, run.resolved.greedy), None
+    played = play(sampling_round)
     for number in range(1, run.science.rollout.refills + 1):
         scored = score(run.context, played, step, f"step {step} round {number}", scored, number)
         if not (missing := run.science.rollout.problems - used(run.store.open(scored))):
             break
         sampling_round = next_round(run.science, sampling_round, missing)
-        played += [rollout(run, policy, version, data, rollout_services, sampling_round, shard) for shard in sampling_round.shards]
+        played += play(sampling_round)
     return played, score(run.context, played, step, f"step {step}", scored)

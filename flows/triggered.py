@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from prefect.runtime import flow_run
 
 from agentfly_core.config.credentials import SecretGiven
-from agentfly_core.runs.run import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext
 from flows.context import context_of
 
 

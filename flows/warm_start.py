@@ -8,10 +8,9 @@ from prefect import flow
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
-from agentfly_core.pipeline.services import IN_PROCESS, RolloutServices, environments_service, learner_service
-from agentfly_core.runs.run import ExperimentContext
+from agentfly_core.pipeline.services import TrainingServices, demonstration_services
+from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.summary import stages_before
-from agentfly_core.system.service import Service
 from flows import dvc_outputs
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
@@ -37,25 +36,26 @@ def warm_start_only(
     holder = f"the warm start of {context.experiment}"
     with devices(context.site, context.site.gpus, holder), telling_stage(context, "warm-start") as tell:
         data, model = prepare(context), base_model(context, parent)
-        require_room(context, model, data, "train")
-        owner = f"warm-start-{context.experiment}"
-        with environments_service(context, owner) as environments, learner_service(context, owner, logs) as learner:
-            policy = warm_started(context, model, data, RolloutServices(IN_PROCESS, environments), learner)
+        with demonstration_services(context, model, f"warm-start-{context.experiment}", logs) as services:
+            require_room(context, services, data, "train")
+            made = warm_started(context, services, model, data)
         tell.data(data)
-        tell.made(stages_before(context, parent))
+        tell.made(stages_before(data, model, made, parent))
+    policy = made[-1] if made else model
     if dvc_outputs.wanted():
         dvc_outputs.write_pointer(context, "warm_start", policy)
     return policy
 
 
-def warm_started(context: ExperimentContext, model: Artifact, data: Artifact, ground: RolloutServices, learner: Service) -> Artifact:
-    """The policy that reinforcement learning starts from; the model itself where no warm start is asked for."""
+def warm_started(
+    context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact
+) -> list[Artifact]:
+    """The demonstrations and then the policy of each round; nothing where no warm start is asked for."""
     if context.science.warm_start is None:
-        return model
+        return []
     if step_named(context.science.warm_start.demonstrations):
         demonstrations = choose(context, model, data)
     else:
-        demonstrations = demonstrate(context, model, data, ground.environments)
-    for number in range(1, context.science.warm_start.rounds + 1):
-        policy = warm_start(context, model, demonstrations, ground.sampler, learner, number)
-    return policy
+        demonstrations = demonstrate(context, services, model, data)
+    rounds = range(1, context.science.warm_start.rounds + 1)
+    return [demonstrations, *(warm_start(context, services, model, demonstrations, number) for number in rounds)]

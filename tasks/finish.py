@@ -7,18 +7,21 @@ from typing import Any
 from agentfly_core.artifacts import keys
 from agentfly_core.pipeline import retention
 from agentfly_core.records import ledger
-from agentfly_core.runs.run import Run, final_policy
-from agentfly_core.runs.summary import Evaluation, run_ledger, summarise
+from agentfly_core.runs.context import final_policy
+from agentfly_core.runs.run import Run
+from agentfly_core.runs.summary import Evaluation, StagesBefore, run_ledger, summarise
 from tasks.stage import stage
 
 
 @stage("finish")
-def finish(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str | None) -> dict[str, Any]:
+def finish(
+    run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
+) -> dict[str, Any]:
     """Write the ledger and summary.json of a run that has done all its steps; returns the summary."""
-    summary = summarise(run, before, after, mlflow_run_id)
+    summary = summarise(run, made, before, after, mlflow_run_id)
     target = keys.ledger(run.name, final_policy(run.store, run.name))
     with run.store.publish(target) as folder:
         run_ledger(run).to_parquet(folder / ledger.FILE)
     retention.retain(run, run.science.steps)
-    run.store.write_json(f"{run.uri}/summary.json", summary)
+    run.store.write_json(run.layout.summary, summary)
     return summary

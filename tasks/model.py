@@ -6,7 +6,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.models.adapter_artifact import require_same_shape
 from agentfly_core.models.reference import materialise
-from agentfly_core.runs.run import ExperimentContext, Parent
+from agentfly_core.runs.context import ExperimentContext, Parent
 from tasks.stage import Made, reused, stage
 
 

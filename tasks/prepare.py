@@ -7,7 +7,7 @@ from pathlib import Path
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.records import dataset
-from agentfly_core.runs.run import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.versioning import dataset_version
 from tasks.stage import Made, reused, stage
 

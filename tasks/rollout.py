@@ -10,51 +10,68 @@ from agentfly_core.artifacts.stage_metrics import measuring, timing
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.playing import of_shard, of_step, of_test, play_shard, watching
-from agentfly_core.pipeline.services import RolloutServices, environment_loop_of, sampler_at, tokenizer_of
+from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.records.dataset import split
 from agentfly_core.records.schedule import SamplingRound, problems_of
 from agentfly_core.rollout.episode import EpisodeSpec
-from agentfly_core.runs.run import ExperimentContext, Run
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.run import Run
 from tasks.stage import Made, reused, stage
 
 
 @stage("look whether prompts fit")
-def require_room(context: ExperimentContext, model: Artifact, data: Artifact, *names: str) -> None:
+def require_room(context: ExperimentContext, services: RolloutServices, data: Artifact, *names: str) -> None:
     """Raise ValueError for problems of these splits whose prompts leave no room for a reply."""
-    folder, tokenizer = context.store.open(data), tokenizer_of(context.store.open(model))
-    playing.require_room(context.science, tokenizer, [problem for name in names for problem in split(folder, name)])
+    folder = context.store.open(data)
+    problems = [problem for name in names for problem in split(folder, name)]
+    playing.require_room(context.resolved, services.tokenizer, problems)
 
 
 @stage("rollout step {sampling_round.step} shard {shard}", retries=3)
 def rollout(
-    run: Run, policy: Artifact, version: int, data: Artifact, ground: RolloutServices, sampling_round: SamplingRound, shard: int
+    run: Run,
+    services: RolloutServices,
+    policy: Artifact,
+    version: int,
+    data: Artifact,
+    sampling_round: SamplingRound,
+    shard: int,
 ) -> Made:
     """Publish one shard of a step's episodes, played with an earlier step's policy."""
     target = keys.rollout(run.science, run.name, policy, data, sampling_round, shard)
     if found := run.store.find(target):
         return reused(found)
-    assigned = of_step(run.science, problems_of(run.science, sampling_round, split(run.store.open(data), "train")), sampling_round.step)
+    problems = problems_of(run.science, sampling_round, split(run.store.open(data), "train"))
+    assigned = of_step(run.science, problems, sampling_round.step, sampling_round.greedy)
     part = shard - sampling_round.shards.start
     with run.store.publish(target) as folder, measuring(folder) as metrics:
-        metrics |= _play(run.context, ground, policy, version, assigned, part, "rollout", sampling_round.step, folder)
+        metrics |= _play(run.context, services, policy, version, assigned, part, "rollout", sampling_round.step, folder)
     return run.store.artifact(target.uri)
 
 
 @stage("evaluate {name} step {step} shard {shard}", retries=3)
-def held_out(context: ExperimentContext, policy: Artifact, data: Artifact, ground: RolloutServices, name: str, shard: int, step: int) -> Made:
+def held_out(
+    context: ExperimentContext,
+    services: RolloutServices,
+    policy: Artifact,
+    data: Artifact,
+    name: str,
+    shard: int,
+    step: int,
+) -> Made:
     """Publish one shard of the episodes that a policy plays on a held-out split."""
     target = keys.evaluation(context.science, policy, data, name, shard)
     if found := context.store.find(target):
         return reused(found)
     assigned = of_test(context.science, split(context.store.open(data), name), name)
     with context.store.publish(target) as folder, measuring(folder) as metrics:
-        metrics |= _play(context, ground, policy, step, assigned, shard, "evaluate", step, folder)
+        metrics |= _play(context, services, policy, step, assigned, shard, "evaluate", step, folder)
     return context.store.artifact(target.uri)
 
 
 def _play(
     context: ExperimentContext,
-    ground: RolloutServices,
+    services: RolloutServices,
     policy: Artifact,
     version: int,
     everything: Sequence[EpisodeSpec],
@@ -64,10 +81,13 @@ def _play(
     folder: Path,
 ) -> dict[str, float]:
     metrics: dict[str, float] = {}
-    size, home = context.science.rollout.shard, environment_loop_of(ground.environments)
-    watch, mine = watching(stage, step, shard * size, len(everything)), of_shard(everything, size, shard)
-    tokenizer = tokenizer_of(context.store.open(policy))
-    with home.turn:
+    size = context.science.rollout.shard
+    watch = watching(stage, step, shard * size, len(everything))
+    spec = context.resolved.rollout_spec(services.tokenizer)
+    with services.environments.turn:
         with timing(metrics, "time/swap"):
-            sampler = sampler_at(ground.sampler, context, policy, version)
-        return metrics | play_shard(context.science, tokenizer, sampler, mine, folder, watch, home)
+            services.load(context, policy, version)
+        mine = of_shard(everything, size, shard)
+        return metrics | play_shard(
+            spec, context.science.gates, services.sampler, mine, folder, watch, services.environments
+        )

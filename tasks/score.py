@@ -9,7 +9,7 @@ from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.parquet import SCORES, read_scores
-from agentfly_core.runs.run import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext
 from tasks.stage import Made, reused, stage
 
 
@@ -26,5 +26,5 @@ def score(
         return reused(found)
     known = read_scores(context.store.open(before) / SCORES) if before else []
     with context.store.publish(target) as folder, measuring(folder) as metrics:
-        metrics |= score_episodes(context.science, [context.store.open(r) for r in rollouts], known, step, folder)
+        metrics |= score_episodes(context.resolved, [context.store.open(r) for r in rollouts], known, step, folder)
     return context.store.artifact(target.uri)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured, worst
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import health
@@ -36,11 +35,11 @@ def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: A
     }
     if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
         logger.warning(NOTHING, step, run.name, step)
-    told = telling(graded.metrics, run.science.algorithm.make().compares_group)
+    told = telling(graded.metrics, run.resolved.algorithm.compares_group)
     metrics = {**told, **updated.metrics, **worst(played, "resources/"), **seconds}
-    before = run.store.read_json(f"{keys.of_step(run.name, step - 1)}/metrics.json") if step > 1 else {"metrics": {}}
+    before = run.store.read_json(run.layout.step(step - 1).metrics) if step > 1 else {"metrics": {}}
     metrics |= health.lasting(run.science.health, metrics, before["metrics"])
-    run.store.write_json(f"{keys.of_step(run.name, step)}/metrics.json", point(step, metrics, updated.time_ms))
+    run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
 
 
 @stage("look at the health of step {step}")
@@ -56,7 +55,7 @@ def look_at_health(run: Run, step: int) -> None:
 
 
 def _metrics(run: Run, step: int) -> Mapping[str, float]:
-    found: Mapping[str, float] = run.store.read_json(f"{keys.of_step(run.name, step)}/metrics.json")["metrics"]
+    found: Mapping[str, float] = run.store.read_json(run.layout.step(step).metrics)["metrics"]
     return found
 
 

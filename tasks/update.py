@@ -8,14 +8,13 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import retention
 from agentfly_core.pipeline import update as policy_updates
-from agentfly_core.pipeline.services import checkpointer, rest
+from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.runs.run import Run
-from agentfly_core.system.service import Service
 from tasks.stage import Made, reused, stage
 
 
 @stage("update step {step}", retries=2)
-def update(run: Run, policy: Artifact, scored: Artifact, sampler: Service, service: Service, step: int) -> Made:
+def update(run: Run, services: TrainingServices, policy: Artifact, scored: Artifact, step: int) -> Made:
     """Publish policy number `step`; updates whose learner state was not kept are run again first.
 
     The learner state of a step is written while the next one is played; the next policy waits for it.
@@ -23,11 +22,11 @@ def update(run: Run, policy: Artifact, scored: Artifact, sampler: Service, servi
     target = keys.policy(run.science, run.name, policy, scored, step, run.reference)
     if found := retention.made(run, target, step):
         return reused(found)
-    states = checkpointer(service)
-    retention.require_space(run.context, policy, states)
-    rest(sampler, run.context)
-    policy_updates.catch_up(run, states, step)
+    learner = services.learner
+    retention.require_space(run.context, policy, learner)
+    services.sampler.rest()
+    policy_updates.catch_up(run, learner, step)
     retain = partial(retention.retain, run, step)
-    save = partial(states.begin, then=retain) if retention.keeps_state(run, step) else None
-    job = policy_updates.step_job(run, step)
-    return policy_updates.publish(run.store, states, job, policy, target, save, policy_updates.watching("update", step))
+    save = partial(learner.begin, then=retain) if retention.keeps_state(run, step) else None
+    job = policy_updates.step_job(run, policy, scored, target, step)
+    return policy_updates.publish(run.store, learner, job, policy, target, save, policy_updates.watching("update", step))

@@ -11,22 +11,21 @@ from agentfly_core.config.experiment import step_named
 from agentfly_core.pipeline import rejection_sampling, retention, update
 from agentfly_core.pipeline.playing import demonstrate as play_demonstrations
 from agentfly_core.pipeline.rejection_sampling import choose as choose_demonstrations
-from agentfly_core.pipeline.services import checkpointer, environment_loop_of, rest, tokenizer_of
+from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.records.dataset import split
-from agentfly_core.runs.run import ExperimentContext, policy_of, require_same_tokens
-from agentfly_core.system.service import Service
+from agentfly_core.runs.context import ExperimentContext, policy_of, require_same_tokens
 from tasks.stage import Made, reused, stage
 
 
 @stage("play demonstrations")
-def demonstrate(context: ExperimentContext, model: Artifact, data: Artifact, environments: Service) -> Made:
+def demonstrate(context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact) -> Made:
     """Publish episodes that a script played on training problems."""
     target = keys.demonstrations(context.science, model, data)
     if found := context.store.find(target):
         return reused(found)
     with context.store.publish(target) as folder, measuring(folder):
-        tokenizer, problems = tokenizer_of(context.store.open(model)), split(context.store.open(data), "train")
-        play_demonstrations(context.science, tokenizer, problems, folder, environment_loop_of(environments))
+        problems = split(context.store.open(data), "train")
+        play_demonstrations(context.resolved, services.tokenizer, problems, folder, services.environments)
     return context.store.artifact(target.uri)
 
 
@@ -53,15 +52,14 @@ def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Made:
 
 @stage("warm start round {number}", retries=2)
 def warm_start(
-    context: ExperimentContext, model: Artifact, demonstrations: Artifact, sampler: Service, service: Service, number: int
+    context: ExperimentContext, services: TrainingServices, model: Artifact, demonstrations: Artifact, number: int
 ) -> Made:
     """Publish the policy after round 1, 2, ... of the warm start, and the learner state that the next one needs."""
     target = keys.warm_start(context.science, model, demonstrations, number)
     if (found := context.store.find(target)) and context.store.find(keys.learner(target)):
         return reused(found)
-    states = checkpointer(service)
-    retention.require_space(context, model, states)
-    rest(sampler, context)
+    retention.require_space(context, model, services.learner)
+    services.sampler.rest()
     job = update.warm_start_job(context, model, demonstrations, number)
     watch = update.watching(f"warm start {number}", 0)
-    return update.publish(context.store, states, job, model, target, states.now, watch)
+    return update.publish(context.store, services.learner, job, model, target, services.learner.now, watch)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.config.experiment import Science, resumable
 from agentfly_core.formats.hashing import digest
@@ -57,12 +58,16 @@ def warm_start(science: Science, model: Artifact, demonstrations: Artifact, roun
     return ArtifactKey(f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs)
 
 
-def rollout(science: Science, run: str, policy: Artifact, data: Artifact, sampling_round: SamplingRound, shard: int) -> ArtifactKey:
+def rollout(
+    science: Science, run: str, policy: Artifact, data: Artifact, sampling_round: SamplingRound, shard: int
+) -> ArtifactKey:
     """One shard of one step's episodes."""
     inputs = {"policy": policy.digest, "data": data.digest}
-    greedy = science.algorithm.make().needs_greedy
-    key = _key("rollout", science, (*PLAY, "rollout"), inputs, sampling_round.step, shard, sampling_round.first, sampling_round.count, greedy)
-    return ArtifactKey(f"{of_step(run, sampling_round.step)}/rollout-{shard:03d}", "rollout", key, inputs)
+    here = sampling_round
+    key = _key(
+        "rollout", science, (*PLAY, "rollout"), inputs, here.step, shard, here.first, here.count, here.greedy
+    )
+    return ArtifactKey(RunLayout(run).step(here.step).rollout(shard), "rollout", key, inputs)
 
 
 def evaluation(science: Science, policy: Artifact, data: Artifact, split: str, shard: int) -> ArtifactKey:
@@ -89,7 +94,7 @@ def policy(
     """The policy that step 1, 2, ... publishes; `reference` is another run's policy that it shall stay near."""
     inputs = {"policy": policy.digest, "scored": scored.digest} | ({"reference": reference.digest} if reference else {})
     key = _key("update", science, ("algorithm", "update", "adapter", "dtype", "rollout", "seed"), inputs, step)
-    return ArtifactKey(f"{of_step(run, step)}/policy", "update", key, inputs)
+    return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 
 
 def learner(policy: ArtifactKey) -> ArtifactKey:
@@ -102,12 +107,7 @@ def learner(policy: ArtifactKey) -> ArtifactKey:
 def ledger(run: str, policy: Artifact) -> ArtifactKey:
     """The whole run's ledger, derived from its steps'."""
     inputs = {"policy": policy.digest}
-    return ArtifactKey(f"runs/{run}/ledger", "ledger", digest(["ledger", inputs]), inputs)
-
-
-def of_step(run: str, step: int) -> str:
-    """Where a step's outputs lie."""
-    return f"runs/{run}/steps/{step:06d}"
+    return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
 
 
 def _shared(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> ArtifactKey:

@@ -128,6 +128,11 @@ class Store:
             raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
         return Artifact(uri, _digest(manifest))
 
+    def key_of(self, artifact: Artifact) -> ArtifactKey:
+        """The key that the artifact was published with; raises Damaged, and FileNotFoundError where nothing is."""
+        manifest = self._manifest_of(artifact)
+        return ArtifactKey(artifact.uri, manifest["stage"], manifest["key"], manifest["inputs"])
+
     def open(self, artifact: Artifact) -> Path:
         """A local folder with the artifact's files, checked once a process.
 

@@ -11,18 +11,19 @@ from agentfly_core.config.site import Site
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.schedule import most
 from agentfly_core.rl.interface import Algorithm
-from agentfly_core.rollout import spec
+from agentfly_core.runs.context import Resolved, resolve
 
 
-def check(science: Science) -> None:
+def check(science: Science) -> Resolved:
     """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
     with at("algorithm.use"):
         _require_algorithm(science.algorithm.use)
+    resolved = resolve(science)
     _learn_from_rewards(science)
-    _correct_once(science)
-    _correct_for_another_policy(science)
-    _compare_something(science)
-    spec.check(science)
+    _correct_once(resolved)
+    _correct_for_another_policy(resolved)
+    _compare_something(resolved)
+    _require_ready(resolved)
     data, template, warm_start = science.data, science.template, science.warm_start
     check_settings(load(template.use), template.settings, GIVEN["template"])
     check_settings(load(data.use), data.settings, GIVEN["data"])
@@ -35,6 +36,7 @@ def check(science: Science) -> None:
     if (needed := most(science)) > data.train:
         rounds = f" in 1 + {science.rollout.refills} rounds (rollout.refills)" if science.rollout.refills else ""
         raise ValueError(f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives {data.train}.")
+    return resolved
 
 
 def check_place(science: Science, place: Site) -> None:
@@ -69,8 +71,18 @@ def _learn_from_rewards(science: Science) -> None:
         )
 
 
-def _correct_once(science: Science) -> None:
-    algorithm = science.algorithm.make()
+def _require_ready(resolved: Resolved) -> None:
+    if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
+        raise ValueError(
+            f"The tool {silent[0]!r} says nothing of itself to the model: give its function a docstring, or say "
+            "`@tool(description=...)`."
+        )
+    for part in resolved.parts:
+        part.ready()
+
+
+def _correct_once(resolved: Resolved) -> None:
+    science, algorithm = resolved.science, resolved.algorithm
     if science.update.old_logprobs == "sampler" and not algorithm.needs_old:
         raise ValueError(
             f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old policy: leave it out, "
@@ -83,8 +95,8 @@ def _correct_once(science: Science) -> None:
         )
 
 
-def _correct_for_another_policy(science: Science) -> None:
-    algorithm, update = science.algorithm.make(), science.update
+def _correct_for_another_policy(resolved: Resolved) -> None:
+    science, algorithm, update = resolved.science, resolved.algorithm, resolved.science.update
     ratio = "an algorithm.policy_loss with a ratio, such as clip"
     if algorithm.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
@@ -101,8 +113,9 @@ def _correct_for_another_policy(science: Science) -> None:
         )
 
 
-def _compare_something(science: Science) -> None:
-    compares, settings = science.algorithm.make().compares_group, science.rollout
+def _compare_something(resolved: Resolved) -> None:
+    science, settings = resolved.science, resolved.science.rollout
+    compares = resolved.algorithm.compares_group
     if compares and settings.group_size == 1:
         raise ValueError(
             f"rollout.group_size is 1, and {science.algorithm.use} compares the episodes of a problem with each other, "

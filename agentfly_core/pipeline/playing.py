@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly_core.agents.tool_loop import tool_loop
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Gates, Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats import hashing
 from agentfly_core.inference.sampler import Sampler
@@ -22,27 +22,28 @@ from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
 from agentfly_core.rollout.shard import collect
 from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.runs.context import Resolved
 from agentfly_core.system.progress import Progress, report
 
 
-def require_room(science: Science, tokenizer: Any, problems: Iterable[Problem]) -> None:
+def require_room(resolved: Resolved, tokenizer: Any, problems: Iterable[Problem]) -> None:
     """Raise PromptTooLong where the prompt of a problem leaves no room for a reply, before anything is played.
 
     Only for `tool_loop`: what another agent has the model read first is known when it is played.
     """
-    spec = RolloutSpec.from_science(science, tokenizer)
+    spec = resolved.rollout_spec(tokenizer)
     if spec.agent is tool_loop:
         spec.require_room(problems)
 
 
-def of_step(science: Science, problems: Sequence[Problem], step: int) -> list[EpisodeSpec]:
-    """The episodes of a training step: `group_size` chains of each problem, and a greedy one if it is a baseline."""
+def of_step(science: Science, problems: Sequence[Problem], step: int, greedy: bool) -> list[EpisodeSpec]:
+    """The episodes of a training step: `group_size` chains of each problem, and with `greedy` one as its baseline."""
     settings = science.rollout
-    found = _assignments(science, problems, settings.group_size, step, "train", settings.temperature)
-    if not science.algorithm.make().needs_greedy:
-        return found
-    greedy = _assignments(science, problems, 1, step, "baseline", 0.0)
-    return found + [replace(episode_spec, chain=settings.group_size) for episode_spec in greedy]
+    sampled = _assignments(science, problems, settings.group_size, step, "train", settings.temperature)
+    if not greedy:
+        return sampled
+    baselines = _assignments(science, problems, 1, step, "baseline", 0.0)
+    return sampled + [replace(baseline, chain=settings.group_size) for baseline in baselines]
 
 
 def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[EpisodeSpec]:
@@ -56,18 +57,20 @@ def of_shard(episode_specs: Sequence[EpisodeSpec], size: int, shard: int) -> Seq
     return episode_specs[shard * size : (shard + 1) * size]
 
 
-def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], folder: Path, environment_loop: EnvironmentLoop) -> None:
+def demonstrate(
+    resolved: Resolved, tokenizer: Any, problems: Sequence[Problem], folder: Path, environment_loop: EnvironmentLoop
+) -> None:
     """Have the experiment's script play training problems, again and again until there are `warm_start.episodes`.
 
     Raises GateClosed when more episodes failed than the experiment allows.
     """
-    settings = science.warm_start
+    science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
     chains = -(-settings.episodes // len(problems))
     everything = _assignments(science, problems, chains, "demonstrations", "demonstration", 1.0)
     everything.sort(key=lambda episode_spec: (episode_spec.chain, episode_spec.seed))  # a fair draw, whatever is cut off
     script = construct(load(settings.demonstrations), settings.settings, {"problems": problems, "seed": science.seed})
-    spec = RolloutSpec.from_science(science, tokenizer)
+    spec = resolved.rollout_spec(tokenizer)
     sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), spec.template.stop_tokens[0], script)
     watch = watching("demonstrate", 0, 0, settings.episodes)
     played, _ = _collect(everything[: settings.episodes], spec, sampler, folder, watch, environment_loop)
@@ -75,8 +78,8 @@ def demonstrate(science: Science, tokenizer: Any, problems: Sequence[Problem], f
 
 
 def play_shard(
-    science: Science,
-    tokenizer: Any,
+    spec: RolloutSpec,
+    gates: Gates,
     sampler: Sampler,
     episode_specs: Sequence[EpisodeSpec],
     folder: Path,
@@ -88,10 +91,9 @@ def play_shard(
     Raises SamplerLost with the sampler, and GateClosed when more episodes failed, or lack a reward that needs an
     environment, than the experiment allows.
     """
-    spec = RolloutSpec.from_science(science, tokenizer)
     played, measured = _collect(episode_specs, spec, sampler, folder, watch, environment_loop)
-    stop_if_failing(played, science.gates.failed)
-    stop_if_unobserved(played, science.gates.unscored)
+    stop_if_failing(played, gates.failed)
+    stop_if_unobserved(played, gates.unscored)
     return measured
 
 

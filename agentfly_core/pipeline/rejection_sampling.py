@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import RunLayout, rollouts
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct
@@ -47,12 +47,12 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
     """The scores and episodes of a run's steps 1 to `last`; raises ValueError for a step that it has not scored."""
     found: list[Artifact] = []
     for step in range(1, last + 1):
-        folder = keys.of_step(run, step)
-        if store.manifest(f"{folder}/scored") is None:
+        here = RunLayout(run).step(step)
+        if store.manifest(here.scored) is None:
             there = f"its last one is {step - 1}" if step > 1 else f"runs there: {', '.join(store.names('runs'))}"
             raise ValueError(f"The run {run!r} has not scored a step {step} in {store.uri}; {there}.")
-        shards = [name for name in store.names(folder) if name.startswith("rollout-")]
-        found += [store.artifact(f"{folder}/{name}") for name in ("scored", *shards)]
+        scored = store.artifact(here.scored)
+        found += [scored, *rollouts(store, scored)]
     return tuple(found)
 
 

@@ -8,7 +8,8 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.runs.run import ExperimentContext, Run
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.run import Run
 
 WEIGHTS = "*.safetensors"
 
@@ -18,7 +19,7 @@ def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
 
     Where the run died between the two, both are made again.
     """
-    newest = not run.store.holds(f"{keys.of_step(run.name, step + 1)}/policy")
+    newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):
         return None
     return run.store.find(target)
@@ -37,14 +38,14 @@ def retain(run: Run, step: int) -> None:
     """
     keep, store = run.science.update, run.store
     states = [k for k in range(1, step + 1) if _has_both(run, k)]
-    if not states or not store.whole(store.artifact(f"{keys.of_step(run.name, states[-1])}/learner")):
+    if not states or not store.whole(store.artifact(run.layout.step(states[-1]).learner)):
         return
     for old in states[: -keep.keep_learner]:
-        store.remove(f"{keys.of_step(run.name, old)}/learner")
+        store.remove(run.layout.step(old).learner)
     needed = min(states[-keep.keep_learner :][0], step - run.science.rollout.max_staleness)
     first = min(needed, step + 1 - keep.keep_policies) if keep.keep_policies else 1
     for old in reversed(range(1, first)):
-        if not run.evaluates(old) and not store.strip(f"{keys.of_step(run.name, old)}/policy", WEIGHTS):
+        if not run.evaluates(old) and not store.strip(run.layout.step(old).policy, WEIGHTS):
             break
 
 
@@ -55,7 +56,7 @@ def require_space(context: ExperimentContext, policy: Artifact, checkpointer: As
     is a model of its own; the policy is one number of the model's dtype. Only an adapter's weights count where only
     they are trained.
     """
-    folder, models = context.store.root, 2 if context.science.algorithm.make().critic == "model" else 1
+    folder, models = context.store.root, 2 if context.resolved.algorithm.critic == "model" else 1
     width = 2 if context.science.dtype == "bfloat16" else 4
     size = _size(context, policy, width)
     needed = size + models * size * 12 // width * (2 if checkpointer.busy() else 1)
@@ -77,4 +78,5 @@ def _size(context: ExperimentContext, policy: Artifact, width: int) -> int:
 
 def _has_both(run: Run, step: int) -> bool:
     """Whether a step has its learner state and the policy that goes with it."""
-    return all(run.store.holds(f"{keys.of_step(run.name, step)}/{part}") for part in ("learner", "policy"))
+    here = run.layout.step(step)
+    return run.store.holds(here.learner) and run.store.holds(here.policy)

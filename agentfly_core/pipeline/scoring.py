@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentfly_core.authoring.reward import score
-from agentfly_core.config.experiment import Science
-from agentfly_core.config.import_path import load
 from agentfly_core.pipeline.gates import stop_if_unscored
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores
 from agentfly_core.records.timing import read_timings
 from agentfly_core.records.trajectory import Scored
+from agentfly_core.runs.context import Resolved
 from agentfly_core.runs.metrics import rollout_metrics
 from agentfly_core.system.progress import Progress, report
 
 
 def score_episodes(
-    science: Science, rollouts: Sequence[Path], known: Sequence[Scored], step: int, folder: Path
+    resolved: Resolved, rollouts: Sequence[Path], known: Sequence[Scored], step: int, folder: Path
 ) -> dict[str, float]:
     """Score stored episodes and leave scores and ledger in `folder`; returns the rollout's metrics.
 
@@ -29,16 +28,14 @@ def score_episodes(
     everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
     by_id = {one.trajectory_id: one for one in known}
     unknown = [t for t in everything if t.id not in by_id]
-    rewards = {load(path): weight for path, weight in science.rewards.items()}
-    by_id |= {one.trajectory_id: one for one in asyncio.run(score(unknown, rewards))}
+    by_id |= {one.trajectory_id: one for one in asyncio.run(score(unknown, resolved.rewards))}
     graded = [by_id[t.id] for t in everything]
     write_scores(folder / SCORES, graded)
-    stop_if_unscored(everything, graded, science.gates.unscored)
+    stop_if_unscored(everything, graded, resolved.science.gates.unscored)
     played = [t for t in everything if t.role != "baseline"]
     scores = [by_id[t.id] for t in played]
     ledger.write(folder, ledger.ledger(step, played, scores))
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
-    tools = [load(path).name for path in science.tools]
-    metrics = rollout_metrics(played, scores, timings, load(science.goal).name, tools)
+    metrics = rollout_metrics(played, scores, timings, resolved.goal, [tool.name for tool in resolved.tools])
     report(Progress("score", step, len(scores), len(played), metrics.get("agent/rollout/reward")))
     return metrics

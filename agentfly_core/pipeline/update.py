@@ -7,16 +7,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import rollouts
 from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Adapter, Science, Update
-from agentfly_core.config.import_path import load
 from agentfly_core.formats import hashing
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.gates import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
-from agentfly_core.runs.run import ExperimentContext, Run, require_same_tokens
+from agentfly_core.runs.context import ExperimentContext, policy_of, require_same_tokens
+from agentfly_core.runs.run import Run
 from agentfly_core.system import files
 from agentfly_core.system.progress import Progress, report
 from agentfly_core.training.job import UpdateJob
@@ -31,23 +32,21 @@ def fresh(policy: Artifact) -> str:
     return f"fresh:{policy.digest}"
 
 
-def step_job(run: Run, step: int) -> UpdateJob:
-    """The update of step 1, 2, ..., from the stored policy of the step before and the stored scored episodes."""
-    store, science, here = run.store, run.science, keys.of_step(run.name, step)
-    before = policy_of(run, step - 1)
+def step_job(run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, step: int) -> UpdateJob:
+    """The update of step 1, 2, ... to the policy `target`, from the policy before it and the scored episodes."""
+    store, science = run.store, run.science
     policy, base = adapter_artifact.folders(store, before)
     reference, reference_base = adapter_artifact.folders(store, near) if (near := _reference(run)) else (None, None)
-    shards = [store.artifact(f"{here}/{name}") for name in store.names(here) if name.startswith("rollout-")]
     algorithm = science.algorithm
     return UpdateJob(
         start=label_of(run, step - 1),
-        end=label_of(run, step),
+        end=target.key,
         policy=str(policy),
-        learner=_learner_state(store, _policy_slot(run, step - 1)) if step > 1 else None,
-        rollouts=tuple(str(store.open(shard) / EPISODES) for shard in shards),
-        scores=str(store.open(store.artifact(f"{here}/scored")) / SCORES),
+        learner=_learner_state(store, store.key_of(before)) if step > 1 else None,
+        rollouts=tuple(str(store.open(shard) / EPISODES) for shard in rollouts(store, scored)),
+        scores=str(store.open(scored) / SCORES),
         algorithm={"use": algorithm.use, **algorithm.settings},
-        rewards={load(path).name: weight for path, weight in science.rewards.items()},
+        rewards={reward.name: weight for reward, weight in run.resolved.rewards.items()},
         update=science.update.model_dump(mode="json"),
         batch=None,
         temperature=science.rollout.temperature,
@@ -90,7 +89,13 @@ def warm_start_job(context: ExperimentContext, model: Artifact, demonstrations: 
 
 
 def publish(
-    store: Store, checkpointer: AsyncCheckpointer, job: UpdateJob, before: Artifact, target: ArtifactKey, save: Save | None, watch: Watch
+    store: Store,
+    checkpointer: AsyncCheckpointer,
+    job: UpdateJob,
+    before: Artifact,
+    target: ArtifactKey,
+    save: Save | None,
+    watch: Watch,
 ) -> Artifact:
     """Run an update of the policy `before` and publish the one that it made, after the learner state of `before`.
 
@@ -115,16 +120,9 @@ def publish(
     return store.artifact(target.uri)
 
 
-def policy_of(run: Run, step: int) -> Artifact:
-    """The policy that a step published; step 0 is the one that the run started from."""
-    if step == 0:
-        return run.start
-    return run.store.artifact(f"{keys.of_step(run.name, step)}/policy")
-
-
 def label_of(run: Run, step: int) -> str:
-    """The label of the learner state after a step."""
-    return fresh(run.start) if step == 0 else _policy_slot(run, step).key
+    """The label of the learner state after a step that has published its policy."""
+    return fresh(run.start) if step == 0 else _published(run, step).key
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
@@ -132,9 +130,12 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
     checkpointer.wait()
-    whole = (k for k in range(step - 1, 0, -1) if run.store.find(keys.learner(_policy_slot(run, k))))
+    whole = (k for k in range(step - 1, 0, -1) if run.store.find(keys.learner(_published(run, k))))
     for earlier in range(next(whole, 0) + 1, step):
-        checkpointer.learner.update(step_job(run, earlier), watching("replay", earlier))
+        before = policy_of(run.store, run.name, earlier - 1)
+        scored = run.store.artifact(run.layout.step(earlier).scored)
+        job = step_job(run, before, scored, _published(run, earlier), earlier)
+        checkpointer.learner.update(job, watching("replay", earlier))
 
 
 def watching(stage: str, step: int) -> Watch:
@@ -143,7 +144,7 @@ def watching(stage: str, step: int) -> Watch:
 
 
 def _reference(run: Run) -> Artifact | None:
-    if run.science.algorithm.make().reference is None:
+    if run.resolved.algorithm.reference is None:
         return None
     if run.reference is None:
         return run.start
@@ -151,9 +152,8 @@ def _reference(run: Run) -> Artifact | None:
     return run.reference
 
 
-def _policy_slot(run: Run, step: int) -> ArtifactKey:
-    scored = run.store.artifact(f"{keys.of_step(run.name, step)}/scored")
-    return keys.policy(run.science, run.name, policy_of(run, step - 1), scored, step, run.reference)
+def _published(run: Run, step: int) -> ArtifactKey:
+    return run.store.key_of(run.store.artifact(run.layout.step(step).policy))
 
 
 def _adapter(science: Science) -> dict[str, object] | None:

@@ -13,29 +13,33 @@ from agentfly_core.records.trajectory import Problem
 
 @dataclass(frozen=True, slots=True)
 class SamplingRound:
-    """Problems of one step that are played together: `Deal(step=7, first=0, count=64, shards=range(0, 4))`.
+    """Problems of one step that are played together: `SamplingRound(7, 0, 64, greedy=False, shards=range(4))`.
 
-    `first` counts in the step's own problems: after the first 64 come those that refill it.
+    `first` counts in the step's own problems: after the first 64 come those of the dynamic-sampling
+    rounds. With `greedy` each problem has one more episode, at temperature 0.
     """
 
     step: int
     first: int
     count: int
+    greedy: bool
     shards: range
 
 
-def first_round(science: Science, step: int) -> SamplingRound:
+def first_round(science: Science, step: int, greedy: bool) -> SamplingRound:
     """What step 1, 2, ... plays in any case."""
-    return SamplingRound(step, 0, science.rollout.problems, _shards(science, science.rollout.problems, 0))
+    count = science.rollout.problems
+    return SamplingRound(step, 0, count, greedy, _shards(science, count, greedy, 0))
 
 
-def next_round(science: Science, sampling_round: SamplingRound, count: int) -> SamplingRound:
-    """As many further problems, in the shards after those of `deal`."""
-    return SamplingRound(sampling_round.step, sampling_round.first + sampling_round.count, count, _shards(science, count, sampling_round.shards.stop))
+def next_round(science: Science, before: SamplingRound, count: int) -> SamplingRound:
+    """`count` further problems of the step, in the shards after those of the round `before`."""
+    shards = _shards(science, count, before.greedy, before.shards.stop)
+    return SamplingRound(before.step, before.first + before.count, count, before.greedy, shards)
 
 
 def problems_of(science: Science, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
-    """The problems of a deal: each pass over the data is a new permutation, no step is cut by its end.
+    """The problems of a round: each pass over the data is a new permutation, no step is cut by its end.
 
     Raises ValueError when there are fewer problems than one step may need.
     """
@@ -55,6 +59,6 @@ def most(science: Science) -> int:
     return science.rollout.problems * (1 + science.rollout.refills)
 
 
-def _shards(science: Science, problems: int, first: int) -> range:
-    chains = science.rollout.group_size + science.algorithm.make().needs_greedy
-    return range(first, first - (-problems * chains // science.rollout.shard))
+def _shards(science: Science, problems: int, greedy: bool, first: int) -> range:
+    episodes = problems * (science.rollout.group_size + greedy)
+    return range(first, first - (-episodes // science.rollout.shard))

@@ -15,6 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 from tokenizers import Tokenizer
 
+from agentfly_core.artifacts.run_layout import RunLayout, StepLayout
 from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
@@ -75,26 +76,26 @@ class Step:
 
 def read_step(store: Store, run: str, number: int | None) -> Step:
     """A step's episodes, the last one's when `number` is None; raises ValueError where there is none."""
-    steps = [int(name) for name in store.names(f"runs/{run}/steps")]
-    played = [step for step in steps if _shards(store, run, step)]
+    layout = RunLayout(run)
+    played = [step for step in layout.steps(store) if _played(store, layout.step(step))]
     if not played or (number is not None and number not in played):
         what = f"episodes of step {number}" if number else "episodes"
         raise ValueError(f"The run {run!r} has no {what}{_has(store, run, played)}")
     step = played[-1] if number is None else number
-    folder = f"runs/{run}/steps/{step:06d}"
-    shards = [store.open(store.artifact(f"{folder}/{name}")) for name in _shards(store, run, step)]
-    found = store.manifest(f"{folder}/scored")
-    scored = read_scores(store.open(store.artifact(f"{folder}/scored")) / SCORES) if found else []
+    here = layout.step(step)
+    shards = [store.open(store.artifact(uri)) for uri in _played(store, here)]
+    found = store.manifest(here.scored)
+    scored = read_scores(store.open(store.artifact(here.scored)) / SCORES) if found else []
     by_id = {score.trajectory_id: score for score in scored}
     trajectories = [t for shard in shards for t in read_trajectories(shard / EPISODES)]
-    ended = store.read_json(f"{folder}/metrics.json")
+    ended = store.read_json(here.metrics)
     metrics = ended["metrics"] if ended else {}
     return Step(run, step, tuple((t, by_id.get(t.id)) for t in trajectories), decoder(store, run), metrics)
 
 
 def decoder(store: Store, run: str) -> Decode:
     """How to read a run's tokens: the tokenizer of its start policy, special tokens shown; raises ValueError."""
-    start = store.read_json(f"runs/{run}/start.json")
+    start = store.read_json(RunLayout(run).start)
     written = store.part(Artifact(start["uri"], start["digest"]), "tokenizer.json") if start else None
     if written is None:
         raise ValueError(f"The run {run!r} has no policy with a tokenizer.json: its tokens cannot be read.")
@@ -207,7 +208,7 @@ def _reward(scored: Scored | None) -> float | None:
     return None if scored is None or isinstance(scored.reward, Unscored) else scored.reward
 
 
-def _shards(store: Store, run: str, step: int) -> list[str]:
-    folder = f"runs/{run}/steps/{step:06d}"
-    shards = [name for name in store.names(folder) if name.startswith("rollout-")]
-    return [name for name in shards if MANIFEST in store.names(f"{folder}/{name}")]
+def _played(store: Store, step: StepLayout) -> list[str]:
+    """The shards that are published, those of a step that is still played as well."""
+    shards = [f"{step.uri}/{name}" for name in store.names(step.uri) if name.startswith("rollout-")]
+    return [uri for uri in shards if MANIFEST in store.names(uri)]

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from agentfly_core.artifacts.lease import leaseholder
 from agentfly_core.artifacts.lock import holder_of
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
@@ -129,12 +130,13 @@ def _listed(store: Store, name: str, record: Mapping[str, Any]) -> Listed:
 
 def _owner(store: Store, name: str) -> str:
     """Who works on the run now, in words; empty when nobody does."""
-    return leaseholder(store.remote, f"runs/{name}") if store.remote else holder_of(store.root / "runs" / name)
+    uri = RunLayout(name).uri
+    return leaseholder(store.remote, uri) if store.remote else holder_of(store.root / uri)
 
 
 def _last_step(store: Store, name: str) -> int:
-    steps = [int(step) for step in store.names(f"runs/{name}/steps")]
-    return max((s for s in steps if store.holds(f"runs/{name}/steps/{s:06d}/policy")), default=0)
+    layout = RunLayout(name)
+    return max((step for step in layout.steps(store) if store.holds(layout.step(step).policy)), default=0)
 
 
 def _view(run: Listed | Unreadable, width: int) -> list[Text]:

@@ -12,8 +12,9 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.loading import flat
 from agentfly_core.models.adapter_artifact import base_of
 from agentfly_core.runs import episodes
-from agentfly_core.runs.run import ExperimentContext, Run, final_policy
-from agentfly_core.runs.summary import Evaluation, stages_before, stored_evaluation
+from agentfly_core.runs.context import ExperimentContext, final_policy
+from agentfly_core.runs.run import Run
+from agentfly_core.runs.summary import Evaluation, stored_evaluation, stored_stages
 from agentfly_core.runs.tracking import Success, Tracker
 
 
@@ -62,7 +63,7 @@ class RunTeller(MlflowReporter):
         super().__init__(run.context, tracker)
         self.run = run
         self._best = -1.0
-        tracker.tags({"agentfly.run_folder": self._where(run.uri), **_parents(run)})
+        tracker.tags({"agentfly.run_folder": self._where(run.layout.uri), **_parents(run)})
 
     def data(self, data: Artifact) -> None:
         """The dataset that the run reads, and its version, as the run wrote them down."""
@@ -71,8 +72,7 @@ class RunTeller(MlflowReporter):
 
     def step(self, step: int) -> None:
         """A step's metrics, and each few steps a table of its episodes."""
-        here = keys.of_step(self.run.name, step)
-        found = self.run.store.read_json(f"{here}/metrics.json")
+        found = self.run.store.read_json(self.run.layout.step(step).metrics)
         self.tracker.points(found["metrics"], step, found["time_ms"])
         if step == 1 or step % self.run.science.log_trajectories_every == 0:
             self.tracker.table(
@@ -115,12 +115,12 @@ class RunTeller(MlflowReporter):
         summary = run.finished
         assert summary is not None, f"{run.name} is not finished"
         self.data(run.store.artifact(keys.prepare(science).uri))
-        self.made(stages_before(run.context, run.parent))
+        self.made(stored_stages(run.context, run.parent))
         self.evaluation(stored_evaluation(run.context, run.start, "test"), 0)
         for step in range(1, science.steps + 1):
             self.step(step)
             with suppress(FileNotFoundError):  # a policy that was not evaluated
-                policy = run.store.artifact(f"{keys.of_step(run.name, step)}/policy")
+                policy = run.store.artifact(run.layout.step(step).policy)
                 self.evaluation(stored_evaluation(run.context, policy, "validation"), step)
         policy = final_policy(run.store, run.name)
         after = stored_evaluation(run.context, policy, "test")

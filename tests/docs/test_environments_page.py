@@ -2,14 +2,11 @@
 
 import re
 
-from agentfly_core.authoring.reward import Reward
-from agentfly_core.authoring.tool import Tool
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.pipeline import checks
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
 from agentfly_core.rollout.resources import Limit, ResourceManager
-from agentfly_core.rollout.spec import named
 from tests.support.letters import assigned, collected, scripted, spec
 from tests.support.project import ROOT
 
@@ -30,7 +27,7 @@ async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_
     checks.check(science)
 
     game, limit = load("my_game:Game"), science.environments["my_game:Game"].limit
-    rules = spec(named("my_game:guess", Tool), rewards=[named("my_game:few_guesses", Reward)], limits={game: limit})
+    rules = spec(load("my_game:guess"), rewards=[load("my_game:few_guesses")], limits={game: limit})
     problems = assigned(Problem("sixty-two", "Guess!", {"secret": 62}), chains=3)
     sampler = scripted(lambda problem, chain, turn: GUESSES[turn])
     episodes, _, measured = await collected(problems, rules, sampler)

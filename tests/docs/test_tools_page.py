@@ -15,7 +15,7 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline import checks
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Ending
-from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.runs.context import resolve
 from tests.support.letters import assigned, collected
 from tests.support.project import ROOT
 
@@ -36,7 +36,7 @@ async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_
     checks.check(science)
     problems = dataset.build(science.data, science.seed)["train"]
     tokenizer = AutoTokenizer.from_pretrained(nano)
-    rules = RolloutSpec.from_science(science, tokenizer)
+    rules = resolve(science).rollout_spec(tokenizer)
     script = construct(load(science.warm_start.demonstrations), {}, {"problems": problems, "seed": 0})
     sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), rules.template.stop_tokens[0], script)
     played, *_ = await collected(assigned(*problems), rules, sampler)

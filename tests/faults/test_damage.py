@@ -24,7 +24,8 @@ from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.records.schedule import first_round
 from agentfly_core.runs import episodes
-from agentfly_core.runs.run import ExperimentContext, links_of, opened
+from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.run import links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
 from tests.support.lives import TINY, TRAIN, Lives, Whole, digests
 
@@ -83,7 +84,7 @@ def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
         yield keys.learner(policy)
     yield from evaluation(policy)
     for step in STEPS:
-        sampling_round = first_round(science, step)
+        sampling_round = first_round(science, step, resolve(science).greedy)
         shards = [keys.rollout(science, "demo", made(policy), made(data), sampling_round, shard) for shard in sampling_round.shards]
         yield from shards
         yield (scored := keys.scored(science, [made(shard) for shard in shards]))
@@ -169,7 +170,7 @@ def test_500_damaged_files_are_each_named_and_none_is_believed(
     for part in ("artifacts", "runs"):
         shutil.copytree(whole.folder / part, tmp_path / part)
     experiment = read(TINY)
-    context = ExperimentContext("tiny", experiment.science, experiment.origin, Site(), Store.at(str(tmp_path), tmp_path / "cache"))
+    context = ExperimentContext("tiny", resolve(experiment.science), experiment.origin, Site(), Store.at(str(tmp_path), tmp_path / "cache"))
     with opened(context, "demo"):
         places = list(needed(context))
     known = readers(context, places)

@@ -22,7 +22,8 @@ from agentfly_core.artifacts.object_storage import Refused, Remote
 from agentfly_core.artifacts.store import MANIFEST, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.runs.run import ExperimentContext, opened
+from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.run import opened
 from tests.support.clocks import set_clock
 from tests.support.held import serving
 from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests
@@ -181,7 +182,7 @@ def test_who_lost_a_run_to_another_writes_nothing_more(
 def test_a_run_that_is_refused_leaves_nothing_on_object_storage(tmp_path: Path, reached: None) -> None:
     store, data = Store.at(f"{BUCKET}/refused", tmp_path), {"use": ARITHMETIC, "train": 8, "test": 4}
     science = Science(model="run:base@2", data=data, rewards={"a:b": 1.0}, steps=2)
-    context = ExperimentContext("tiny", science, {}, Site(), store)
+    context = ExperimentContext("tiny", resolve(science), {}, Site(), store)
     with pytest.raises(ValueError, match="The run 'base' has published no policy"), opened(context, "demo"):
         pass
     context = replace(context, science=science.model_copy(update={"model": "nano:calculator"}))

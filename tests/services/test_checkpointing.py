@@ -8,7 +8,6 @@ import pytest
 
 from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.pipeline.services import checkpointer as states_of
 from agentfly_core.pipeline.services import learner_service
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
@@ -69,9 +68,8 @@ def test_a_run_that_fails_still_gets_its_last_state(job, tmp_path):
     place = context(tmp_path)
     with (
         pytest.raises(KeyError, match="a bug"),
-        learner_service(place, "tests", tmp_path) as service,
+        learner_service(place, "tests", tmp_path) as states,
     ):
-        states = states_of(service)
         states.learner.update(job)
         states.begin(place.store.publish(SLOT), lambda: None)
         raise KeyError("a bug")

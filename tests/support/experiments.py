@@ -3,7 +3,7 @@
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.runs.run import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, resolve
 
 TINY = """
 model: nano:calculator
@@ -30,4 +30,4 @@ def context(tmp_path, **settings):
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
     usual = {"model": "nano:calculator", "rewards": REWARDS, "steps": 2}
     science = Science(data=data, **{**usual, **settings})
-    return ExperimentContext("tiny", science, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
+    return ExperimentContext("tiny", resolve(science), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))

@@ -21,7 +21,8 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import Experiment, read
 from agentfly_core.config.site import Site
 from agentfly_core.records.schedule import first_round
-from agentfly_core.runs.run import ExperimentContext, name_of
+from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.run import name_of
 
 HERE = Path(__file__).resolve().parent
 FOUND = json.loads((HERE / "released.json").read_text())
@@ -58,7 +59,7 @@ def called(experiment: Experiment, folder: Path) -> dict[str, Any]:
     """What this release calls an experiment and all that is made of it."""
     context = ExperimentContext(
         experiment.name,
-        experiment.science,
+        resolve(experiment.science),
         experiment.origin,
         Site(),
         Store.at(str(folder), folder),
@@ -77,6 +78,6 @@ def _slots(science: Science) -> Iterator[ArtifactKey]:
         yield keys.demonstrations(science, model, data)
         yield keys.warm_start(science, model, before, 2)
     yield keys.evaluation(science, before, data, "test", 0)
-    yield keys.rollout(science, "demo", before, data, first_round(science, 3), 1)
+    yield keys.rollout(science, "demo", before, data, first_round(science, 3, resolve(science).greedy), 1)
     yield keys.scored(science, [Artifact("runs/demo/steps/000003/rollout-000", "play" * 8)])
     yield keys.policy(science, "demo", before, scored, 3, model if science.adapter else None)

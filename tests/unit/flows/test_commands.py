@@ -11,7 +11,8 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
 from agentfly_core.config.site import Site
-from agentfly_core.runs.run import ExperimentContext, opened
+from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.run import opened
 from flows.__main__ import main
 from flows.commands import show_places, show_summary, told
 from flows.local.state_dirs import Place, Places
@@ -60,7 +61,7 @@ def test_a_run_names_the_places_that_hear_of_it_and_why(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://someone:secret@mlflow.example")
     read = loading.read("tiny")
-    context = ExperimentContext("tiny", read.science, read.origin, Site(), Store.at(".", project))
+    context = ExperimentContext("tiny", resolve(read.science), read.origin, Site(), Store.at(".", project))
     places = Places(project / ".agentfly", "", Place("Prefect", "/home/user/.prefect", "PREFECT_HOME is set"))
     show_places(places, context)
     assert capsys.readouterr().out == (
@@ -94,7 +95,7 @@ def test_a_run_is_looked_for_where_its_own_site_sent_it(project: Path, capsys: p
 def finished(project: Path) -> Store:
     """The run `base`, which has done all its steps and of which MLflow was told."""
     read, store = loading.read("tiny"), Store.at(".", project)
-    with opened(ExperimentContext("tiny", read.science, read.origin, Site(), store), "base") as run:
+    with opened(ExperimentContext("tiny", resolve(read.science), read.origin, Site(), store), "base") as run:
         run.link("mlflow_told_steps", "2")
         with store.publish(keys.prepare(run.science)) as folder:
             (folder / "problems").write_text("")
@@ -131,7 +132,7 @@ def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read = loading.read("tiny")
-    with opened(ExperimentContext("tiny", read.science, read.origin, Site(), Store.at(".", project)), "mine"):
+    with opened(ExperimentContext("tiny", resolve(read.science), read.origin, Site(), Store.at(".", project)), "mine"):
         pass
     assert main(["open", "mlflow", "mine"]) == 2
     assert capsys.readouterr().err == (

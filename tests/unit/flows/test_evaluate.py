@@ -11,7 +11,8 @@ from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.runs.run import ExperimentContext, name_of
+from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.run import name_of
 from flows.evaluate import policy_named
 
 
@@ -19,9 +20,9 @@ from flows.evaluate import policy_named
 def context(tmp_path: Path) -> ExperimentContext:
     """An experiment whose run demo, and the run of its own name, have the policies of a start and of two steps."""
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
-    settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 2}
+    settings = {"model": "nano:calculator", "data": data, "rewards": {"agentfly_core.rewards.exact:exact": 1.0}, "steps": 2}
     science = Science.model_validate(settings)
-    made = ExperimentContext("tiny", science, {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
+    made = ExperimentContext("tiny", resolve(science), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
     for name in ("demo", name_of(made, "", False)):
         made.store.write_json(f"runs/{name}/start.json", {"uri": "artifacts/warm_start", "digest": "9f2c"})
         for step in (1, 2):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.config import loading
@@ -68,7 +67,7 @@ def logged(tmp_path, algorithm, updates, **settings):
             policy = published(run.store, step, "policy", {"train/skipped_steps": 0.0, **update})
             log_step.__wrapped__(run, [], scored, policy, step)
             look_at_health.__wrapped__(run, step)
-        names = [f"{keys.of_step(run.name, step)}/metrics.json" for step in range(1, len(updates) + 1)]
+        names = [run.layout.step(step).metrics for step in range(1, len(updates) + 1)]
         return [run.store.read_json(name)["metrics"] for name in names]
 
 

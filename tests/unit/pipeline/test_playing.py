@@ -23,6 +23,7 @@ from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_tr
 from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.resources import Limit
+from agentfly_core.runs.context import resolve
 
 PROBLEMS = [Problem(f"add-{i}", f"What is {i}+1?", {"answer": str(i + 1)}) for i in range(8)]
 CALL = '<tool_call>\n{"name": "shop", "arguments": {}}\n</tool_call>'
@@ -81,7 +82,9 @@ def played(rules: Science, tokenizer: Any, said: str, folder: Path, kind: type[S
     sampler = kind(partial(tokenizer.encode, add_special_tokens=False), stop, lambda problem, chain, turn: said)
     problems = PROBLEMS[: rules.rollout.problems]
     with environment_loop({Room: Limit(8)}) as here:
-        play_shard(rules, tokenizer, sampler, of_step(rules, problems, 1), folder, lambda trajectory: None, here)
+        resolved = resolve(rules)
+        episodes = of_step(rules, problems, 1, resolved.greedy)
+        play_shard(resolved.rollout_spec(tokenizer), rules.gates, sampler, episodes, folder, lambda trajectory: None, here)
 
 
 def test_a_baseline_is_one_more_episode_of_each_problem_that_says_what_is_likeliest(
@@ -111,14 +114,14 @@ def test_a_baseline_is_scored_and_no_episode_of_the_ledger(tokenizer: Any, tmp_p
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
     rules = science(algorithm="remax", rewards=rewards, rollout={"problems": 2, "group_size": 2})
     played(rules, tokenizer, "2", tmp_path)
-    score_episodes(rules, [tmp_path], [], 1, tmp_path)
+    score_episodes(resolve(rules), [tmp_path], [], 1, tmp_path)
     assert len(read_scores(tmp_path / SCORES)) == 6
     assert ledger.joined([tmp_path])["episodes"].tolist() == [2, 2]
 
 
 def test_no_two_training_episodes_have_the_same_seed() -> None:
     rules = science(rollout={"problems": 8, "group_size": 2})
-    assert len({episode_spec.seed for step in (1, 2) for episode_spec in of_step(rules, PROBLEMS, step)}) == 2 * 8 * 2
+    assert len({episode_spec.seed for step in (1, 2) for episode_spec in of_step(rules, PROBLEMS, step, False)}) == 2 * 8 * 2
 
 
 def test_an_evaluation_has_a_temperature_of_its_own() -> None:
@@ -139,23 +142,23 @@ def test_a_shard_without_the_rewards_of_its_environment_is_not_kept(tokenizer: A
 
 def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_path: Path) -> None:
     with environment_loop({}) as here, pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
-        demonstrate(science(), tokenizer, PROBLEMS, tmp_path, here)
+        demonstrate(resolve(science()), tokenizer, PROBLEMS, tmp_path, here)
 
 
 def test_scores_that_are_missing_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:
     played(science(), tokenizer, "2", tmp_path)
     with pytest.raises(GateClosed, match=r"8 of 8 trajectories have no reward .*fussy: KeyError: 'colour'"):
-        score_episodes(science(), [tmp_path], [], 1, tmp_path)
+        score_episodes(resolve(science()), [tmp_path], [], 1, tmp_path)
 
 
 def test_scores_of_baselines_that_are_missing_stop_the_stage_as_well(tokenizer: Any, tmp_path: Path) -> None:
     rules = science(algorithm="remax", rewards={"tests.unit.pipeline.test_playing:fussy_about_baselines": 1.0})
     played(rules, tokenizer, "2", tmp_path)
     with pytest.raises(GateClosed, match=r"8 of 16 trajectories have no reward .*KeyError: 'baseline'"):
-        score_episodes(rules, [tmp_path], [], 1, tmp_path)
+        score_episodes(resolve(rules), [tmp_path], [], 1, tmp_path)
 
 
 def test_more_may_be_missing_where_the_experiment_says_so(tokenizer: Any, tmp_path: Path) -> None:
     lenient = science(gates={"failed": 1.0, "unscored": 1.0})
     played(lenient, tokenizer, CALL, tmp_path)
-    assert score_episodes(lenient, [tmp_path], [], 1, tmp_path)["agent/rollout/ending/failed"] == 1.0
+    assert score_episodes(resolve(lenient), [tmp_path], [], 1, tmp_path)["agent/rollout/ending/failed"] == 1.0

@@ -60,7 +60,7 @@ def stored(tmp_path):
         folder = f"runs/base/steps/{step:06d}"
         with found.store.publish(ArtifactKey(f"{folder}/rollout-000", "rollout", str(step), {})) as made:
             write_trajectories(made / "trajectories.parquet", [episode])
-        with found.store.publish(ArtifactKey(f"{folder}/scored", "score", str(step), {})) as made:
+        with found.store.publish(ArtifactKey(f"{folder}/scored", "score", str(step), {"rollout-000": ""})) as made:
             write_scores(made / "scores.parquet", [score])
     return found
 

@@ -20,13 +20,13 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline.services import environment_loop_of, environments_service
+from agentfly_core.pipeline.services import environments_service
 from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.rollout.child_process import Child
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.runs.run import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, resolve
 from tests.support.letters import ADD, assigned, scripted, silent, spec
 from tests.support.rooms import ONE, TWO, Room, broken, events
 
@@ -231,7 +231,7 @@ def test_an_experiments_environments_start_as_its_services_do_as_many_as_a_shard
         "rollout": {"problems": 2, "group_size": 2},
         "steps": 1,
     }
-    context = ExperimentContext("rooms", Science.model_validate(settings), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path))
-    with environments_service(context, "9f2c01d4") as service:
-        assert len(environment_loop_of(service).run(visit(environment_loop_of(service).resources)).made) == 4
+    context = ExperimentContext("rooms", resolve(Science.model_validate(settings)), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path))
+    with environments_service(context) as here:
+        assert len(here.run(visit(here.resources)).made) == 4
     assert sorted(events()) == [["start", "close"]] * 3 + [["start", "reset one", "close"]]

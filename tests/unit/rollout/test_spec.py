@@ -8,12 +8,13 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.environments.shop import Shop
+from agentfly_core.pipeline.checks import check
 from agentfly_core.pipeline.playing import require_room
 from agentfly_core.records.trajectory import Ending, Message, Problem
 from agentfly_core.rewards.shop import bought
 from agentfly_core.rollout.episode import Episode, PromptTooLong
 from agentfly_core.rollout.resources import Limit
-from agentfly_core.rollout.spec import RolloutSpec, check
+from agentfly_core.runs.context import resolve
 from agentfly_core.tools.shop import checkout, search
 from tests.support.letters import Letters
 
@@ -41,7 +42,7 @@ def science(**changes: Any) -> Science:
 
 
 def test_a_playbook_is_read_from_the_experiment() -> None:
-    spec = RolloutSpec.from_science(science(), "the tokenizer")
+    spec = resolve(science()).rollout_spec("the tokenizer")
     assert (spec.tools, spec.agent, spec.limits) == ((search, checkout), tool_loop, {Shop: Limit(8)})
     assert (spec.system, spec.max_turns, spec.max_tokens, spec.max_model_len) == ("Shop.", 6, 32, 512)
     assert (spec.template.tokenizer, spec.template.accent) == ("the tokenizer", "soft")  # type: ignore[attr-defined]
@@ -50,17 +51,17 @@ def test_a_playbook_is_read_from_the_experiment() -> None:
 
 
 def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
-    assert RolloutSpec.from_science(science(), None).rewards == (bought,)
+    assert resolve(science()).rollout_spec(None).rewards == (bought,)
 
 
 def test_what_is_not_decorated_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"evaluate is a function, expected a Tool: decorate it with @tool\."):
-        RolloutSpec.from_science(science(tools=["agentfly_core.tools.calculator:evaluate"]), None)
+        resolve(science(tools=["agentfly_core.tools.calculator:evaluate"])).rollout_spec(None)
 
 
 def test_an_environment_that_is_asked_for_and_not_listed_is_refused() -> None:
     with pytest.raises(ValueError, match=f"no limit for it.*{SHOP}: 8"):
-        RolloutSpec.from_science(science(environments={}), None)
+        resolve(science(environments={})).rollout_spec(None)
 
 
 @tool
@@ -77,10 +78,10 @@ def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() 
     problems = [Problem("short", "1?"), Problem("long", "1" * 40), Problem("longer", "1" * 50)]
     agent = {"system": "Shop.", "max_model_len": 55}
     with pytest.raises(PromptTooLong, match=r"in 2 of .* is 53 tokens, 'longer' has 63, 'long' has 53\."):
-        require_room(science(agent=agent | {"max_model_len": 53}), None, problems)
+        require_room(resolve(science(agent=agent | {"max_model_len": 53})), None, problems)
     with pytest.raises(PromptTooLong, match=r"in 1 of .* is 55 tokens, 'longer' has 63\. Raise it to more than 63"):
-        require_room(science(agent=agent), None, problems)
-    require_room(science(agent=agent), None, problems[:2])
+        require_room(resolve(science(agent=agent)), None, problems)
+    require_room(resolve(science(agent=agent)), None, problems[:2])
 
 
 async def curt(episode: Episode) -> Ending:
@@ -89,4 +90,5 @@ async def curt(episode: Episode) -> Ending:
 
 
 def test_what_another_agent_asks_first_is_not_guessed() -> None:
-    require_room(science(agent={"use": "tests.unit.rollout.test_spec:curt", "max_model_len": 20}), None, [Problem("long", "1" * 40)])
+    agent = {"use": "tests.unit.rollout.test_spec:curt", "max_model_len": 20}
+    require_room(resolve(science(agent=agent)), None, [Problem("long", "1" * 40)])

@@ -12,8 +12,9 @@ from agentfly_core.artifacts.lock import local_lock
 from agentfly_core.artifacts.store import ArtifactKey, Store
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
+from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.listing import Listed, Unreadable, listed, view
-from agentfly_core.runs.run import ExperimentContext, opened
+from agentfly_core.runs.run import opened
 from agentfly_core.system.process import Owner
 from tests.support.buckets import Bucket
 
@@ -37,7 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def start(store: Store, name: str, *overrides: str, file: str = "tiny", published: int = 0) -> None:
     """Start a run that ends after `published` steps."""
     read = loading.read(file, overrides)
-    with opened(ExperimentContext(read.name, read.science, read.origin, Site(), store), name):
+    with opened(ExperimentContext(read.name, resolve(read.science), read.origin, Site(), store), name):
         for step in range(1, published + 1):
             with store.publish(ArtifactKey(f"runs/{name}/steps/{step:06d}/policy", "update", "key", {})):
                 pass

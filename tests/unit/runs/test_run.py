@@ -10,7 +10,8 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.lock import Locked, _lock, local_lock
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.runs.run import Parent, final_policy, name_of, opened, require_same_tokens
+from agentfly_core.runs.context import Parent, final_policy, require_same_tokens
+from agentfly_core.runs.run import name_of, opened
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.service import SANDBOX
 from tests.support.experiments import context

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
-from agentfly_core.runs.run import ExperimentContext, opened
-from agentfly_core.runs.summary import Evaluation, summarise
+from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.run import opened
+from agentfly_core.runs.summary import Evaluation, stored_stages, summarise
 from agentfly_core.runs.summary import evaluation as read_evaluation
 from tests.support.played import played, turn
 
@@ -36,19 +38,19 @@ def evaluation(success: float, seconds: float) -> Evaluation:
 def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_order(tmp_path: Path) -> None:
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
     warm = {"demonstrations": "a:b", "rounds": 2}
-    settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 2, "warm_start": warm}
+    settings = {"model": "nano:calculator", "data": data, "rewards": {"agentfly_core.rewards.exact:exact": 1.0}, "steps": 2, "warm_start": warm}
     science = Science.model_validate(settings)
-    context = ExperimentContext("tiny", science, {}, Site(), Store.at(str(tmp_path), tmp_path))
+    context = ExperimentContext("tiny", resolve(science), {}, Site(), Store.at(str(tmp_path), tmp_path))
     problems, model = published(context.store, keys.prepare(science)), published(context.store, keys.model(science))
     episodes = published(context.store, keys.demonstrations(science, model, problems))
     for number in (1, 2):
         published(context.store, keys.warm_start(science, model, episodes, number))
     for step in (1, 2):
         metrics = {"time/rollout": 2.0, "time/score": 0.25, "time/update": 1.0}
-        context.store.write_json(f"{keys.of_step('demo', step)}/metrics.json", {"step": step, "metrics": metrics})
+        context.store.write_json(RunLayout("demo").step(step).metrics, {"step": step, "metrics": metrics})
     with opened(context, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
-        found = summarise(run, evaluation(0.5, 3.0), evaluation(0.75, 4.0), None)
+        found = summarise(run, stored_stages(context, None), evaluation(0.5, 3.0), evaluation(0.75, 4.0), None)
     assert list(found) == [*KEYS.split(), *LINKS.split()]
     assert list(found["seconds"]) == ["prepare", "model", "warm_start", "rollout", "score", "update", "evaluate"]
     assert [found["seconds"][name] for name in ("rollout", "score", "update", "evaluate")] == [4.0, 0.5, 2.0, 7.0]
@@ -60,7 +62,7 @@ def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(tmp
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
     settings = {"model": "nano:calculator", "data": data, "rewards": rewards, "steps": 2}
-    context = ExperimentContext("tiny", Science.model_validate(settings), {}, Site(), Store.at(str(tmp_path), tmp_path))
+    context = ExperimentContext("tiny", resolve(Science.model_validate(settings)), {}, Site(), Store.at(str(tmp_path), tmp_path))
     lost = replace(played(turn([1], {3: -1.0})), ending=Ending.FAILED, error="ServiceFailure: shop died.")
     with context.store.publish(target := ArtifactKey("evaluations/9f2c/test-000", "evaluate", "key", {})) as folder:
         write_trajectories(folder / EPISODES, [lost])

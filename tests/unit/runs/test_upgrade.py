@@ -24,8 +24,9 @@ from agentfly_core.config.site import Site
 from agentfly_core.datasets import arithmetic
 from agentfly_core.records.schedule import first_round
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
+from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.run import ExperimentContext, opened
+from agentfly_core.runs.run import opened
 from flows.dvc_outputs import write_config
 from flows.nightly import recorded_changes
 from tests.support.released import EXPERIMENTS, RUN, Released, called
@@ -114,7 +115,7 @@ def at(folder: Path, *overrides: str) -> ExperimentContext:
     store = Store.at(str(folder / "store"), folder)
     (store.root / "runs" / NAME).mkdir(parents=True, exist_ok=True)
     (store.root / "runs" / NAME / "run.json").write_text(json.dumps(RUN["run.json"]))
-    return ExperimentContext("tiny", read.science, read.origin, Site(), store)
+    return ExperimentContext("tiny", resolve(read.science), read.origin, Site(), store)
 
 
 @pytest.mark.parametrize("released", EXPERIMENTS, ids=str)
@@ -179,7 +180,7 @@ def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(context:
     ]
     found += [keys.evaluation(science, start, data, "test", 0), keys.scored(science, [played])]
     found += [
-        keys.rollout(science, NAME, start, data, first_round(science, 1), 0),
+        keys.rollout(science, NAME, start, data, first_round(science, 1, resolve(science).greedy), 0),
         *map(keys.learner, (warm, policy)),
     ]
     for target in found:

@@ -1,0 +1,206 @@
+"""An experiment as it is worked on: its parts imported once, the place, and the policies of other runs it names."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.store import Artifact, Store
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.import_path import at, construct, load
+from agentfly_core.config.site import Site
+from agentfly_core.rl.interface import Algorithm
+from agentfly_core.rollout.episode import Agent
+from agentfly_core.rollout.resources import Limit
+from agentfly_core.rollout.spec import RolloutSpec, kinds_needed, refuse_misfits
+
+P = TypeVar("P")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The policy of another run that this run starts from: `Parent("nightly-2026-11-20", Artifact(...))`."""
+
+    run: str
+    policy: Artifact
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """An experiment with what its import paths name: `Resolved(science, GRPO(), (calculator,), {exact: 1.0}, ...)`.
+
+    `rewards` have their weights, `goal` is the name of the reward that says solved, `limits` are those of each kind of
+    environment.
+    """
+
+    science: Science
+    algorithm: Algorithm
+    agent: Agent
+    tools: tuple[Tool, ...]
+    rewards: Mapping[Reward, float]
+    goal: str
+    limits: Mapping[type[Environment], Limit]
+
+    @cached_property
+    def kinds(self) -> tuple[type[Environment], ...]:
+        """The kinds of environment that every episode needs, in the fixed order in which they are leased."""
+        return kinds_needed(self.tools, [*self.rewards])
+
+    @property
+    def parts(self) -> tuple[Tool | Reward, ...]:
+        """Its tools, and then its rewards."""
+        return (*self.tools, *self.rewards)
+
+    @property
+    def greedy(self) -> bool:
+        """Whether each problem of a step is played once more, greedily, as a baseline."""
+        return self.algorithm.needs_greedy
+
+    def rollout_spec(self, tokenizer: Any) -> RolloutSpec:
+        """How its episodes are played with a model of this tokenizer."""
+        agent, template = self.science.agent, self.science.template
+        return RolloutSpec(
+            template=construct(load(template.use), template.settings, {"tokenizer": tokenizer}),
+            tools=self.tools,
+            rewards=tuple(reward for reward in self.rewards if reward.needs),
+            agent=self.agent,
+            system=agent.system,
+            max_turns=agent.max_turns,
+            max_tokens=agent.max_tokens,
+            max_observation_tokens=agent.max_observation_tokens,
+            max_model_len=agent.max_model_len,
+            deadline=agent.deadline,
+            limits=self.limits,
+        )
+
+
+@dataclass(frozen=True)
+class ExperimentContext:
+    """An experiment and the place where it is worked on; what stages make here is shared by all runs of the store.
+
+    `ExperimentContext("quickstart", resolve(science), {"seed": "default", ...}, Site(), Store.at(".", cache))`
+    """
+
+    experiment: str
+    resolved: Resolved
+    origin: Mapping[str, str]
+    site: Site
+    store: Store
+
+    @property
+    def science(self) -> Science:
+        """What the experiment is."""
+        return self.resolved.science
+
+    @property
+    def parent(self) -> Parent | None:
+        """The policy that the model reference `run:NAME` or `run:NAME@STEP` names, None for others."""
+        where = self.science.model
+        return of_run(self.store, where, "model") if where.startswith("run:") else None
+
+    @property
+    def reference(self) -> Artifact | None:
+        """The policy of another run, run:NAME@STEP, that the algorithm's KL penalty names, if it does."""
+        where = self.resolved.algorithm.reference
+        if where is None or not step_named(where):
+            return None
+        return of_run(self.store, where, "algorithm.kl.reference").policy
+
+
+def resolve(science: Science) -> Resolved:
+    """Import what an experiment names; raises ValueError, with the key where it stands, for what does not fit."""
+    with at("agent.use"):
+        agent = _agent(science.agent.use)
+    with at("tools"):
+        tools = tuple(_named(path, Tool) for path in science.tools)
+    with at("rewards"):
+        rewards = [_named(path, Reward) for path in science.rewards]
+    with at("environments"):
+        environments = {_environment(path): pool for path, pool in science.environments.items()}
+    limits = {kind: Limit(pool.limit, pool.max_uses, pool.lifetime) for kind, pool in environments.items()}
+    refuse_misfits(tools, rewards, limits)
+    weights = dict(zip(rewards, science.rewards.values(), strict=True))
+    goal = _named(science.goal, Reward).name
+    return Resolved(science, science.algorithm.make(), agent, tools, weights, goal, limits)
+
+
+def of_run(store: Store, where: str, key: str) -> Parent:
+    """The policy that `run:NAME`, its last one, or `run:NAME@STEP` names; `key` says who names it.
+
+    Step 0 is the policy that step 1 starts from. Raises ValueError for one that is not there.
+    """
+    name, step = step_named(where) or (where.removeprefix("run:"), None)
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"{key}: got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is the start."
+        )
+    found = final_policy(store, name) if step is None else policy_of(store, name, step)
+    if (store.manifest(found.uri) or {}).get("stripped"):
+        raise ValueError(
+            f"{key}: {where} was kept without its weights. Name a step that was evaluated, or the "
+            "run's last, or keep all with update.keep_policies=0."
+        )
+    return Parent(name, found)
+
+
+def final_policy(store: Store, name: str) -> Artifact:
+    """The last policy of a run; raises ValueError when it has none."""
+    layout = RunLayout(name)
+    for step in reversed(layout.steps(store)):
+        uri = layout.step(step).policy
+        if store.manifest(uri) is not None:
+            return store.artifact(uri)
+    known = ", ".join(store.names("runs")) or "none"
+    raise ValueError(f"The run {name!r} has published no policy in {store.uri}. Runs there: {known}.")
+
+
+def policy_of(store: Store, name: str, step: int) -> Artifact:
+    """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when there is none."""
+    uri = RunLayout(name).step(step).policy
+    if step == 0 and (start := store.read_json(RunLayout(name).start)):
+        return Artifact(start["uri"], start["digest"])
+    if store.manifest(uri) is not None:
+        return store.artifact(uri)
+    last = final_policy(store, name)
+    raise ValueError(f"The run {name!r} has no policy of step {step} in {store.uri}; its last one is {last.uri}.")
+
+
+def require_same_tokens(store: Store, what: str, theirs: Artifact, ours: Artifact) -> None:
+    """Raise ValueError when two policies read and write tokens of different tokenizers."""
+    one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
+    if one is None or one != other:
+        raise ValueError(
+            f"{what} has tokens of {theirs.uri}, and training those of {ours.uri}: the tokenizers differ, or one is "
+            "missing. Name a run of this model, or one that comes from it."
+        )
+
+
+def _named(path: str, kind: type[P]) -> P:
+    found = load(path)
+    if not isinstance(found, kind):
+        name = kind.__name__
+        raise ValueError(f"{path} is a {type(found).__name__}, expected a {name}: decorate it with @{name.lower()}.")
+    return found
+
+
+def _environment(path: str) -> type[Environment]:
+    kind = load(path)
+    if not (isinstance(kind, type) and issubclass(kind, Environment)):
+        raise ValueError(f"{path} is no environment, expected a subclass of agentfly_core.Environment.")
+    return kind
+
+
+def _agent(path: str) -> Agent:
+    agent: Agent = load(path)
+    if isinstance(agent, type) or not any(map(inspect.iscoroutinefunction, (agent, agent.__call__))):  # type: ignore[operator]
+        raise ValueError(f"{path} is no agent, expected an `async def` of one Episode that returns its Ending.")
+    return agent
