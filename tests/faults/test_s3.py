@@ -181,11 +181,11 @@ def test_who_lost_a_run_to_another_writes_nothing_more(
 
 def test_a_run_that_is_refused_leaves_nothing_on_object_storage(tmp_path: Path, reached: None) -> None:
     store, data = Store.at(f"{BUCKET}/refused", tmp_path), {"use": ARITHMETIC, "train": 8, "test": 4}
-    science = Science(model="run:base@2", data=data, rewards={"a:b": 1.0}, steps=2)
+    science = Science(model="run:base@2", data=data, rewards={"agentfly_core.rewards.exact:exact": 1.0}, steps=2)
     context = ExperimentContext("tiny", resolve(science), {}, Site(), store)
     with pytest.raises(ValueError, match="The run 'base' has published no policy"), opened(context, "demo"):
         pass
-    context = replace(context, science=science.model_copy(update={"model": "nano:calculator"}))
+    context = replace(context, resolved=resolve(science.model_copy(update={"model": "nano:calculator"})))
     with pytest.raises(ValueError, match="no such model"), opened(context, "demo"):
         raise ValueError("no such model")
     assert store.remote and store.remote.fs.find(store.remote.path("")) == []

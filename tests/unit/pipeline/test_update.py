@@ -15,6 +15,7 @@ from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import require_space, retain
 from agentfly_core.pipeline.update import _supervised, catch_up, publish
+from agentfly_core.runs.context import resolve
 from agentfly_core.runs.run import opened
 from tests.support.experiments import context
 
@@ -64,10 +65,10 @@ def test_weights_stay_while_updates_may_be_run_again_from_them(run):
 
 def test_weights_stay_while_later_steps_sample_from_them(run):
     science = run.science.model_copy(update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 3})})
-    retain(replace(run, context=replace(run.context, science=science)), 4)
+    retain(replace(run, context=replace(run.context, resolved=resolve(science))), 4)
     assert steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
     older = science.model_copy(update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 1})})
-    retain(replace(run, context=replace(run.context, science=older)), 4)
+    retain(replace(run, context=replace(run.context, resolved=resolve(older))), 4)
     assert steps(run, "policy/model.safetensors") == [2, 3, 4]
 
 

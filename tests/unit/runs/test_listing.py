@@ -59,12 +59,12 @@ def test_an_interrupted_run_is_listed_with_the_command_that_continues_it(project
 
 def test_the_command_stands_for_the_very_science_of_the_run(project: Store) -> None:
     overrides = [
-        "rewards={my.rewards:cites: 2}",
+        "rewards={agentfly_core.rewards.exact:exact: 2}",
         "agent.system='Be brief: yes'",
         "update.betas=[0.5, 0.25]",
         "update.weight_decay=1.0e-6",
     ]
-    overrides += ["evaluate.goal='my.rewards:cites'"]
+    overrides += ["evaluate.goal='agentfly_core.rewards.exact:exact'"]
     start(project, "tiny-1", *overrides)
     words = shlex.split(only(project).command)
     again = loading.read("tiny", [word for word in words[3:] if "=" in word])
