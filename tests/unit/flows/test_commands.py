@@ -14,7 +14,8 @@ from agentfly_core.config.site import Site
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.run import opened
 from flows.__main__ import main
-from flows.commands import show_places, show_summary, told
+from flows.commands.orchestration import message
+from flows.commands.training import show_places, show_summary
 from flows.local.state_dirs import Place, Places
 from tests.support.experiments import SUMMARY
 
@@ -155,7 +156,7 @@ def test_a_mistake_is_told_in_its_own_words_with_the_line_of_the_users_code_behi
             years(mistake)
         except (ValueError, TypeError) as error:
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # this test is no user's code
-            assert told(error).endswith(expected)
-            assert ("File" in told(error)) is isinstance(error, TypeError)
-    assert told(TimeoutError()) == "TimeoutError, without a message"
-    assert told(ValueError("There is no run 'x'.")) == "There is no run 'x'."
+            assert message(error).endswith(expected)
+            assert ("File" in message(error)) is isinstance(error, TypeError)
+    assert message(TimeoutError()) == "TimeoutError, without a message"
+    assert message(ValueError("There is no run 'x'.")) == "There is no run 'x'."

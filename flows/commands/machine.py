@@ -1,0 +1,63 @@
+"""Commands about this machine and this project: what it can run, DVC, Prefect."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from argparse import Namespace
+from pathlib import Path
+
+from rich.console import Console
+
+from agentfly_core.config import loading
+from agentfly_core.runs import versioning
+from agentfly_core.sandbox import preflight, report
+from agentfly_core.sandbox.attacks import ATTACKS
+from agentfly_core.sandbox.self_test import attacked
+from flows.commands.arguments import Commands
+from flows.local import doctor as doctors
+from flows.local.prefect_server import prefect_command
+from flows.local.state_dirs import settle
+
+
+def add_checks(commands: Commands) -> None:
+    """The commands that look at the machine, and reproduce on it."""
+    checking = commands.add("doctor", doctor, "what this machine can run, and what to do about what it can't")
+    checking.add_argument("--sandbox", action="store_true", help="attack the sandbox, and say what it stops")
+    reproducing = commands.add("repro", repro, "reproduce an experiment with DVC")
+    reproducing.add_argument("experiment", help="name of a file in ./conf")
+
+
+def add_prefect(commands: Commands) -> None:
+    """The command that is Prefect's own."""
+    words = commands.add(
+        "prefect", prefect, "any Prefect command on this project's state, for example: agentfly prefect server start"
+    )
+    words.add_argument("words", nargs=argparse.REMAINDER)
+
+
+def doctor(arguments: Namespace) -> int:
+    """What this machine can run, or what its sandbox stops."""
+    if arguments.sandbox:
+        return _attacked()
+    uri, api = loading.site("local").mlflow_tracking_uri, settle(Path.cwd()).api
+    findings = doctors.examine(Path.cwd(), uri, api)
+    Console().print(doctors.table(findings))
+    return 0 if doctors.ready(findings) else 1
+
+
+def _attacked() -> int:
+    sandbox = preflight.chosen()
+    outcomes = asyncio.run(attacked(sandbox, ATTACKS))
+    Console().print(report.table(sandbox, outcomes))
+    return 0 if all(outcome.stopped for outcome in outcomes) else 1
+
+
+def repro(arguments: Namespace) -> int:
+    """Reproduce an experiment with DVC."""
+    return versioning.reproduce(arguments.experiment, Path.cwd())
+
+
+def prefect(arguments: Namespace) -> int:
+    """Any Prefect command on the project's own Prefect state."""
+    prefect_command(settle(Path.cwd()), arguments.words)

@@ -1,0 +1,58 @@
+"""Prefect around a command, and what a person reads when the command ends before its work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agentfly_core.artifacts.lock import Locked, LockLost
+from agentfly_core.formats import tracebacks
+from agentfly_core.formats.text import fault, words_of
+from agentfly_core.pipeline.gates import GateClosed
+from agentfly_core.sandbox.backends import Unavailable
+from agentfly_core.system.service import ServiceLost
+from flows.local.display import logging_to
+from flows.local.prefect_server import prefect_api
+from flows.local.state_dirs import Places, settle
+
+
+class Stopped(RuntimeError):
+    """A command came to an end before its work was done; the message says why, and how to continue."""
+
+
+LONGEST_CAUSE = 20_000
+MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, Unavailable, OSError, Stopped)
+
+
+def message(error: BaseException) -> str:
+    """What a person reads about an error: a mistake's own words, with the line of their code that it came from, if any.
+
+    Anything else is an error in code: its traceback, without the lines of installed packages.
+    """
+    if not issubclass(type(error), MISTAKES):  # isinstance would ask the error
+        return f"An error in code ended it:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
+    words, line = words_of(error).rstrip() or fault(error), tracebacks.own_line(error)
+    return words if line is None or line in words else f"{words}\nIt was raised at {line}."
+
+
+@contextmanager
+def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
+    """Prefect for this process: its server starts while the rest is imported, and ends with the block.
+
+    Yields the places of its state. What would be logged on the terminal goes to a file. Raises Stopped, which names
+    it, the cause and the command that goes on, `again`, for whatever the block raises, but Locked.
+    """
+    places = settle(Path.cwd())
+    log = places.state / "logs" / what / "flow.log"
+    with prefect_api(places) as api:
+        import flows.train  # noqa: F401
+
+        with logging_to(log):
+            try:
+                api.wait()
+                yield places
+            except Locked:
+                raise
+            except Exception as error:  # whatever ends it, whoever started it is told how it goes on
+                raise Stopped(f"{message(error)}\nThe log is {log}. To go on: {again()}") from error

@@ -1,0 +1,88 @@
+"""Commands that make one thing: a dataset, a warm start, an evaluation; and the settings that they would have."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from agentfly_core.config import loading
+from agentfly_core.pipeline import checks
+from flows import dvc_outputs
+from flows.commands.arguments import Commands, experiment_context, flow_arguments
+from flows.commands.orchestration import orchestrated
+
+POLICY = (
+    "run:NAME (its last), run:NAME@STEP (0: the start), a model's folder or hub id, a policy.json (default: the last "
+    "policy of the run that `agentfly train` with the same settings makes)"
+)
+
+
+def add_evaluation(commands: Commands) -> None:
+    """The command that evaluates."""
+    parser = commands.add_experiment("evaluate", evaluate, "held-out success of any policy, with an interval")
+    parser.add_argument("--policy", default="", metavar="REF", help=POLICY)
+
+
+def add_preparation(commands: Commands) -> None:
+    """The commands that come before training."""
+    commands.add_experiment("prepare", prepare, "build, check and version the dataset only")
+    commands.add_experiment("warm-start", warm_start, "make the policy that training starts from")
+    commands.add_experiment("config", config, "the resolved settings, each with where it came from")
+    commands.add_experiment("resolve", resolve, "write the complete settings into results/ for DVC")
+
+
+def evaluate(arguments: Namespace) -> int:
+    """Play a policy on held-out problems."""
+    experiment_context(arguments)
+    with orchestrated("evaluate", lambda: arguments.typed):
+        from flows.evaluate import evaluate as flow
+
+        found = flow(**flow_arguments(arguments), policy=arguments.policy)
+    low, high, problems = found["interval_low"], found["interval_high"], found["problems"]
+    print(f"{found['success']:.1%} of {problems} held-out problems solved, 95 % interval {low:.1%} to {high:.1%}.")
+    return 0
+
+
+def prepare(arguments: Namespace) -> int:
+    """Build, check and version the dataset."""
+    experiment_context(arguments)
+    with orchestrated("prepare", lambda: arguments.typed):
+        from flows.prepare import prepare as flow
+
+        data = flow(**flow_arguments(arguments))
+    print(f"{data.uri}\n{data.digest}")
+    return 0
+
+
+def warm_start(arguments: Namespace) -> int:
+    """Make the policy that training starts from."""
+    experiment_context(arguments)
+    with orchestrated("warm-start", lambda: arguments.typed):
+        from flows.warm_start import warm_start_only as flow
+
+        policy = flow(**flow_arguments(arguments))
+    print(f"{policy.uri}\n{policy.digest}")
+    return 0
+
+
+def resolve(arguments: Namespace) -> int:
+    """Write the complete configuration for DVC."""
+    dvc_outputs.write_config(experiment_context(arguments))
+    return 0
+
+
+def config(arguments: Namespace) -> int:
+    """Print the resolved settings with where each came from."""
+    read = loading.read(arguments.experiment, arguments.overrides)
+    checks.check(read.science)
+    place = loading.site(arguments.site, arguments.store)
+    origin = {**read.origin, **loading.flat(loading.site_origin(arguments.site, arguments.store), "site.")}
+    values = {**loading.flat(read.science.model_dump(mode="json")), **loading.flat(place.model_dump(), "site.")}
+    table = Table(*(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False)
+    for key, value in values.items():
+        table.add_row(key, json.dumps(value), origin[key])
+    Console().print(table)
+    return 0

@@ -1,0 +1,101 @@
+"""The command that trains: it starts a run, continues it, or shows how a finished one ended."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Store
+from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.text import fault, redact
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.listing import continuing, in_store
+from agentfly_core.runs.run import name_of, record_of, refuse_if_open, refuse_other_settings, summary_of
+from agentfly_core.runs.tracking import Place
+from flows import dvc_outputs
+from flows.commands.arguments import Commands, experiment_context, flow_arguments
+from flows.commands.orchestration import orchestrated
+from flows.local.display import summary_table
+from flows.local.state_dirs import Places
+from flows.session import tell_again
+
+logger = logging.getLogger(__name__)
+RUN = "the run's name (default: EXPERIMENT-<digest of its settings>, so that the same command continues it)"
+Words = Mapping[str, Any]
+
+
+def add_training(commands: Commands) -> None:
+    """The command that trains."""
+    parser = commands.add_experiment("train", train, "start a run, or continue it")
+    parser.add_argument("--run", default="", help=RUN)
+    new = "start another run even if there is one: NAME-2, NAME-3, ..."
+    parser.add_argument("--new", action="store_true", help=new)
+
+
+def train(arguments: Namespace) -> int:
+    """Start or continue a run; a finished one shows its summary at once."""
+    context = experiment_context(arguments)
+    name = name_of(context, arguments.run, arguments.new)
+    refuse_other_settings(context.store, name, context.science)
+    summary = _reported(context, name) or _trained(arguments, context, name)
+    if dvc_outputs.wanted():
+        dvc_outputs.write_run(context, name, summary)
+    show_summary(context.store, summary)
+    return 0
+
+
+def show_places(places: Places, context: ExperimentContext) -> None:
+    """Where Prefect and MLflow keep what they hear of a run, and why there."""
+    mlflow = Place.choose(places.state, context.site.mlflow_tracking_uri)
+    for place in (places.prefect, f"MLflow: {mlflow.uri} ({mlflow.why})"):
+        print(redact(str(place)), flush=True)
+
+
+def show_summary(store: Store, summary: Words) -> None:
+    """The table at the end of a run, and the commands that open it elsewhere."""
+    opening = {ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"]) for ui in ("MLflow", "Prefect")}
+    Console().print(summary_table(summary, opening), soft_wrap=True)
+
+
+def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> dict[str, Any]:
+    refuse_if_open(context.store, name)
+    with orchestrated(name, lambda: _continuing(arguments, context, name)) as settled:
+        from flows.train import train as flow
+
+        show_places(settled, context)
+        try:
+            summary: dict[str, Any] = flow(**flow_arguments(arguments), run=name)
+        except Exception as error:  # Prefect's own, after the end of the run
+            if (finished := _finished(context, name)) is None:
+                raise
+            logger.warning("The run is done, but Prefect could not be told: %s", fault(error))
+            return finished
+    return summary
+
+
+def _reported(context: ExperimentContext, name: str) -> dict[str, Any] | None:
+    """The summary of a run that has done all its steps, once MLflow has them; None where some of that is damaged."""
+    summary = _finished(context, name)
+    try:
+        return tell_again(context, name, summary) if summary else None
+    except Damaged as damage:
+        logger.warning("%s The run goes through its steps again, and makes what is damaged.", damage)
+        return None
+
+
+def _finished(context: ExperimentContext, name: str) -> dict[str, Any] | None:
+    """The summary of a run that has done all its steps, on the data that there are now."""
+    summary = summary_of(context.store, name)
+    if summary is None or summary["steps"] != context.science.steps:
+        return None
+    return summary if context.store.holds(keys.prepare(context.science).uri) else None
+
+
+def _continuing(arguments: Namespace, context: ExperimentContext, name: str) -> str:
+    record = record_of(context.store, name)
+    return continuing(context.store, name, record) if record else str(arguments.typed)
