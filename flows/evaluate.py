@@ -20,8 +20,8 @@ from flows import dvc_outputs
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.session import telling_stage
-from flows.triggered import lab_of_flow
+from flows.session import reporting_stage
+from flows.triggered import context_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
 from tasks.rollout import held_out, require_room
@@ -37,17 +37,17 @@ def evaluate(
     store: StoreUri = "",
 ) -> dict[str, Any]:
     """Play a policy on the held-out test problems of an experiment: success, interval, number of problems."""
-    context = lab_of_flow(experiment, overrides, site, store)
+    context = context_of_flow(experiment, overrides, site, store)
     chosen = policy_named(context, policy)
     data, logs = prepare(context), settle(Path.cwd()).state / "logs"
     holder = f"the evaluation of {policy or context.experiment}"
-    gpus, told = context.site.sampler_gpus, telling_stage(context, "evaluate", chosen.digest)
-    with devices(context.site, gpus, holder), told as tell:
+    gpus, reports = context.site.sampler_gpus, reporting_stage(context, "evaluate", chosen.digest)
+    with devices(context.site, gpus, holder), reports as reporter:
         with rollout_services(context, chosen, f"evaluate-{chosen.digest[:16]}", logs) as services:
             require_room(context, services, data, "test")
             found = evaluated(context, services, chosen, data, "test", 0)
-        tell.data(data)
-        tell.evaluation(found, 0)
+        reporter.data(data)
+        reporter.evaluation(found, 0)
     if dvc_outputs.wanted():
         dvc_outputs.write_evaluation(context, found)
     return dvc_outputs.of_evaluation(found)

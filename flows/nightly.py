@@ -16,7 +16,7 @@ from agentfly_core.runs.run import record_of, summary_of
 from flows.local.devices import devices
 from flows.parameters import ExperimentName, Night, Overrides, SiteName, StoreUri
 from flows.train import train
-from flows.triggered import lab_of_flow
+from flows.triggered import context_of_flow
 
 PREFIX = "nightly-"
 
@@ -34,7 +34,7 @@ def nightly(
     store: StoreUri = "",
 ) -> dict[str, Any]:
     """Train the run nightly-<date>, after finishing nights that were interrupted; one that cannot be is told of."""
-    context = lab_of_flow(experiment, overrides, site, store)
+    context = context_of_flow(experiment, overrides, site, store)
     tonight = name_of_night(context, date or _scheduled())
 
     def trained(night: str) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from prefect import flow
 from agentfly_core.artifacts.store import Artifact
 from flows import dvc_outputs
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.session import telling_stage
-from flows.triggered import lab_of_flow
+from flows.session import reporting_stage
+from flows.triggered import context_of_flow
 from tasks import prepare as tasks
 
 
@@ -20,13 +20,13 @@ def prepare(
     store: StoreUri = "",
 ) -> Artifact:
     """Build, check and version the dataset of an experiment, and nothing else."""
-    context = lab_of_flow(experiment, overrides, site, store)
+    context = context_of_flow(experiment, overrides, site, store)
     version, data = tasks.version(context), tasks.prepare(context)
     if dvc_outputs.wanted():  # by a run or a pipeline that tells MLflow itself
         dvc_outputs.write_dataset(context, data)
         return data
-    with telling_stage(context, "prepare") as tell:
-        tell.data(data)
-        tell.data_version(version)
-        tell.made({"prepare": [data]})
+    with reporting_stage(context, "prepare") as reporter:
+        reporter.data(data)
+        reporter.data_version(version)
+        reporter.made({"prepare": [data]})
     return data

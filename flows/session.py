@@ -18,22 +18,22 @@ from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.runs import tracking
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.reporter import MlflowReporter, RunTeller
+from agentfly_core.runs.reporter import MlflowReporter, RunReporter
 from agentfly_core.runs.run import Run, links_of, name_of, opened
 from agentfly_core.system.progress import listening
 from flows.local.devices import devices
 from flows.local.display import Display
 from flows.local.prefect_server import crash_abandoned
 from flows.local.state_dirs import settle
-from flows.triggered import lab_of_flow
+from flows.triggered import context_of_flow
 
 
 @dataclass(frozen=True)
 class Session:
-    """What a flow works with: the run, and whom it tells what happened."""
+    """What a flow works with: the run, its reporter and the folder of its logs."""
 
     run: Run
-    tell: RunTeller
+    reporter: RunReporter
     logs: Path
 
     @property
@@ -49,15 +49,15 @@ class Session:
 @contextmanager
 def session(experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str) -> Iterator[Session]:
     """Open a run for writing, on devices of its own, and close everything at the end."""
-    context = lab_of_flow(experiment, overrides, site, store)
+    context = context_of_flow(experiment, overrides, site, store)
     with devices(context.site, context.site.gpus, f"the run {name_of(context, run, new)}"):
         name = name_of(context, run, new)  # the next free one may be another after the wait
         logs = settle(Path.cwd()).state / "logs" / name
         with keeping_secrets(), opened(context, name) as mine:
             _take_over(mine)
             mine.remember_sandbox()
-            with telling(mine) as tell, Display(name, mine.science.steps) as display, listening(display):
-                yield Session(mine, tell, logs)
+            with reporting(mine) as reporter, Display(name, mine.science.steps) as display, listening(display):
+                yield Session(mine, reporter, logs)
 
 
 def _take_over(run: Run) -> None:
@@ -72,12 +72,12 @@ LONGEST_TAG = 5000
 
 
 @contextmanager
-def telling(run: Run) -> Iterator[RunTeller]:
-    """Somebody to tell what the run does; says at the end what MLflow has not got, and how to send it."""
+def reporting(run: Run) -> Iterator[RunReporter]:
+    """Reports to MLflow what the run does; prints at the end what MLflow lacks, and how to send it."""
     tracker = _tracker(run.context, run.name, run.uid, run.created_ms)
     try:
-        yield RunTeller(run, tracker)
-    except BaseException as error:  # MLflow hears of whatever it is, which passes on
+        yield RunReporter(run, tracker)
+    except BaseException as error:  # whatever it is, MLflow gets it, and it is raised again
         tracker.tags({"agentfly.last_failure": fault(error, LONGEST_TAG)[:LONGEST_TAG]})
         tracker.finish("FAILED" if isinstance(error, Exception) else "KILLED", _now())
         raise
@@ -90,8 +90,8 @@ def telling(run: Run) -> Iterator[RunTeller]:
 
 
 @contextmanager
-def telling_stage(context: ExperimentContext, stage: str, policy: str = "") -> Iterator[MlflowReporter]:
-    """Somebody to tell what a stage did outside any run; an experiment's stage (of a policy) has one MLflow run."""
+def reporting_stage(context: ExperimentContext, stage: str, policy: str = "") -> Iterator[MlflowReporter]:
+    """Reports a stage outside any run; an experiment's stage (of a policy) has one MLflow run."""
     uid = hashing.digest([stage, context.science.digest, policy])
     tracker = _tracker(context, f"{stage} {policy[:8]}".strip(), uid, _now())
     tracker.tags({"agentfly.stage": stage, "agentfly.policy": policy})
@@ -103,16 +103,16 @@ def telling_stage(context: ExperimentContext, stage: str, policy: str = "") -> I
             print(tracker.missing(unsent, "the same command"))
 
 
-def tell_again(context: ExperimentContext, name: str, summary: dict[str, Any]) -> dict[str, Any]:
+def report_again(context: ExperimentContext, name: str, summary: dict[str, Any]) -> dict[str, Any]:
     """Send a finished run's files to MLflow, unless it has had them; returns the summary, now with MLflow's run id.
 
     Raises Locked while somebody writes the run.
     """
     if str(context.science.steps) in links_of(context.store, name).get(TOLD, []):
         return summary
-    with opened(context, name) as run, telling(run) as tell:
-        tell.everything()
-        summary = {**summary, "mlflow_run_id": tell.mlflow_run_id()}
+    with opened(context, name) as run, reporting(run) as reporter:
+        reporter.everything()
+        summary = {**summary, "mlflow_run_id": reporter.mlflow_run_id()}
         run.store.write_json(run.layout.summary, summary)
     return summary
 

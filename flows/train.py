@@ -48,19 +48,19 @@ def train(
         with here.services(model) as services:
             versioned, data = version(here.context), prepare(here.context)
             here.run.remember_data(data, versioned)
-            here.tell.data(data)
+            here.reporter.data(data)
             require_room(here.context, services, data, *splits_played(here.run.science))
             warm = warm_started(here.context, services, model, data)
             start = warm[-1] if warm else model
             made = stages_before(data, model, warm, here.run.parent)
-            here.tell.made(made)
+            here.reporter.made(made)
             before = evaluated(here.context, services, start, data, "test", 0)
-            here.tell.evaluation(before, 0)
+            here.reporter.evaluation(before, 0)
             policy = improved(here, services, start, data)
             after = evaluated(here.context, services, policy, data, "test", here.run.science.steps)
-            here.tell.evaluation(after, here.run.science.steps)
-        summary = finish(here.run, made, before, after, here.tell.mlflow_run_id())
-        here.tell.end(policy, summary, after.time_ms)
+            here.reporter.evaluation(after, here.run.science.steps)
+        summary = finish(here.run, made, before, after, here.reporter.mlflow_run_id())
+        here.reporter.end(policy, summary, after.time_ms)
     return summary
 
 
@@ -73,10 +73,10 @@ def improved(here: Session, services: TrainingServices, policy: Artifact, data: 
             played, scored = played_by(step, policy)
             policy = update(run, services, policy, scored, step)
             log_step(run, played, scored, policy, step)
-            here.tell.step(step)
+            here.reporter.step(step)
             look_at_health(run, step)
             if run.evaluates(step):
-                here.tell.evaluation(evaluated(run.context, services, policy, data, "validation", step), step)
+                here.reporter.evaluation(evaluated(run.context, services, policy, data, "validation", step), step)
     return policy
 
 

@@ -11,8 +11,8 @@ from agentfly_core.runs.context import ExperimentContext
 from flows.context import context_of
 
 
-def lab_of_flow(experiment: str, overrides: Sequence[str], site: str, store: str) -> ExperimentContext:
-    """`lab_of` for a flow: one that was given a secret is told how to get it out of Prefect."""
+def context_of_flow(experiment: str, overrides: Sequence[str], site: str, store: str) -> ExperimentContext:
+    """`context_of` for a flow: with a secret, the error says how to delete it from Prefect."""
     try:
         return context_of(experiment, overrides, site, store)
     except SecretGiven as error:

@@ -15,8 +15,8 @@ from flows import dvc_outputs
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.session import telling_stage
-from flows.triggered import lab_of_flow
+from flows.session import reporting_stage
+from flows.triggered import context_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
 from tasks.rollout import require_room
@@ -31,16 +31,16 @@ def warm_start_only(
     store: StoreUri = "",
 ) -> Artifact:
     """Make the policy that reinforcement learning starts from, and nothing else."""
-    context = lab_of_flow(experiment, overrides, site, store)
+    context = context_of_flow(experiment, overrides, site, store)
     parent, logs = context.parent, settle(Path.cwd()).state / "logs"
     holder = f"the warm start of {context.experiment}"
-    with devices(context.site, context.site.gpus, holder), telling_stage(context, "warm-start") as tell:
+    with devices(context.site, context.site.gpus, holder), reporting_stage(context, "warm-start") as reporter:
         data, model = prepare(context), base_model(context, parent)
         with demonstration_services(context, model, f"warm-start-{context.experiment}", logs) as services:
             require_room(context, services, data, "train")
             made = warm_started(context, services, model, data)
-        tell.data(data)
-        tell.made(stages_before(data, model, made, parent))
+        reporter.data(data)
+        reporter.made(stages_before(data, model, made, parent))
     policy = made[-1] if made else model
     if dvc_outputs.wanted():
         dvc_outputs.write_pointer(context, "warm_start", policy)

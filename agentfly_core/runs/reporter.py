@@ -1,4 +1,4 @@
-"""What stages and runs tell MLflow, and when; all of it is read from files, so that a continue can tell it again."""
+"""Reports of stages and runs to MLflow, all read from files, so that a continued run can send them again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentfly_core.runs.tracking import Success, Tracker
 
 
 class MlflowReporter:
-    """Tells a tracker what stages did; every method returns at once, and may be called again for the same thing."""
+    """Reports stages to a tracker; every method returns at once, and may be called again for the same thing."""
 
     def __init__(self, context: ExperimentContext, tracker: Tracker) -> None:
         self.context, self.tracker = context, tracker
@@ -56,8 +56,8 @@ class MlflowReporter:
         return f"{self.context.store.uri}/{uri}"
 
 
-class RunTeller(MlflowReporter):
-    """Tells a tracker what a run did."""
+class RunReporter(MlflowReporter):
+    """Reports a run to a tracker."""
 
     def __init__(self, run: Run, tracker: Tracker) -> None:
         super().__init__(run.context, tracker)

@@ -22,7 +22,7 @@ from flows.commands.arguments import Commands, experiment_context, flow_argument
 from flows.commands.orchestration import orchestrated
 from flows.local.display import summary_table
 from flows.local.state_dirs import Places
-from flows.session import tell_again
+from flows.session import report_again
 
 logger = logging.getLogger(__name__)
 RUN = "the run's name (default: EXPERIMENT-<digest of its settings>, so that the same command continues it)"
@@ -82,7 +82,7 @@ def _reported(context: ExperimentContext, name: str) -> dict[str, Any] | None:
     """The summary of a run that has done all its steps, once MLflow has them; None where some of that is damaged."""
     summary = _finished(context, name)
     try:
-        return tell_again(context, name, summary) if summary else None
+        return report_again(context, name, summary) if summary else None
     except Damaged as damage:
         logger.warning("%s The run goes through its steps again, and makes what is damaged.", damage)
         return None

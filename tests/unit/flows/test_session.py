@@ -4,7 +4,7 @@ import pytest
 from mlflow import MlflowClient
 
 from agentfly_core.runs.run import opened
-from flows.session import telling
+from flows.session import reporting
 from tests.support.experiments import context
 
 
@@ -20,9 +20,9 @@ def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(tmp_path, mon
         return run.info.status, run.data.tags.get("agentfly.last_failure")
 
     with opened(context(tmp_path), "demo") as run:
-        with pytest.raises(error), telling(run):
+        with pytest.raises(error), reporting(run):
             raise error("gates.failed allows 10%")
         assert told() == (status, f"{error.__name__}: gates.failed allows 10%")
-        with telling(run) as tell:
-            assert tell.mlflow_run_id()
+        with reporting(run) as reporter:
+            assert reporter.mlflow_run_id()
             assert told()[0] == "RUNNING"
