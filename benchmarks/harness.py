@@ -20,7 +20,7 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.config.experiment import Science, Update
+from agentfly_core.config.experiment import AlgorithmPart, Science, Update
 from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_client
 from agentfly_core.inference.vllm_client import VLLM
@@ -238,9 +238,9 @@ def grpo_update(
         learner="in memory" if number else None,
         rollouts=(str(trajectories),),
         scores=str(scores),
-        algorithm={"use": "agentfly_core.algorithms.grpo:GRPO"},
+        algorithm=AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO"),
         rewards={},
-        update=update.model_dump(mode="json"),
+        update=update,
         batch=None,
         temperature=1.0,
         dtype=dtype,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
+from transformers.utils.loading_report import LoadStateDictInfo
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.formats.text import did_you_mean
@@ -17,7 +18,7 @@ from agentfly_core.models.adapter_artifact import is_adapter
 __all__ = ["add", "is_adapter", "is_inside", "load"]
 
 
-def load(folder: Path, base: Path | None, dtype: str) -> Any:
+def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
     """The model of a policy directory; that of an adapter is `base` with the adapter inside, its weights trainable.
 
     Raises FileNotFoundError where there is no model, ValueError when weights are missing or too many there.
@@ -31,7 +32,7 @@ def load(folder: Path, base: Path | None, dtype: str) -> Any:
     return model
 
 
-def add(model: Any, adapter: Adapter, seed: int) -> None:
+def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
     """Put a new adapter into a model, the same for the same seed; from now on nothing else of it is trainable.
 
     Raises ValueError for a target that the model does not have.
@@ -45,30 +46,30 @@ def add(model: Any, adapter: Adapter, seed: int) -> None:
     _forget_where_it_came_from(model)
 
 
-def is_inside(model: Any) -> bool:
+def is_inside(model: PreTrainedModel) -> bool:
     """Whether a model has an adapter."""
     return hasattr(model, "peft_config")
 
 
-def _whole(folder: Path, dtype: str) -> Any:
+def _whole(folder: Path, dtype: str) -> PreTrainedModel:
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} holds no model: it has no config.json.")
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
+    model, report = AutoModelForCausalLM.from_pretrained(
         folder, dtype=getattr(torch, dtype), output_loading_info=True, trust_remote_code=False
     )
-    model, report = loaded
     _require_all(report, folder)
+    assert isinstance(model, PreTrainedModel)
     return model
 
 
-def _require_all(report: Any, folder: Path) -> None:
-    found = report if isinstance(report, dict) else vars(report)
+def _require_all(report: Mapping[str, Collection[str]] | LoadStateDictInfo, folder: Path) -> None:
+    found = report if isinstance(report, Mapping) else vars(report)
     if wrong := {key: sorted(map(str, names)) for key, names in found.items() if names}:
         raise ValueError(f"The policy {folder} does not fit its config.json: {wrong}.")
 
 
-def _targets(model: Any, adapter: Adapter) -> list[str]:
+def _targets(model: PreTrainedModel, adapter: Adapter) -> list[str]:
     """The names of the layers that get an adapter; peft would pass over one that is not there."""
     modules = model.base_model.named_modules()
     known = sorted({name.rpartition(".")[2] for name, module in modules if isinstance(module, nn.Linear)})
@@ -80,8 +81,11 @@ def _targets(model: Any, adapter: Adapter) -> list[str]:
     return chosen
 
 
-def _forget_where_it_came_from(model: Any) -> None:
+def _forget_where_it_came_from(model: PreTrainedModel) -> None:
     """Keep the same bytes for the same adapter: peft would write down this machine's path, and a set in any order."""
+    from peft import LoraConfig
+
     settings = model.peft_config["default"]
+    assert isinstance(settings, LoraConfig)
     settings.base_model_name_or_path = None
     settings.target_modules = sorted(settings.target_modules)

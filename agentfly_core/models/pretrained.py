@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -27,7 +26,7 @@ def make(reference: str, folder: Path, dtype: str) -> None:
             "into its model with peft's merge_and_unload and name the folder with the result."
         )
     name, _, revision = (reference, "", "") if os.path.isdir(reference) else reference.partition("@")
-    source: dict[str, Any] = {"pretrained_model_name_or_path": name, "revision": revision or "main"}
+    source = {"pretrained_model_name_or_path": name, "revision": revision or "main"}
     try:
         tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
         model = AutoModelForCausalLM.from_pretrained(

@@ -7,11 +7,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from agentfly_core.formats import hashing
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 TOKENS = 32
 
@@ -21,7 +24,7 @@ def tokens(vocabulary: int) -> list[int]:
     return [hashing.seed("probe", position) % vocabulary for position in range(TOKENS)]
 
 
-def of_model(model: Any) -> list[float]:
+def of_model(model: PreTrainedModel) -> list[float]:
     """The log-probability, at temperature 1, of each token of the probe but the first, given those before it."""
     row = torch.tensor([tokens(model.config.vocab_size)], device=model.device)
     with torch.no_grad():

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
 PARTS, SMALLEST, LARGEST = 4, 64 * 2**20, 5 * 10**9
 
 
-def write(model: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
+def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -> None:
     """Write what `model.save_pretrained` would with these weights: configurations, safetensors, and their index.
 
     There are at most `PARTS` files, fewer rather than with less than `SMALLEST` bytes, more rather than with more than

@@ -10,7 +10,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import rollouts
 from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
-from agentfly_core.config.experiment import Adapter, Science, Update
+from agentfly_core.config.experiment import AlgorithmPart, Science, Update
 from agentfly_core.formats import hashing
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
@@ -22,7 +22,7 @@ from agentfly_core.system import files
 from agentfly_core.system.progress import Progress, report
 from agentfly_core.training.job import UpdateJob
 
-SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
+SFT = AlgorithmPart(use="agentfly_core.algorithms.sft:SFT")
 Watch = Callable[[int, int], None]
 Save = Callable[[AbstractContextManager[Path]], None]
 
@@ -37,7 +37,6 @@ def step_job(run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, 
     store, science = run.store, run.science
     policy, base = adapter_artifact.folders(store, before)
     reference, reference_base = adapter_artifact.folders(store, near) if (near := _reference(run)) else (None, None)
-    algorithm = science.algorithm
     return UpdateJob(
         start=label_of(run, step - 1),
         end=target.key,
@@ -45,16 +44,16 @@ def step_job(run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, 
         learner=_learner_state(store, store.key_of(before)) if step > 1 else None,
         rollouts=tuple(str(store.open(shard) / EPISODES) for shard in rollouts(store, scored)),
         scores=str(store.open(scored) / SCORES),
-        algorithm={"use": algorithm.use, **algorithm.settings},
+        algorithm=science.algorithm,
         rewards={reward.name: weight for reward, weight in run.resolved.rewards.items()},
-        update=science.update.model_dump(mode="json"),
+        update=science.update,
         batch=None,
         temperature=science.rollout.temperature,
         dtype=science.dtype,
         seed=hashing.seed(science.seed, "update", step),
         reference=str(reference) if reference else None,
         before=measured(store, before).metrics if step > 1 else {},
-        adapter=_adapter(science),
+        adapter=science.adapter,
         base=str(base) if base else None,
         reference_base=str(reference_base) if reference_base else None,
     )
@@ -83,7 +82,7 @@ def warm_start_job(context: ExperimentContext, model: Artifact, demonstrations: 
         dtype=science.dtype,
         seed=hashing.seed(science.seed, "warm_start", number),
         reference=None,
-        adapter=_adapter(science),
+        adapter=science.adapter,
         base=str(base) if base else None,
     )
 
@@ -112,7 +111,7 @@ def publish(
                 files.uncache(Path(old))
             checkpointer.learner.save_policy(folder)
             if job.adapter:
-                adapter_artifact.remember(folder, adapter_artifact.base_of(store, before) or before, Adapter(**job.adapter))
+                adapter_artifact.remember(folder, adapter_artifact.base_of(store, before) or before, job.adapter)
             if save:
                 save(store.publish(keys.learner(target)))
             else:
@@ -156,16 +155,12 @@ def _published(run: Run, step: int) -> ArtifactKey:
     return run.store.key_of(run.store.artifact(run.layout.step(step).policy))
 
 
-def _adapter(science: Science) -> dict[str, object] | None:
-    return science.adapter.model_dump(mode="json") if science.adapter else None
-
-
 def _learner_state(store: Store, policy: ArtifactKey) -> str | None:
     found = store.find(keys.learner(policy))
     return str(store.open(found)) if found else None
 
 
-def _supervised(science: Science, learning_rate: float) -> dict[str, object]:
+def _supervised(science: Science, learning_rate: float) -> Update:
     assert science.warm_start is not None
     epochs, share = science.warm_start.epochs_per_round, science.update.share_prefixes
-    return Update(learning_rate=learning_rate, epochs=epochs, share_prefixes=share).model_dump(mode="json")
+    return Update(learning_rate=learning_rate, epochs=epochs, share_prefixes=share)

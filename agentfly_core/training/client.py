@@ -8,18 +8,34 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from agentfly_core.config.site import Site
 from agentfly_core.system.hardware import KEEPING_MEMORY, WAITING, visible
 from agentfly_core.system.service import Service, ServiceLost
 from agentfly_core.training import multinode
-from agentfly_core.training.job import LearnerFailed, LearnerLost, UpdateJob, unwatched
+from agentfly_core.training.job import (
+    AskLabel,
+    Failure,
+    LearnerFailed,
+    LearnerLost,
+    Lost,
+    Reply,
+    Request,
+    Result,
+    RunUpdate,
+    SavePolicy,
+    SaveState,
+    StepsDone,
+    UpdateJob,
+    unwatched,
+)
 
 BARE = "agentfly_core.training.without_mlflow"
 WORKER = "agentfly_core.training.worker"
+REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
@@ -70,39 +86,54 @@ class DeepSpeedLearner:
 
     def label(self) -> str | None:
         """The label of the state in the workers' memory."""
-        found: str | None = self._ask({"op": "label"})
-        return found
+        label = self._ask(AskLabel()).value
+        assert not isinstance(label, dict)
+        return label
 
     def update(self, job: UpdateJob, progress: Callable[[int, int], None] = unwatched) -> dict[str, float]:
         """Run an update in the workers."""
-        metrics: dict[str, float] = self._ask({"op": "update", "job": asdict(job)}, progress)
+        metrics = self._ask(RunUpdate(job=job), progress).value
+        assert isinstance(metrics, dict)
         self._label = job.end
         return metrics
 
     def save_policy(self, folder: Path) -> None:
         """Have the workers write the policy that the last update made."""
-        self._ask({"op": "save_policy", "label": self._label, "folder": str(folder.absolute())})
+        self._ask(SavePolicy(label=self._label, folder=folder.absolute()))
 
     def save_state(self, folder: Path) -> Callable[[], None]:
         """Have the workers copy the state that the last update made, and then write it."""
-        request = {"op": "save_state", "label": self._label, "folder": str(folder.absolute())}
-        replies = self._replies(request)
-        _result(next(replies))
-        return lambda: _result(next(replies))
+        results = self._results(SaveState(label=self._label, folder=folder.absolute()))
+        next(results)
 
-    def _ask(self, request: dict[str, Any], progress: Callable[[int, int], None] = unwatched) -> Any:
+        def written() -> None:
+            next(results)
+
+        return written
+
+    def _ask(self, request: Request, progress: Callable[[int, int], None] = unwatched) -> Result:
+        return next(self._results(request, progress))
+
+    def _results(self, request: Request, progress: Callable[[int, int], None] = unwatched) -> Iterator[Result]:
+        """What the workers answer to a request; raises LearnerLost and LearnerFailed."""
         for reply in self._replies(request):
-            if "progress" not in reply:
-                return _result(reply)
-            progress(*reply["progress"])
+            match reply:
+                case StepsDone(done=done, total=total):
+                    progress(done, total)
+                case Lost(reason=reason):
+                    raise LearnerLost(reason)
+                case Failure(error=error, traceback=traceback):
+                    raise LearnerFailed(f"{error}\n\nIn the learner:\n{traceback}")
+                case Result():
+                    yield reply
 
-    def _replies(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """What the workers say to a request; raises LearnerLost where they say no more."""
+    def _replies(self, request: Request) -> Iterator[Reply]:
+        """The lines that the workers send; raises LearnerLost where they send no more."""
         with suppress(ConnectionError), closing(self._connect()) as channel, channel.makefile("rw") as lines:
-            print(json.dumps(request), file=lines, flush=True)
+            print(request.model_dump_json(), file=lines, flush=True)
             for line in lines:
-                yield json.loads(line)
-        raise LearnerLost(str(self._service.lost(f"died during {request['op']!r}")))
+                yield REPLY.validate_json(line)
+        raise LearnerLost(str(self._service.lost(f"died during {request.op!r}")))
 
     def _connect(self) -> socket.socket:
         channel = socket.socket(socket.AF_UNIX)
@@ -116,11 +147,3 @@ class DeepSpeedLearner:
             channel.close()
             raise LearnerLost(str(error)) from error
         return channel
-
-
-def _result(reply: dict[str, Any]) -> Any:
-    if "lost" in reply:
-        raise LearnerLost(reply["lost"])
-    if "error" in reply:
-        raise LearnerFailed(f"{reply['error']}\n\nIn the learner:\n{reply['traceback']}")
-    return reply["result"]

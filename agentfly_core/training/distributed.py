@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Protocol, TypedDict
 
 import deepspeed
 import torch
@@ -19,8 +19,11 @@ from deepspeed.utils import (
     safe_set_local_fp32_param,
     safe_set_local_optimizer_state,
 )
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
+
+from agentfly_core.training.policy import Policy
+from agentfly_core.training.prefix_tree import PrefixTrees
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Ranks:
 
     rank: int
     count: int
-    channel: Any
+    channel: dist.ProcessGroup
 
     def tell(self, text: str) -> str:
         """What the first rank said, on every rank."""
@@ -57,26 +60,70 @@ class Ranks:
         return dict(zip(names, total.tolist(), strict=True))
 
 
-Engine = Any
+class ParameterGroup(TypedDict):
+    """Parameters that learn with the same settings."""
+
+    params: list[nn.Parameter]
+    lr: float
+    betas: tuple[float, float]
+    weight_decay: float
+
+
+class Optimizer(Protocol):
+    """AdamW, or what DeepSpeed makes of it; the state of a parameter holds its `MOMENTS` and its `step`."""
+
+    param_groups: list[ParameterGroup]
+    state: Mapping[nn.Parameter, dict[str, Tensor]]
+
+    def step(self) -> None: ...
+
+
+class ClippingOptimizer(Optimizer, Protocol):
+    """An optimizer that clips the norm of all gradients to `clip_grad`."""
+
+    clip_grad: float
+
+
+class Engine(Protocol):
+    """What is used of `deepspeed.DeepSpeedEngine`, which has no types."""
+
+    module: Policy
+    device: torch.device
+    optimizer: ClippingOptimizer
+    basic_optimizer: Optimizer
+    enable_backward_allreduce: bool
+
+    def __call__(
+        self, tokens: Tensor, sampled: Tensor, temperature: float, forest: PrefixTrees | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+    def backward(self, loss: Tensor, *, scale_wrt_gas: bool) -> None: ...
+    def set_gradient_accumulation_boundary(self, is_boundary: bool) -> None: ...
+    def step(self) -> None: ...
+    def was_step_applied(self) -> bool: ...
+    def get_global_grad_norm(self) -> float: ...
+    def zero_optimization(self) -> bool: ...
+    def zero_optimization_partition_weights(self) -> bool: ...
+    def destroy(self) -> None: ...
+
+
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def weight(engine: Engine, parameter: Any) -> Tensor:
+def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
     """The float32 weight; where it is divided among ranks, each must call it."""
     found: Tensor = safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
     return found
 
 
-def moment(engine: Engine, parameter: Any, name: str) -> Tensor:
+def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
     """One of the `MOMENTS`; where they are divided among ranks, each must call it."""
     if not engine.zero_optimization():
-        own: Tensor = engine.optimizer.state[parameter][name]
-        return own
+        return engine.optimizer.state[parameter][name]
     whole: Tensor = safe_get_full_optimizer_state(parameter, name)
     return whole
 
 
-def put(engine: Engine, parameter: Any, weight: Tensor, moments: dict[str, Tensor]) -> None:
+def put(engine: Engine, parameter: nn.Parameter, weight: Tensor, moments: dict[str, Tensor]) -> None:
     """Set all of them, on every rank."""
     with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
         parameter.data.copy_(weight)
@@ -93,8 +140,8 @@ def put(engine: Engine, parameter: Any, weight: Tensor, moments: dict[str, Tenso
             safe_set_full_optimizer_state(parameter, value, name)
 
 
-def _own_part(parameter: Any, value: Tensor) -> Tensor:
+def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
     """This rank's part of a tensor at stage 3; DeepSpeed 0.19 cannot find the last one of a tensor it had to pad."""
-    size = parameter.ds_tensor.numel()
+    size: int = vars(parameter)["ds_tensor"].numel()
     flat = pad(value.flatten(), (0, size * torch.distributed.get_world_size() - value.numel()))
     return flat.narrow(0, size * torch.distributed.get_rank(), size)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import deepspeed
 import torch
@@ -19,10 +18,11 @@ import torch.distributed
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from agentfly_core.config.experiment import Adapter, Update
+from agentfly_core.config.experiment import Update
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.models import lora, probe, sharded_save
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Critic
@@ -58,8 +58,7 @@ class State:
 
 def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
     """An engine around the policy of a job and a new critic, with an optimizer that has no history."""
-    adapter = Adapter(**job.adapter) if job.adapter else None
-    model = load_policy(job.policy, job.dtype, critic, job.base, adapter, job.seed)
+    model = load_policy(job.policy, job.dtype, critic, job.base, job.adapter, job.seed)
     parts = [model.model, model.critic] if model.critic is not None else [model.model]
     groups = [{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts]
     if memory.checkpointing:
@@ -77,7 +76,7 @@ def close(engine: Engine) -> None:
         parameter.data, parameter.grad = parameter.new_empty(0), None
     for optimizer in (engine.optimizer, engine.basic_optimizer):
         vars(optimizer).clear()
-    engine.optimizer = None
+    vars(engine)["optimizer"] = None
 
 
 def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
@@ -171,21 +170,23 @@ def _probe(engine: Engine) -> list[float]:
     return [float(value) for value in logprobs[0, 1:]]
 
 
-def _initialised(model: Policy, groups: list[dict[str, Any]], dtype: str, memory: Memory) -> Engine:
+def _initialised(model: Policy, groups: list[dict[str, list[nn.Parameter]]], dtype: str, memory: Memory) -> Engine:
     ranks = torch.distributed.get_world_size()
     if memory.zero_stage == 0 and dtype != "float32":
         assert ranks == 1, "refused before the run"
         memory = replace(memory, zero_stage=1)  # it is ZeRO that keeps float32 weights, whole on a single rank
     optimizer = None if memory.zero_stage else ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True)
     settings = _settings(dtype, memory)
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, model_parameters=groups, config=settings)
+    engine: Engine = deepspeed.initialize(
+        model=model, optimizer=optimizer, model_parameters=groups, config=settings
+    )[0]
     # With one rank it would only copy all gradients, twice; but it is where ZeRO's own optimizers get them from.
     own = not isinstance(engine.optimizer, ClippedAdamW | BF16_Optimizer)
     engine.enable_backward_allreduce = ranks > 1 or own
     return engine
 
 
-def _settings(dtype: str, memory: Memory) -> dict[str, Any]:
+def _settings(dtype: str, memory: Memory) -> Mapping[str, JSON]:
     adamw = {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}
     return {
         "train_micro_batch_size_per_gpu": 1,
@@ -197,10 +198,12 @@ def _settings(dtype: str, memory: Memory) -> dict[str, Any]:
     }
 
 
-def _zero(memory: Memory) -> dict[str, Any]:
+def _zero(memory: Memory) -> Mapping[str, JSON]:
     offloaded = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
-    settings = {"stage": memory.zero_stage, "overlap_comm": False, "reduce_bucket_size": 16_000_000}
-    return settings | {part: {"device": "cpu", "pin_memory": True} for part in offloaded[memory.offload]}
+    settings: dict[str, JSON] = {"stage": memory.zero_stage, "overlap_comm": False}
+    settings["reduce_bucket_size"] = 16_000_000
+    moved: dict[str, JSON] = {part: {"device": "cpu", "pin_memory": True} for part in offloaded[memory.offload]}
+    return {**settings, **moved}
 
 
 def _make_moments(engine: Engine) -> None:
@@ -213,16 +216,17 @@ def _make_moments(engine: Engine) -> None:
     row = torch.zeros(1, 2, dtype=torch.int64, device=engine.device)
     found = engine(row, torch.tensor([[False, True]], device=engine.device), 1.0)
     engine.set_gradient_accumulation_boundary(True)
-    engine.backward(0.0 * sum(part.sum() for part in found), scale_wrt_gas=False)
+    engine.backward(0.0 * torch.stack([part.sum() for part in found]).sum(), scale_wrt_gas=False)
     engine.step()
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
         # DeepSpeed 0.19 links all moments to their parameters after the step of the first group, when only its exist.
         engine.optimizer._hp_optimizer_states_linked = False
+        assert hasattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state")
         engine.optimizer._lazy_init_hp_params_optimizer_state()
     _set_steps(engine, 0)
 
 
-def _parameters(engine: Engine) -> Iterator[tuple[str, Any]]:
+def _parameters(engine: Engine) -> Iterator[tuple[str, nn.Parameter]]:
     return ((name, p) for name, p in engine.module.named_parameters() if p.requires_grad)
 
 

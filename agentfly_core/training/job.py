@@ -1,18 +1,23 @@
-"""What changes weights."""
+"""What changes weights, and the messages between a learner's workers and their client."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from agentfly_core.config.experiment import Adapter, AlgorithmPart, Update
 
 FRESH = "fresh:"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class UpdateJob:
-    """One update, as JSON-serialisable references: from the learner state labelled `start` to the one labelled `end`.
+    """One update, by references to what is on disk: from the learner state labelled `start` to the one labelled `end`.
 
         UpdateJob(
             start="step/6", end="step/7",                       # a start that begins with "fresh:" has no history
@@ -20,9 +25,9 @@ class UpdateJob:
             learner="/store/runs/shop-1f2e/steps/000006/learner",
             rollouts=("/store/.../rollout-000/trajectories.parquet",),
             scores="/store/.../scored/scores.parquet",          # None: demonstrations
-            algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "skip_cut": True},
+            algorithm=AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO", skip_cut=True),
             rewards={"exact": 1.0, "tool_format": 0.2},         # the weight of each reward by its name
-            update={"learning_rate": 1e-6, "epochs": 1, "mini_batches": 2},   # the fields of config.Update
+            update=Update(learning_rate=1e-6, epochs=1, mini_batches=2),
             batch=None,                                         # trajectories a mini-batch; None: update.mini_batches
             temperature=1.0, dtype="float32", seed=8123, reference=None,
         )
@@ -32,9 +37,8 @@ class UpdateJob:
     `learner` is None for a fresh optimizer on `policy`, and where the state at `start` was not kept on disk: then the
     learner must have it in memory.
 
-    With an `adapter`, the fields of config.Adapter, only that is trained: a new one, made from the `seed`, on the model
-    that `policy` is, or the one that `policy` is, on the model in the directory `base`. A `reference` that is an
-    adapter stands on `reference_base`.
+    With an `adapter`, only that is trained: a new one, made from the `seed`, on the model that `policy` is, or the one
+    that `policy` is, on the model in the directory `base`. A `reference` that is an adapter stands on `reference_base`.
     """
 
     start: str
@@ -43,16 +47,16 @@ class UpdateJob:
     learner: str | None
     rollouts: tuple[str, ...]
     scores: str | None
-    algorithm: Mapping[str, Any]
+    algorithm: AlgorithmPart
     rewards: Mapping[str, float]
-    update: Mapping[str, Any]
+    update: Update
     batch: int | None
     temperature: float
     dtype: str
     seed: int
     reference: str | None
     before: Mapping[str, float] = field(default_factory=dict)
-    adapter: Mapping[str, Any] | None = None
+    adapter: Adapter | None = None
     base: str | None = None
     reference_base: str | None = None
 
@@ -100,4 +104,71 @@ class Learner(Protocol):
         ...
 
 
+class Message(BaseModel):
+    """One line of JSON between the workers and their client, which has a connection for each request."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AskLabel(Message):
+    """Which state is in memory? The result is its label or None."""
+
+    op: Literal["label"] = "label"
+
+
+class RunUpdate(Message):
+    """Run an update; the result are its metrics."""
+
+    op: Literal["update"] = "update"
+    job: UpdateJob
+
+
+class SavePolicy(Message):
+    """Write the policy of the state with this label into a folder."""
+
+    op: Literal["save_policy"] = "save_policy"
+    label: str | None
+    folder: Path
+
+
+class SaveState(Message):
+    """Copy the state with this label, which is the first result, and write it into a folder, which is the second."""
+
+    op: Literal["save_state"] = "save_state"
+    label: str | None
+    folder: Path
+
+
+class StepsDone(Message):
+    """How many optimizer steps of an update are done, of how many."""
+
+    kind: Literal["steps_done"] = "steps_done"
+    done: int
+    total: int
+
+
+class Result(Message):
+    """What a request asked for."""
+
+    kind: Literal["result"] = "result"
+    value: str | dict[str, float] | None
+
+
+class Lost(Message):
+    """The state that shall be saved is not in memory."""
+
+    kind: Literal["lost"] = "lost"
+    reason: str
+
+
+class Failure(Message):
+    """What went wrong, and where."""
+
+    kind: Literal["failure"] = "failure"
+    error: str
+    traceback: str
+
+
+Request = Annotated[AskLabel | RunUpdate | SavePolicy | SaveState, Field(discriminator="op")]
+Reply = Annotated[StepsDone | Result | Lost | Failure, Field(discriminator="kind")]
 SKIPPED_IN_A_ROW = 3

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentfly_core.config.experiment import Adapter
@@ -32,7 +31,7 @@ class Policy(nn.Module):
     expected to lead to, before it: it sees the same hidden states, or its own.
     """
 
-    def __init__(self, model: Any, critic: Critic = "none") -> None:
+    def __init__(self, model: PreTrainedModel, critic: Critic = "none") -> None:
         super().__init__()
         _require_plain_logits(model.config)
         self.model = model
@@ -98,7 +97,7 @@ def _hidden(backbone: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
     return hidden.flatten(0, 1)
 
 
-def _require_plain_logits(config: Any) -> None:
+def _require_plain_logits(config: PreTrainedConfig) -> None:
     changed = {name: getattr(config, name, None) for name in CHANGES_LOGITS}
     for name, value in changed.items():
         if value not in (None, 1.0):
@@ -108,7 +107,7 @@ def _require_plain_logits(config: Any) -> None:
             )
 
 
-def _critic(model: Any, kind: Critic) -> nn.ModuleDict | None:
+def _critic(model: PreTrainedModel, kind: Critic) -> nn.ModuleDict | None:
     """A head that says 0 at first, and for a model of its own a copy of the policy's layers before it."""
     if kind == "none":
         return None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 SMALL = 2048
 """Tokens of a tree that costs little attention, though each attends to all others, of whichever row."""
@@ -98,7 +101,7 @@ def grow(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
     return PrefixTrees(merged, depths, ends, places)
 
 
-def require_masks(config: Any) -> None:
+def require_masks(config: PreTrainedConfig) -> None:
     """Raise ValueError for a model that would not heed the mask of a forest, by its transformers config."""
     kinds = set(getattr(config, "layer_types", None) or ())
     window = None if kinds else getattr(config, "sliding_window", None)

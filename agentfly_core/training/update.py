@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from deepspeed.accelerator import get_accelerator
-from torch import Tensor, nn
+from torch import Tensor
 
 from agentfly_core.config import experiment
 from agentfly_core.rl.batch import RolloutBatch, micro_batches
@@ -85,7 +85,7 @@ class Update:
             self._compare(logprobs, batch)
         return batch
 
-    def _score(self, model: nn.Module, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
+    def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
         """The log-probabilities and values [rows, T] of sampled tokens, on every rank."""
         logprobs, values = torch.zeros_like(batch.rollout_logprobs), torch.zeros_like(batch.rollout_logprobs)
         with torch.no_grad(), self._clock("time/forward"):

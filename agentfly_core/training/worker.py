@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import logging
 import os
 import socket
@@ -22,26 +21,38 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import deepspeed
 import torch
 import torch.distributed as dist
 from deepspeed.accelerator import get_accelerator
+from pydantic import TypeAdapter
 
-from agentfly_core.config import experiment
-from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats.text import fault
 from agentfly_core.rl.interface import Algorithm, Critic
 from agentfly_core.training import engine as engines
 from agentfly_core.training.data import read_update_data
 from agentfly_core.training.distributed import Engine, Ranks
-from agentfly_core.training.job import FRESH, UpdateJob
+from agentfly_core.training.job import (
+    FRESH,
+    AskLabel,
+    Failure,
+    Lost,
+    Reply,
+    Request,
+    Result,
+    RunUpdate,
+    SaveState,
+    StepsDone,
+    UpdateJob,
+)
 from agentfly_core.training.policy import Policy, load_policy
 from agentfly_core.training.update import Update
 
 Progress = Callable[[int, int], None]
-Reply = Callable[[dict[str, Any]], None]
+Send = Callable[[Reply], None]
+REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 PATIENCE, GATHERING = timedelta(days=30), timedelta(seconds=30)
 
 
@@ -67,29 +78,30 @@ class Worker:
         self.policy = ""
         self.reference: tuple[str, Policy] | None = None
 
-    def obey(self, request: dict[str, Any], progress: Progress) -> Any:
+    def obey(self, request: Request, progress: Progress) -> str | dict[str, float] | Later | None:
         """Do one thing; raises Forgotten, and whatever goes wrong."""
-        if request["op"] == "label":
+        if isinstance(request, AskLabel):
             return self.label
-        if request["op"] == "update":
-            return self.update(UpdateJob(**request["job"]), progress)
-        if self.label is None or self.label != request["label"]:
-            raise Forgotten(f"The learner has the state {self.label!r} in memory, not {request['label']!r}.")
-        if request["op"] == "save_state":
+        if isinstance(request, RunUpdate):
+            return self.update(request.job, progress)
+        if self.label is None or self.label != request.label:
+            raise Forgotten(f"The learner has the state {self.label!r} in memory, not {request.label!r}.")
+        assert self.engine is not None, "there is a state"
+        if isinstance(request, SaveState):
             state = engines.copy_state(self.engine)
-            return Later(partial(engines.write_state, state, self.label, Path(request["folder"])))
-        return engines.write_policy(self.engine, Path(self.policy), Path(request["folder"]))
+            return Later(partial(engines.write_state, state, self.label, request.folder))
+        engines.write_policy(self.engine, Path(self.policy), request.folder)
+        return None
 
     def update(self, job: UpdateJob, progress: Progress) -> dict[str, float]:
         """Go from `job.start` to `job.end`."""
-        algorithm = construct(load(job.algorithm["use"]), {k: v for k, v in job.algorithm.items() if k != "use"})
-        self._go_to(job, algorithm.critic)
+        algorithm = job.algorithm.make()
+        engine = self._engine_at(job, algorithm.critic)
         self.label = None
-        settings = experiment.Update.model_validate(job.update)
-        engines.set_hyper_parameters(self.engine, settings, algorithm.critic_rate)
-        update = Update(self.engine, job, settings, algorithm.after(job.before), self.ranks, self.token_budget)
+        engines.set_hyper_parameters(engine, job.update, algorithm.critic_rate)
+        update = Update(engine, job, job.update, algorithm.after(job.before), self.ranks, self.token_budget)
         data = read_update_data(job, algorithm.drops_equal)
-        engines.require_known_tokens(self.engine, data.batch)
+        engines.require_known_tokens(engine, data.batch)
         metrics = update.run(data, self._reference(job, algorithm), progress)
         self.label, self.policy = job.end, job.policy
         return metrics
@@ -103,32 +115,35 @@ class Worker:
         gc.collect()
         get_accelerator().empty_cache()
 
-    def _go_to(self, job: UpdateJob, critic: Critic) -> None:
-        if (self.label, self.critic) == (job.start, critic):
-            return
+    def _engine_at(self, job: UpdateJob, critic: Critic) -> Engine:
+        """The engine with the state that the job starts from."""
+        if self.engine is not None and (self.label, self.critic) == (job.start, critic):
+            return self.engine
         if job.learner is None and not job.start.startswith(FRESH):
             raise ValueError(
                 f"The learner has {self.label!r} in memory, not {job.start!r}, and the job names no saved state: "
                 f"run the updates before it again. Only a start that begins with {FRESH!r} needs no state."
             )
         self.forget()
-        self.engine, self.critic = engines.fresh(job, self.memory, critic), critic
+        engine = engines.fresh(job, self.memory, critic)
+        self.engine, self.critic = engine, critic
         if job.learner is not None:
-            engines.read_state(self.engine, job.start, Path(job.learner))
+            engines.read_state(engine, job.start, Path(job.learner))
         gc.freeze()  # to look through all modules and the engine for garbage takes 0.3 s each time
+        return engine
 
     def _reference(self, job: UpdateJob, algorithm: Algorithm) -> Policy | None:
         if algorithm.reference is None:
             return None
         if job.reference is None:
-            raise ValueError(f"{job.algorithm['use']} compares with a reference policy, and the job names none.")
+            raise ValueError(f"{job.algorithm.use} compares with a reference policy, and the job names none.")
         if self.reference is None or self.reference[0] != job.reference:
             policy = load_policy(job.reference, job.dtype, base=job.reference_base).requires_grad_(False)
             self.reference = job.reference, policy
         return self.reference[1]
 
 
-def requests(address: str) -> Iterator[tuple[str, Reply]]:
+def requests(address: str) -> Iterator[tuple[str, Send]]:
     """What clients ask, a line and a connection each, and how to reply to it; a client that left is not replied to."""
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -142,25 +157,26 @@ def requests(address: str) -> Iterator[tuple[str, Reply]]:
                     yield line, partial(_write, lines)
 
 
-def _write(lines: TextIO, reply: dict[str, Any]) -> None:
+def _write(lines: TextIO, reply: Reply) -> None:
     with suppress(OSError):
-        print(json.dumps(reply), file=lines, flush=True)
+        print(reply.model_dump_json(), file=lines, flush=True)
 
 
-def answer(worker: Worker, request: str, reply: Reply) -> None:
+def answer(worker: Worker, request: str, reply: Send) -> None:
     """Do what a request says on every rank. After an error nothing in memory is relied on.
 
     If the error was not that of all ranks the process ends, and the client finds its learner lost: a rank may be gone,
     or wait for this one in a collective for ever.
     """
     try:
-        done = worker.obey(json.loads(worker.ranks.tell(request)), lambda *steps: reply({"progress": steps}))
+        asked = REQUEST.validate_json(worker.ranks.tell(request))
+        found = worker.obey(asked, lambda done, total: reply(StepsDone(done=done, total=total)))
         get_accelerator().empty_cache()  # the sampler may be next on this GPU
-        reply({"result": None if isinstance(done, Later) else done})
-        if isinstance(done, Later) and worker.ranks.rank == 0:
-            threading.Thread(target=_answer_later, args=(done, reply), daemon=True).start()
+        reply(Result(value=None if isinstance(found, Later) else found))
+        if isinstance(found, Later) and worker.ranks.rank == 0:
+            threading.Thread(target=_answer_later, args=(found, reply), daemon=True).start()
     except Forgotten as error:
-        reply({"lost": str(error)})
+        reply(Lost(reason=str(error)))
     except Exception as error:  # the boundary of the process: the client is told
         traceback.print_exc()
         if not worker.ranks.gather(GATHERING):
@@ -170,17 +186,17 @@ def answer(worker: Worker, request: str, reply: Reply) -> None:
         worker.forget()
 
 
-def _answer_later(later: Later, reply: Reply) -> None:
+def _answer_later(later: Later, reply: Send) -> None:
     try:
         later.work()
-        reply({"result": None})
+        reply(Result(value=None))
     except Exception as error:  # the boundary of the process: the client is told
         traceback.print_exc()
         reply(_failure(error))
 
 
-def _failure(error: Exception) -> dict[str, Any]:
-    return {"error": fault(error), "traceback": "".join(traceback.format_exception(error))}
+def _failure(error: Exception) -> Failure:
+    return Failure(error=fault(error), traceback="".join(traceback.format_exception(error)))
 
 
 def join() -> Ranks:

@@ -6,16 +6,18 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.config.site import Site
 from agentfly_core.system.service import supervised
 from agentfly_core.training.client import DeepSpeedLearner, launch
+from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import load_policy, recompute_activations
 from tests.support.learning import PPO, after, digests, distance, going_on, saved, stored
 from tests.support.played import played, turn
@@ -72,7 +74,8 @@ def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(learner, wi
 FORGETFUL = """
 import gc, json, sys
 import torch
-from agentfly_core.training.job import UpdateJob
+from pydantic import TypeAdapter
+from agentfly_core.training.job import RunUpdate, UpdateJob
 from agentfly_core.training.engine import Memory
 from agentfly_core.training.worker import Worker, join
 
@@ -81,9 +84,10 @@ def held():
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 ranks, kept = join(), []
-for stage, job in zip((0, 1, 2, 3, 1, 3), json.loads(sys.argv[1]), strict=True):
+jobs = TypeAdapter(list[UpdateJob]).validate_json(sys.argv[1])
+for stage, job in zip((0, 1, 2, 3, 1, 3), jobs, strict=True):
     worker, before = Worker(ranks, Memory(stage, "none", False), 96), held()
-    worker.obey({"op": "update", "job": job}, lambda *steps: None)
+    worker.obey(RunUpdate(job=job), lambda *steps: None)
     worker.forget()
     kept.append(held() - before)
 print(json.dumps(kept))
@@ -91,11 +95,12 @@ print(json.dumps(kept))
 
 
 def test_a_learner_that_lets_go_of_a_policy_keeps_nothing_of_it(job, nano, tmp_path):
-    jobs = [asdict(replace(job, algorithm=PPO, dtype=dtype)) for dtype in [*["float32"] * 4, *["bfloat16"] * 2]]
+    jobs = [replace(job, algorithm=PPO, dtype=dtype) for dtype in [*["float32"] * 4, *["bfloat16"] * 2]]
     alone = dict.fromkeys(["RANK", "LOCAL_RANK"], "0") | dict.fromkeys(["WORLD_SIZE", "LOCAL_SIZE"], "1")
     alone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "DS_ACCELERATOR": "cpu"}
+    sent = TypeAdapter(list[UpdateJob]).dump_json(jobs)
     told = subprocess.run(
-        [sys.executable, "-c", FORGETFUL, json.dumps(jobs)], env=os.environ | alone, capture_output=True, text=True
+        [sys.executable, "-c", FORGETFUL, sent], env=os.environ | alone, capture_output=True, text=True
     )
     assert told.returncode == 0, told.stderr
     kept = json.loads(told.stdout.splitlines()[-1])

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 from safetensors.torch import load_file
 
-from agentfly_core.config.experiment import Update
+from agentfly_core.config.experiment import AlgorithmPart, Update
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored
@@ -33,7 +33,7 @@ def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 ==
         learner=None,
         rollouts=(str(folder / "t.parquet"),),
         scores=str(folder / "s.parquet"),
-        algorithm=GRPO,
+        algorithm=AlgorithmPart(**GRPO),
         rewards={},
         update=settings(mini_batches=2),
         batch=None,
@@ -45,7 +45,7 @@ def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 ==
 
 
 def settings(**changed):
-    return Update(**{"learning_rate": 1e-3, **changed}).model_dump(mode="json")
+    return Update(**{"learning_rate": 1e-3, **changed})
 
 
 def saved(learner, folder):

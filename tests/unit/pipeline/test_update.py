@@ -186,6 +186,6 @@ def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
     for share in (True, False):
         science = context(tmp_path, warm_start=warm_start, update={"share_prefixes": share}).science
         settings = _supervised(science, 0.5)
-        assert (settings["share_prefixes"], settings["learning_rate"], settings["epochs"]) == (share, 0.5, 3)
+        assert (settings.share_prefixes, settings.learning_rate, settings.epochs) == (share, 0.5, 3)
         found.add(keys.warm_start(science, model, model, 1).key)
     assert len(found) == 2

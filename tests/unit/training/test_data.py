@@ -6,13 +6,15 @@ from itertools import chain
 import pytest
 import torch
 
+from agentfly_core.config.experiment import AlgorithmPart, Update
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
 from agentfly_core.training.data import mini_batches, read_update_data
 from agentfly_core.training.job import UpdateJob
 from tests.support.played import crowd
 
-JOB = UpdateJob("fresh:0", "one", "", None, (), None, {}, {}, {}, None, 1.0, "float32", 1, None)
+SFT = AlgorithmPart(use="agentfly_core.algorithms.sft:SFT")
+JOB = UpdateJob("fresh:0", "one", "", None, (), None, SFT, {}, Update(), None, 1.0, "float32", 1, None)
 
 
 def stored(folder, rewards):

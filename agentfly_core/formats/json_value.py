@@ -1,0 +1,9 @@
+"""The type of what JSON can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+"""A JSON value; what is read from a file has lists and dicts where others may be given."""
