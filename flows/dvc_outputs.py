@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.formats.json_value import JSON, as_json
+from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.runs.context import ExperimentContext, final_policy
 from agentfly_core.runs.summary import Evaluation, steps_frame
@@ -49,10 +50,10 @@ def write_pointer(context: ExperimentContext, name: str, artifact: Artifact) -> 
     dvc_pointer.write(folder(context.experiment) / f"{name}.json", artifact)
 
 
-def write_run(context: ExperimentContext, run: str, summary: dict[str, Any]) -> None:
+def write_run(context: ExperimentContext, run: str, summary: Summary) -> None:
     """The final policy of a finished run, its summary, and a table of its steps for `dvc plots`."""
     write_pointer(context, "policy", final_policy(context.store, run))
-    write_json(folder(context.experiment) / "summary.json", summary)
+    write_json(folder(context.experiment) / "summary.json", as_json(summary))
     frame = steps_frame(context, run).rename(columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"})
     write_text(folder(context.experiment) / "steps.csv", frame.to_csv(index=False))
 
@@ -62,7 +63,7 @@ def write_evaluation(context: ExperimentContext, found: Evaluation) -> None:
     write_json(folder(context.experiment) / "evaluation.json", of_evaluation(found))
 
 
-def of_evaluation(found: Evaluation) -> dict[str, Any]:
+def of_evaluation(found: Evaluation) -> dict[str, JSON]:
     """An evaluation as JSON, without its single problems."""
     low, high = found.interval
     return {

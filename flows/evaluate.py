@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.pipeline.services import RolloutServices, rollout_services
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.runs import dvc_pointer
@@ -35,7 +35,7 @@ def evaluate(
     overrides: Overrides = [],  # noqa: B006
     site: SiteName = "local",
     store: StoreUri = "",
-) -> dict[str, Any]:
+) -> dict[str, JSON]:
     """Play a policy on the held-out test problems of an experiment: success, interval, number of problems."""
     context = context_of_flow(experiment, overrides, site, store)
     chosen = policy_named(context, policy)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import json
 from contextlib import suppress
-from typing import Any
 
 from prefect import flow, get_run_logger, runtime
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import record_of, summary_of
 from flows.local.devices import devices
@@ -32,12 +32,12 @@ def nightly(
     date: Night = None,
     site: SiteName = "local",
     store: StoreUri = "",
-) -> dict[str, Any]:
+) -> Summary:
     """Train the run nightly-<date>, after finishing nights that were interrupted; one that cannot be is told of."""
     context = context_of_flow(experiment, overrides, site, store)
     tonight = name_of_night(context, date or _scheduled())
 
-    def trained(night: str) -> dict[str, Any]:
+    def trained(night: str) -> Summary:
         changes = recorded_changes(context, night) or first_changes(context, night)
         return train(experiment, night, [*overrides, *changes], False, site, store)
 

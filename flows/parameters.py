@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel, Field, JsonValue, WithJsonSchema
 from pydantic.fields import FieldInfo
 
 from agentfly_core.config import loading
@@ -40,13 +40,13 @@ def _is_mapping(field: FieldInfo) -> bool:
     return getattr(field.annotation, "__origin__", None) is dict
 
 
-def _field(description: str, **schema: Any) -> Any:
+def _field(description: str, **schema: JsonValue) -> Any:
     return Field(json_schema_extra={"description": description, **schema})
 
 
-EXAMPLES: list[Any] = ["steps=30", "update.learning_rate=1e-4", "rollout.problems=8"]
-OVERRIDE: dict[str, Any] = {"type": "string", "pattern": override_pattern(Science), "examples": EXAMPLES}
-SITES: list[Any] = sorted({"local", *loading.names(loading.CONF / "site")})
+EXAMPLES: list[JsonValue] = ["steps=30", "update.learning_rate=1e-4", "rollout.problems=8"]
+OVERRIDE: dict[str, JsonValue] = {"type": "string", "pattern": override_pattern(Science), "examples": EXAMPLES}
+SITES: list[JsonValue] = [*sorted({"local", *loading.names(loading.CONF / "site")})]
 RUN = r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$"
 
 ExperimentName = Annotated[str, _field("An experiment of the folder conf/", enum=list(loading.names()))]

@@ -7,14 +7,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
-from typing import Any
 
 from prefect.runtime import flow_run
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats import hashing
+from agentfly_core.formats.json_value import as_json
 from agentfly_core.formats.text import fault, keeping_secrets
 from agentfly_core.pipeline.services import TrainingServices, training_services
+from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import tracking
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.listing import continuing
@@ -103,7 +104,7 @@ def reporting_stage(context: ExperimentContext, stage: str, policy: str = "") ->
             print(tracker.missing(unsent, "the same command"))
 
 
-def report_again(context: ExperimentContext, name: str, summary: dict[str, Any]) -> dict[str, Any]:
+def report_again(context: ExperimentContext, name: str, summary: Summary) -> Summary:
     """Send a finished run's files to MLflow, unless it has had them; returns the summary, now with MLflow's run id.
 
     Raises Locked while somebody writes the run.
@@ -113,7 +114,7 @@ def report_again(context: ExperimentContext, name: str, summary: dict[str, Any])
     with opened(context, name) as run, reporting(run) as reporter:
         reporter.everything()
         summary = {**summary, "mlflow_run_id": reporter.mlflow_run_id()}
-        run.store.write_json(run.layout.summary, summary)
+        run.store.write_json(run.layout.summary, as_json(summary))
     return summary
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from prefect import flow, runtime
 
@@ -11,6 +10,7 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline.services import TrainingServices
 from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
+from agentfly_core.records.run_record import Summary
 from agentfly_core.records.schedule import SamplingRound, first_round, next_round
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
@@ -41,7 +41,7 @@ def train(
     new: bool = False,
     site: SiteName = "local",
     store: StoreUri = "",
-) -> dict[str, Any]:
+) -> Summary:
     """Train an agent: start the run, or continue it from what is on disk."""
     with session(experiment, run, overrides, new, site, store) as here:
         model = base_model(here.context, here.run.parent)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from agentfly_core.artifacts import keys
+from agentfly_core.formats.json_value import as_json
 from agentfly_core.pipeline import retention
 from agentfly_core.records import ledger
+from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import final_policy
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import Evaluation, StagesBefore, run_ledger, summarise
@@ -16,12 +16,12 @@ from tasks.stage import stage
 @stage("finish")
 def finish(
     run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
-) -> dict[str, Any]:
+) -> Summary:
     """Write the ledger and summary.json of a run that has done all its steps; returns the summary."""
     summary = summarise(run, made, before, after, mlflow_run_id)
     target = keys.ledger(run.name, final_policy(run.store, run.name))
     with run.store.publish(target) as folder:
         run_ledger(run).to_parquet(folder / ledger.FILE)
     retention.retain(run, run.science.steps)
-    run.store.write_json(run.layout.summary, summary)
+    run.store.write_json(run.layout.summary, as_json(summary))
     return summary

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-from prefect import task
+from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 
 from agentfly_core.artifacts.store import Artifact
@@ -34,7 +34,8 @@ def stage(name: str, retries: int = 0) -> Callable[[Callable[P, R | State[R]]], 
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            return cast(R, made(*args, **kwargs, return_state=True).result())
+            result: R = made(*args, **kwargs, return_state=True).result()
+            return result
 
         return run
 
@@ -46,6 +47,6 @@ def reused(artifact: Artifact) -> State[Artifact]:
     return Completed(name="Reused", message=f"{artifact.uri} was there already.", data=artifact)
 
 
-async def _service_lost(_: Any, __: Any, state: State[Any]) -> bool:
+async def _service_lost(_: Task[..., R], __: TaskRun, state: State[R]) -> bool:
     error = await state.aresult(raise_on_failure=False)
     return isinstance(error, SamplerLost | LearnerLost)

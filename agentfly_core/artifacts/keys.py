@@ -8,17 +8,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.config.experiment import Science, resumable
 from agentfly_core.formats.hashing import digest
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.schedule import SamplingRound
 from agentfly_core.system.files import sha256
 
 Stage = Literal["prepare", "model", "demonstrate", "warm_start", "rollout", "score", "update", "evaluate"]
-VERSIONS: Mapping[Stage, int] = {
+VERSIONS: Mapping[str, int] = {
     "prepare": 1,
     "model": 1,
     "demonstrate": 2,
@@ -117,7 +118,8 @@ def _shared(stage: Stage, science: Science, reads: Sequence[str], inputs: Mappin
 
 def _key(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> str:
     said = science.identity()
-    settings: dict[str, Any] = {name: said[name] for name in reads if said.get(name) is not None}
+    settings: dict[str, JSON] = {name: said[name] for name in reads if said.get(name) is not None}
     for section, _, key in (name.partition(".") for name in resumable(Science)):
-        settings.get(section, {}).pop(key, None)
+        if isinstance(part := settings.get(section), dict):
+            part.pop(key, None)
     return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])

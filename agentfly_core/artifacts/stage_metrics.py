@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfly_core.artifacts.store import Artifact, Store
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.system.files import write_json
 
 FILE = "metrics.json"
@@ -34,7 +35,8 @@ def measuring(folder: Path) -> Iterator[dict[str, float]]:
     metrics: dict[str, float] = {}
     yield metrics
     finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
-    ended = {"time_ms": int(time.time() * 1000), "seconds": time.monotonic() - start, "metrics": finite}
+    ended: dict[str, JSON] = {"time_ms": int(time.time() * 1000), "seconds": time.monotonic() - start}
+    ended["metrics"] = finite
     write_json(folder / FILE, ended)
 
 

@@ -18,12 +18,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from agentfly_core.artifacts.object_storage import Remote
 from agentfly_core.formats import checksummed_json
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.hashing import digest
+from agentfly_core.formats.json_value import JSON, as_json
 from agentfly_core.system import files
 from agentfly_core.system.process import Owner, mark_alive, marked
 from agentfly_core.system.revision import revision
@@ -32,6 +33,24 @@ MANIFEST = "MANIFEST.json"
 OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
 logger = logging.getLogger(__name__)
 _opened: set[tuple[Path, str]] = set()
+
+
+class Entry(TypedDict):
+    """One file of an artifact."""
+
+    sha256: str
+    size: int
+
+
+class Manifest(TypedDict):
+    """What MANIFEST.json says of an artifact; `stripped` are the files that it was kept without."""
+
+    stage: str
+    key: str
+    inputs: dict[str, str]
+    files: dict[str, Entry]
+    revision: NotRequired[Mapping[str, JSON]]
+    stripped: NotRequired[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +135,9 @@ class Store:
             return self.manifest(uri) is not None
         return False
 
-    def manifest(self, uri: str) -> dict[str, Any] | None:
+    def manifest(self, uri: str) -> Manifest | None:
         """The manifest under `uri`, or None where nothing is published; raises Damaged."""
-        found: dict[str, Any] | None = self.read_json(f"{uri}/{MANIFEST}")
+        found: Manifest | None = self.read_json(f"{uri}/{MANIFEST}")
         return found
 
     def artifact(self, uri: str) -> Artifact:
@@ -139,7 +158,8 @@ class Store:
         Raises Damaged, FileNotFoundError, and ValueError for one that lacks files on purpose.
         """
         folder = self._checked(artifact)
-        if stripped := (_manifest(folder) or {}).get("stripped"):
+        manifest = _manifest(folder)
+        if manifest and (stripped := manifest.get("stripped")):
             raise ValueError(f"{artifact.uri} in {self.uri} was kept without {', '.join(stripped)}.")
         return folder
 
@@ -151,7 +171,7 @@ class Store:
         manifest = self.manifest(uri)
         assert manifest is not None, f"nothing is published under {uri}"
         stripped = sorted(name for name in manifest["files"] if fnmatch(name, pattern))
-        self.write_json(f"{uri}/{MANIFEST}", manifest | {"stripped": stripped})
+        self.write_json(f"{uri}/{MANIFEST}", as_json({**manifest, "stripped": stripped}))
         for name in stripped:
             self.remove(f"{uri}/{name}")
         return bool(stripped) and "stripped" not in manifest
@@ -173,14 +193,14 @@ class Store:
             shutil.rmtree(path, ignore_errors=True)
             _move(folder, path, manifest["key"])
 
-    def _manifest_of(self, artifact: Artifact) -> dict[str, Any]:
+    def _manifest_of(self, artifact: Artifact) -> Manifest:
         manifest = self.manifest(artifact.uri)
         if manifest is None:
             raise FileNotFoundError(f"Nothing is published under {artifact.uri!r} in {self.uri}.")
         self._require(artifact, manifest)
         return manifest
 
-    def _require(self, artifact: Artifact, manifest: Mapping[str, Any]) -> None:
+    def _require(self, artifact: Artifact, manifest: Manifest) -> None:
         if (found := _digest(manifest)) != artifact.digest:
             raise Damaged(f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}.")
 
@@ -196,7 +216,7 @@ class Store:
             raise Damaged(_changed(f"{self.uri}/{artifact.uri}/{name}"))
         return json.loads(content)
 
-    def write_json(self, uri: str, value: Mapping[str, Any]) -> None:
+    def write_json(self, uri: str, value: Mapping[str, JSON]) -> None:
         """Write one JSON file beside the artifacts, with its checksum, atomically."""
         files.write_json(self.root / uri, checksummed_json.sealed(value))
         if self.remote:
@@ -238,7 +258,7 @@ class Store:
         return len(dead)
 
 
-def verify(folder: Path) -> dict[str, Any]:
+def verify(folder: Path) -> Manifest:
     """Check the files of a published folder against its manifest, and return that; raises Damaged."""
     manifest = _manifest(folder)
     if manifest is None:
@@ -251,7 +271,7 @@ def verify(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _same(path: Path, entry: Mapping[str, Any]) -> bool:
+def _same(path: Path, entry: Entry) -> bool:
     return path.is_file() and path.stat().st_size == entry["size"] and files.sha256(path) == entry["sha256"]
 
 
@@ -292,11 +312,12 @@ def _seal(folder: Path, target: ArtifactKey) -> None:
     with ThreadPoolExecutor() as threads:
         names = (path.relative_to(folder).as_posix() for path in paths)
         entries = dict(zip(names, threads.map(_entry, paths), strict=True))
-    manifest = {"stage": target.stage, "key": target.key, "inputs": dict(target.inputs), "files": entries}
-    files.write_json(folder / MANIFEST, checksummed_json.sealed(manifest | {"revision": revision()}))
+    manifest: dict[str, JSON] = {"stage": target.stage, "key": target.key, "inputs": dict(target.inputs)}
+    manifest["files"] = entries
+    files.write_json(folder / MANIFEST, checksummed_json.sealed({**manifest, "revision": revision()}))
 
 
-def _entry(path: Path) -> dict[str, Any]:
+def _entry(path: Path) -> dict[str, JSON]:
     files.sync(path)
     return {"sha256": files.sha256(path), "size": path.stat().st_size}
 
@@ -317,14 +338,18 @@ def _move(folder: Path, path: Path, key: str) -> None:
     return None
 
 
-def _digest(manifest: Mapping[str, Any]) -> str:
+def _digest(manifest: Manifest) -> str:
     content = {name: entry["sha256"] for name, entry in manifest["files"].items() if name not in OUTSIDE_DIGEST}
     return digest({"stage": manifest["stage"], "key": manifest["key"], "files": content})
 
 
-def _manifest(folder: Path) -> dict[str, Any] | None:
+def _manifest(folder: Path) -> Manifest | None:
     content = _read(folder / MANIFEST)
-    return checksummed_json.value_of(content, str(folder / MANIFEST)) if content is not None else None
+    if content is None:
+        return None
+    written: Any = checksummed_json.value_of(content, str(folder / MANIFEST))  # its checksum says that it is ours
+    manifest: Manifest = written
+    return manifest
 
 
 def _whole(folder: Path, expected: str) -> bool:

@@ -6,11 +6,8 @@ import asyncio
 import math
 import time
 from contextlib import suppress
-from typing import Any
 
 from agentfly_core.authoring.environment import ServiceFailure
-
-Outcome = tuple[Any, Exception | None]
 
 
 class Overdue(Exception):
@@ -24,7 +21,7 @@ class LoopLost(ServiceFailure):
 class Work:
     """A call that its asker waits for on the running event loop: `Work("The tool 'search'", 30.0)`.
 
-    `ended` has what came of it, once; what comes later is dropped. `lost` are the seconds in which it could not go on
+    `ended` has its error or None, once; what comes later is dropped. `lost` are the seconds in which it could not go on
     since other code held its loop: they do not count.
     """
 
@@ -33,7 +30,7 @@ class Work:
         self.lost = 0.0
         self._asker = asyncio.get_running_loop()
         self._begun = self._cancelled = math.inf
-        self.ended: asyncio.Future[Outcome] = self._asker.create_future()
+        self.ended: asyncio.Future[Exception | None] = self._asker.create_future()
 
     def begin(self) -> None:
         """Say, in whichever thread, that its first line is about to run: its time begins."""
@@ -43,10 +40,10 @@ class Work:
         """Say that nobody waits for it much longer, whatever its time."""
         self._cancelled = time.monotonic()
 
-    def settle(self, outcome: Outcome) -> None:
-        """Say, in whichever thread, what came of it: a result or an error."""
+    def settle(self, error: Exception | None) -> None:
+        """Say, in whichever thread, what came of it: an error, or None."""
         with suppress(RuntimeError):  # the asker's loop was closed meanwhile
-            self._asker.call_soon_threadsafe(self._settle, outcome)
+            self._asker.call_soon_threadsafe(self._settle, error)
 
     @property
     def begun(self) -> bool:
@@ -69,13 +66,11 @@ class Work:
             await asyncio.wait([self.ended], timeout=left)
         return self.ended.done()
 
-    def result(self) -> Any:
-        """What it returned or raised."""
-        value, error = self.ended.result()
-        if error is not None:
+    def check(self) -> None:
+        """Raise what it raised."""
+        if (error := self.ended.result()) is not None:
             raise error
-        return value
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, error: Exception | None) -> None:
         if not self.ended.done():
-            self.ended.set_result(outcome)
+            self.ended.set_result(error)

@@ -16,8 +16,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from agentfly_core.authoring.author_call import LoopLost, Overdue, Work
@@ -25,6 +25,7 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.formats.text import fault, shown
 from agentfly_core.system import background_loop
 
+R = TypeVar("R")
 Which = Literal["parts", "agents"]
 TICK = 0.1
 LONGEST_TICK = 1.0  # what is more is not the loop's fault: the whole process stood still
@@ -69,14 +70,14 @@ class Loop:
         self._answered, self._held = True, 0.0
         self._holding: asyncio.Task[Any] | None = None
 
-    def begin(self, work: Work, function: Callable[[], Awaitable[Any]]) -> None:
+    def begin(self, work: Work, function: Callable[[], Awaitable[None]]) -> None:
         """Have `await function()` done here, in the context of the caller; `work` hears what comes of it."""
         context = contextvars.copy_context()
         context.run(_owner.set, work)
         with _turn:
             self._works[work] = None
             if self.given_up:
-                work.settle((None, LoopLost("other code held the event loop until it was given up")))
+                work.settle(LoopLost("other code held the event loop until it was given up"))
         self._loop.call_soon_threadsafe(self._start, work, function, context=context)
 
     def cancel(self, work: Work) -> None:
@@ -119,12 +120,12 @@ class Loop:
             for environment in list(self._residents.values()):
                 environment.lost = True
             for work in list(self._works):
-                work.settle((None, Overdue(told) if work is holder else LoopLost(told)))
+                work.settle(Overdue(told) if work is holder else LoopLost(told))
         self._loop.call_soon_threadsafe(self._loop.stop)
         stack = traceback.format_stack(sys._current_frames()[self._thread.ident or 0])
         _log.warning("%s. It stands here:\n%s", told, "".join(stack))
 
-    def _start(self, work: Work, function: Callable[[], Awaitable[Any]]) -> None:
+    def _start(self, work: Work, function: Callable[[], Awaitable[None]]) -> None:
         self._works[work] = task = self._loop.create_task(_done(work, function))
         task.add_done_callback(functools.partial(self._end, work))
 
@@ -135,7 +136,7 @@ class Loop:
     def _end(self, work: Work, task: asyncio.Task[None]) -> None:
         del self._works[work]
         if task.cancelled():
-            work.settle((None, RuntimeError("it was cancelled from within")))
+            work.settle(RuntimeError("it was cancelled from within"))
 
     def _answer(self) -> None:
         self._answered = True
@@ -143,9 +144,16 @@ class Loop:
     def _holder(self, task: asyncio.Task[Any] | None) -> Work | None:
         return self._owners.get(task) if task else None
 
-    def _made(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+    def _made(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        work: Coroutine[None, None, R] | Generator[None, None, R],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[R]:
         """A task that is known to belong to the call in which it was made."""
-        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
+        task = asyncio.Task(work, loop=loop, name=name, context=context)
         self._owners[task] = _owner.get()
         return task
 
@@ -155,14 +163,15 @@ def asking() -> Work | None:
     return _owner.get()
 
 
-async def _done(work: Work, function: Callable[[], Awaitable[Any]]) -> None:
+async def _done(work: Work, function: Callable[[], Awaitable[None]]) -> None:
     work.begin()
     try:
-        work.settle((await function(), None))
+        await function()
+        work.settle(None)
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:  # raised again by who waits for it
-        work.settle((None, harmless(error)))
+        work.settle(harmless(error))
 
 
 def harmless(error: BaseException) -> Exception:

@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeGuard, TypeVar
+
+from typing_extensions import TypeIs
 
 from agentfly_core.authoring import author_loops
-from agentfly_core.authoring.author_call import LoopLost, Outcome, Overdue, Work
+from agentfly_core.authoring.author_call import LoopLost, Overdue, Work
 from agentfly_core.authoring.author_loops import Which, harmless
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.system import interpreter_watch
 
-__all__ = ["LoopLost", "Overdue", "call", "in_thread", "made", "nothing_needed", "on_loop"]
+__all__ = ["LoopLost", "Overdue", "call", "in_thread", "is_awaitable", "made", "nothing_needed", "on_loop"]
 
 E = TypeVar("E", bound=Environment)
+R = TypeVar("R")
+Ready = Callable[[], object]
 
 
-async def call(function: Callable[..., Any], arguments: Mapping[str, Any], seconds: float, what: str) -> Any:
-    """The result of `function(**arguments)`, called `what` ("The tool 'search'") in errors.
+async def call(
+    function: Callable[[], Awaitable[R] | R], seconds: float, what: str, lent: Sequence[Environment] = ()
+) -> R:
+    """The result of `function()`, which uses what it is lent, called `what` ("The tool 'search'") in errors.
 
     An asynchronous function runs on the authors' loop, a synchronous one in a thread of its own. Raises Overdue after
-    `seconds` of its own time, whether it listens or not, and then marks the environments among the arguments as
-    spoilt: a thread cannot be ended, and a cancelled coroutine may leave half a message behind. Raises LoopLost when
+    `seconds` of its own time, whether it listens or not, and then marks the environments that it was lent as spoilt:
+    a thread cannot be ended, and a cancelled coroutine may leave half a message behind. Raises LoopLost when
     other code held the loop, and ServiceFailure for an environment whose loop was given up. Whatever else the function
     raises arrives as an Exception, also what would end the program (`sys.exit` in model-written code).
     """
     interpreter_watch.watch()
-    lent = [value for value in arguments.values() if isinstance(value, Environment)]
     try:
-        return await _result(functools.partial(function, **arguments), lent, seconds, what)
+        return await _result(function, lent, seconds, what)
     except Overdue:
         for environment in lent:
             environment.spoilt = True
@@ -49,17 +53,16 @@ async def made(kind: type[E], seconds: float) -> E:
         home.adopt(environment)
         return environment
 
-    environment: E = await _on_loop(home, make, Work(f"{kind.__name__}()", seconds))
-    return environment
+    return await _on_loop(home, make, Work(f"{kind.__name__}()", seconds))
 
 
 async def on_loop(
     which: Which,
-    function: Callable[[], Awaitable[Any]],
+    function: Callable[[], Awaitable[R]],
     seconds: float,
     what: str,
     lent: Sequence[Environment] = (),
-) -> Any:
+) -> R:
     """The result of `await function()`, which uses what it is lent, on one of the authors' loops; raises as `call`.
 
     Where the loop is given up before the first line ran, it is called once more, on the next loop.
@@ -79,18 +82,31 @@ def nothing_needed() -> None:
     """The `ready` of what works on every machine."""
 
 
-async def _result(function: functools.partial[Any], lent: Sequence[Environment], seconds: float, what: str) -> Any:
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function.func, "__call__", None)):  # noqa: B004
+async def _result(
+    function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment], seconds: float, what: str
+) -> R:
+    if _is_asynchronous(function):
         return await on_loop("parts", function, seconds, what, lent)
     _refuse_lost(lent)
     result = await in_thread(function, seconds, what)
-    if not inspect.isawaitable(result):
+    if not is_awaitable(result):
         return result
 
-    async def later() -> Any:
+    async def later() -> R:
         return await result
 
     return await on_loop("parts", later, seconds, what, lent)
+
+
+def _is_asynchronous(function: Callable[[], Awaitable[R] | R]) -> TypeGuard[Callable[[], Awaitable[R]]]:
+    """Whether a function, or the object with `__call__` that a partial one wraps, is an `async def`."""
+    wrapped = getattr(function, "func", function)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(wrapped, "__call__", None))  # noqa: B004
+
+
+def is_awaitable(result: Awaitable[R] | R) -> TypeIs[Awaitable[R]]:
+    """Whether a result has to be waited for."""
+    return inspect.isawaitable(result)
 
 
 def _refuse_lost(lent: Sequence[Environment]) -> None:
@@ -100,11 +116,17 @@ def _refuse_lost(lent: Sequence[Environment]) -> None:
             raise ServiceFailure(f"{kind} was lost: its event loop was given up, since code held it")
 
 
-async def _on_loop(loop: author_loops.Loop, function: Callable[[], Awaitable[Any]], work: Work) -> Any:
-    loop.begin(work, function)
+async def _on_loop(loop: author_loops.Loop, function: Callable[[], Awaitable[R]], work: Work) -> R:
+    results: list[R] = []
+
+    async def run() -> None:
+        results.append(await function())
+
+    loop.begin(work, run)
     try:
         if await _in_time(loop, work):
-            return work.result()
+            work.check()
+            return results[0]
         loop.cancel(work)
         while not await work.ends_within(work.seconds + author_loops.GRACE) and loop.is_held_by(work):
             await asyncio.wait([work.ended], timeout=author_loops.GRACE)
@@ -125,30 +147,29 @@ async def _in_time(loop: author_loops.Loop, work: Work) -> bool:
     return True
 
 
-async def in_thread(function: Callable[[], Any], seconds: float, what: str) -> Any:
+async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
     """The result of `function()` in a thread of its own; raises what `call` does."""
     # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits for hung ones.
     work = Work(what, seconds)
+    results: list[R] = []
 
     def run() -> None:
-        work.settle(_outcome(function))
+        try:
+            results.append(function())
+            work.settle(None)
+        except BaseException as error:  # no Ctrl-C comes to this thread: whatever it is, the function raised it
+            work.settle(harmless(error))
 
     work.begin()
     threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
     if await work.ends_within(seconds):
-        return work.result()
+        work.check()
+        return results[0]
     raise _overdue(work)
-
-
-def _outcome(function: Callable[[], Any]) -> Outcome:
-    try:
-        return function(), None
-    except BaseException as error:  # no Ctrl-C comes to this thread: whatever it is, the function raised it
-        return None, harmless(error)
 
 
 def _overdue(work: Work) -> Overdue:
     """What to say of a call that has had its time: whatever came of it later is not looked at."""
-    if work.ended.done() and isinstance(error := work.ended.result()[1], Overdue):
+    if work.ended.done() and isinstance(error := work.ended.result(), Overdue):
         return error  # it held the loop
     return Overdue(f"no result within {work.seconds:g} s")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.trajectory import Message, Observation
 
 
@@ -19,7 +20,7 @@ class ToolSchema:
 
     name: str
     description: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, JSON]
 
 
 class ChatTemplate(Protocol):

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.records.trajectory import Problem, Trajectory
 
+Lent = Environment | Problem | Trajectory
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class AuthorFunction(Protocol):
+    """What an author wrote: a function, a method or an object with `__call__`.
+
+    Its types are known to the author alone: its parameters are read with `inspect`, its result is checked.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +30,7 @@ class Signature:
     `async def lookup(key: str, *, shop: Shop)` has `Signature({"shop": Shop}, {"key": <Parameter "key: str">})`.
     """
 
-    lent: Mapping[str, type]
+    lent: Mapping[str, type[Lent]]
     asked: Mapping[str, inspect.Parameter]
 
     @property
@@ -29,7 +39,7 @@ class Signature:
         return {name: kind for name, kind in self.lent.items() if issubclass(kind, Environment)}
 
 
-def read(function: Callable[..., Any]) -> Signature:
+def read(function: AuthorFunction) -> Signature:
     """The signature of a function, a method or an object with `__call__`, its annotations evaluated.
 
     Raises ValueError for an annotation that cannot be evaluated, is missing, or for `*args`, `**kwargs` and
@@ -38,17 +48,17 @@ def read(function: Callable[..., Any]) -> Signature:
     parameters = _parameters(function).values()
     for parameter in parameters:
         _check(function, parameter)
-    lent = {p.name: p.annotation for p in parameters if _is_lent(p.annotation)}
+    lent = {p.name: p.annotation for p in parameters if _is_lent(p)}
     return Signature(lent, {p.name: p for p in parameters if p.name not in lent})
 
 
-def name(function: Callable[..., Any]) -> str:
+def name(function: AuthorFunction) -> str:
     """What a function is called; an object with `__call__` is called like its class, in lower case."""
     own: str | None = getattr(function, "__name__", None)
     return own or type(function).__name__.lower()
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def _parameters(function: AuthorFunction) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function, eval_str=True).parameters
     except Exception as error:  # an annotation in quotes is an author's code, which may raise anything
@@ -58,7 +68,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
         ) from None
 
 
-def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
+def _check(function: AuthorFunction, parameter: inspect.Parameter) -> None:
     if parameter.kind not in NAMED:
         raise ValueError(f"{name(function)} takes {parameter}; give every parameter a name and a type instead.")
     if parameter.annotation is inspect.Parameter.empty:
@@ -68,5 +78,6 @@ def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
         )
 
 
-def _is_lent(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, (Environment, Problem, Trajectory))
+def _is_lent(parameter: inspect.Parameter) -> bool:
+    kind = parameter.annotation
+    return isinstance(kind, type) and issubclass(kind, (Environment, Problem, Trajectory))

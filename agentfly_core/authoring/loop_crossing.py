@@ -19,7 +19,7 @@ class LoopCrossing:
         self._doing: set[asyncio.Task[Any]] = set()
         self._closed = False
 
-    async def do(self, work: Coroutine[Any, Any, R], refusal: Exception) -> R:
+    async def do(self, work: Coroutine[None, None, R], refusal: Exception) -> R:
         """What `work` returns or raises; it is cancelled with its asker.
 
         Raises `refusal` when this is closed, and to an asker whose own time is over.
@@ -41,7 +41,7 @@ class LoopCrossing:
             task.cancel()
         await asyncio.gather(*self._doing, return_exceptions=True)
 
-    async def _done(self, work: Coroutine[Any, Any, R], refusal: Exception, over: bool) -> R:
+    async def _done(self, work: Coroutine[None, None, R], refusal: Exception, over: bool) -> R:
         if self._closed or over:
             work.close()
             raise refusal

@@ -12,15 +12,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Protocol, TypedDict, TypeVar
 
 from agentfly_core.authoring import calling
 from agentfly_core.authoring.author_call import Overdue
-from agentfly_core.authoring.environment import ServiceFailure
-from agentfly_core.authoring.injection import Signature
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.injection import AuthorFunction, Signature
 from agentfly_core.config.import_path import load
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.system.module_search import finding_ours
 
 PROGRAM = "agentfly_core.authoring.process_worker"
@@ -28,19 +29,32 @@ START_SECONDS = 120.0
 END_SECONDS = 30.0
 AT_ONCE = len(os.sched_getaffinity(0))
 
-Caller = Callable[[Callable[..., Any], Mapping[str, Any]], Awaitable[Any]]
+R = TypeVar("R")
+
+
+class Caller(Protocol):
+    """Calls an author's function, which has its arguments already and uses the environments among them."""
+
+    async def __call__(self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R: ...
+
+
+class Answer(TypedDict, total=False):
+    """What a process says: its `answer`, or what went wrong with the process or the part, `lost`."""
+
+    answer: JSON
+    lost: str
 
 
 class Died(Exception):
     """A process that ended in the middle of a call: `Died("its process died of SIGSEGV")`."""
 
 
-def path_of(function: Callable[..., Any]) -> str:
+def path_of(function: AuthorFunction) -> str:
     """The import path of a tool or reward, under which another process finds it: "my_quiz:look_up"."""
-    return f"{function.__module__}:{function.__qualname__}"
+    return f"{function.__module__}:{getattr(function, '__qualname__', '')}"
 
 
-def check(found: Signature, function: Callable[..., Any], part: object, what: str) -> None:
+def check(found: Signature, function: AuthorFunction, part: AuthorFunction, what: str) -> None:
     """Raise ValueError for a part that no other process could find, or that asks for an environment."""
     name = getattr(function, "__qualname__", "")
     if not name.isidentifier() or function.__module__ == "__main__" or load(path_of(function)) is not part:
@@ -55,7 +69,7 @@ def check(found: Signature, function: Callable[..., Any], part: object, what: st
         )
 
 
-async def asked(path: str, question: Mapping[str, Any], seconds: float) -> Any:
+async def asked(path: str, question: Mapping[str, JSON], seconds: float) -> JSON:
     """What the part behind an import path answers in a process of its own; both are plain JSON.
 
     Waits for a process to be free, as many as there are cores, and for it to import the part; only then its time
@@ -79,7 +93,7 @@ class _Asking:
         self._process: _Process | None = None
         self._cancelled = False
 
-    def __call__(self) -> Any:
+    def __call__(self) -> JSON:
         with _lent() as process, self._killing(process):
             process.know(self._path)
             answer = process.ask(f'{{"ask": {json.dumps(self._path)}, "question": {self._question}}}', self._seconds)
@@ -138,13 +152,14 @@ class _Process:
             raise ServiceFailure(answer["lost"])
         self._known.add(path)
 
-    def ask(self, question: str, seconds: float) -> Any:
+    def ask(self, question: str, seconds: float) -> Answer:
         """Its answer within so many seconds; else it is ended."""
         try:
             end = time.monotonic() + seconds
             self._ours.settimeout(seconds)
             self._ours.sendall(question.encode() + b"\n")
-            return json.loads(self._line(end))
+            answer: Answer = json.loads(self._line(end))
+            return answer
         except TimeoutError:
             self.end()
             raise Overdue(f"no result within {seconds:g} s") from None

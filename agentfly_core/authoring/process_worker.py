@@ -10,16 +10,21 @@ JSON, calls what it asks for, and writes a line.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import os
 import select
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentfly_core.system.supervisor import become_subreaper, die_with_parent, kill_descendants
+
+if TYPE_CHECKING:
+    from agentfly_core.authoring.environment import Environment
+    from agentfly_core.authoring.process_calls import Answer
+
+R = TypeVar("R")
 
 
 def main() -> None:
@@ -54,7 +59,7 @@ def _serve(line: socket.socket) -> None:
             line.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _answer(question: Mapping[str, Any], runner: asyncio.Runner) -> dict[str, Any]:
+def _answer(question: Mapping[str, Any], runner: asyncio.Runner) -> Answer:
     from agentfly_core.authoring.environment import ServiceFailure
     from agentfly_core.config.import_path import load
     from agentfly_core.formats.text import words_of
@@ -78,26 +83,28 @@ class _Caller:
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
 
-    async def __call__(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    async def __call__(self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
         from agentfly_core.authoring.author_loops import harmless
+        from agentfly_core.authoring.calling import is_awaitable
 
         try:
-            result = function(**arguments)
-            return self._runner.run(_awaited(result)) if inspect.isawaitable(result) else result
+            result = function()
+            return self._runner.run(_awaited(result)) if is_awaitable(result) else result
         except BaseException as error:  # whatever it is, the function raised it
             raise harmless(error) from None
 
 
-async def _awaited(result: Awaitable[Any]) -> Any:
+async def _awaited(result: Awaitable[R]) -> R:
     return await result
 
 
-def _done(work: Coroutine[Any, Any, Any]) -> Any:
+def _done(work: Coroutine[None, None, R]) -> R:
     """What work returns that waits for nothing."""
     try:
         work.send(None)
     except StopIteration as done:
-        return done.value
+        result: R = done.value
+        return result
     raise AssertionError("what is called in a process of its own has no event loop to wait on")
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from pydantic import TypeAdapter
 
 from agentfly_core.authoring import calling, injection, process_calls
 from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.injection import AuthorFunction, Lent
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault, shown, words_of
 from agentfly_core.records.trajectory import Ending, Problem, Score, Scored, Trajectory, Unscored
 
+R = TypeVar("R")
 AT_ONCE = 32
 LARGEST = 1e15
 """What a reward may be at most, either way: gradients grow with it, and their squares must be numbers in float32."""
@@ -33,7 +36,7 @@ class Reward:
     function: Callable[..., Any]
     name: str
     timeout: float
-    ready: Callable[[], object]
+    ready: calling.Ready
     process: bool
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -44,7 +47,7 @@ class Reward:
         """The environments that it must see before their lease ends, by parameter."""
         return self._signature.environments
 
-    async def score(self, trajectory: Trajectory, lent: Mapping[type, Any]) -> Score | Unscored:
+    async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Score | Unscored:
         """What it found, or why nothing was found; raises ServiceFailure, and nothing else that it could cause."""
         if not self.process:
             return await self._score(trajectory, lent, self._call)
@@ -52,27 +55,29 @@ class Reward:
             found = await process_calls.asked(process_calls.path_of(self.function), asdict(trajectory), self.timeout)
         except (calling.Overdue, process_calls.Died) as error:
             return Unscored(f"{self.name}: {words_of(error)}")
-        return Unscored(**found) if "reason" in found else Score(**{**found, "per_turn": tuple(found["per_turn"])})
+        return TypeAdapter[Score | Unscored](Score | Unscored).validate_python(found)
 
-    async def answer_apart(self, question: Mapping[str, Any], caller: process_calls.Caller) -> dict[str, Any]:
+    async def answer_apart(self, question: Mapping[str, JSON], caller: process_calls.Caller) -> Mapping[str, JSON]:
         """What `score` asks another process, in that process."""
         trajectory = TypeAdapter(Trajectory).validate_python(question)
         return asdict(await self._score(trajectory, {}, caller))
 
-    async def _score(self, trajectory: Trajectory, lent: Mapping[type, Any], caller: process_calls.Caller) -> Score | Unscored:
+    async def _score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller) -> Score | Unscored:
         known = {**lent, Trajectory: trajectory, Problem: trajectory.problem}
         arguments = {name: known[kind] for name, kind in self._signature.lent.items()}
+        used = [thing for thing in arguments.values() if isinstance(thing, Environment)]
         try:
-            return self._checked(await caller(self.function, arguments), trajectory)
+            found = await caller(functools.partial(self.function, **arguments), used)
+            return self._checked(found, trajectory)
         except ServiceFailure:
             raise
         except (Exception, SystemExit) as error:  # one reward's mistake must not take other episodes with it
             return Unscored(f"{self.name}: {fault(error)}")
 
-    async def _call(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-        return await calling.call(function, arguments, self.timeout, f"The reward {self.name!r}")
+    async def _call(self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
+        return await calling.call(function, self.timeout, f"The reward {self.name!r}", lent)
 
-    def _checked(self, result: Any, trajectory: Trajectory) -> Score | Unscored:
+    def _checked(self, result: Score | float, trajectory: Trajectory) -> Score | Unscored:
         score = result if isinstance(result, Score) else Score(result)
         for found in (score.value, *score.parts.values(), *score.per_turn):
             if not _is_number(found):
@@ -96,31 +101,31 @@ class Reward:
 
 
 @overload
-def reward(function: Callable[..., Any], /) -> Reward: ...
+def reward(function: AuthorFunction, /) -> Reward: ...
 @overload
 def reward(
     *,
     name: str | None = None,
     timeout: float = 30.0,
-    ready: Callable[[], object] = calling.nothing_needed,
+    ready: calling.Ready = calling.nothing_needed,
     process: bool = False,
-) -> Callable[[Callable[..., Any]], Reward]: ...
+) -> Callable[[AuthorFunction], Reward]: ...
 def reward(
-    function: Callable[..., Any] | None = None,
+    function: AuthorFunction | None = None,
     /,
     *,
     name: str | None = None,
     timeout: float = 30.0,
-    ready: Callable[[], object] = calling.nothing_needed,
+    ready: calling.Ready = calling.nothing_needed,
     process: bool = False,
-) -> Reward | Callable[[Callable[..., Any]], Reward]:
+) -> Reward | Callable[[AuthorFunction], Reward]:
     """Make a reward of a function, synchronous or not, that returns a number or a Score.
 
     What it takes is lent to it by annotation: Trajectory, Problem, environments. With an environment it is scored while
     the episode still has it, otherwise from the record, as often as wanted.
     """
 
-    def make(wrapped: Callable[..., Any]) -> Reward:
+    def make(wrapped: AuthorFunction) -> Reward:
         return Reward(wrapped, name or injection.name(wrapped), timeout, ready, process)
 
     return make if function is None else make(function)
@@ -196,11 +201,11 @@ def _sum(values: Sequence[float]) -> float:
         return math.nan
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: float) -> bool:
     return hasattr(value, "__float__") and abs(_float(value)) <= LARGEST
 
 
-def _float(value: Any) -> float:
+def _float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:  # an int of 400 digits

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
+from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from agentfly_core.authoring import calling, injection, process_calls
 from agentfly_core.authoring.chat_template import ToolSchema
-from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.injection import AuthorFunction, Lent
 from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip, fault, words_of
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
+
+R = TypeVar("R")
 
 
 class ToolError(Exception):
@@ -41,7 +46,7 @@ class Tool:
     retries: int
     parallel: bool
     ends_episode: bool
-    ready: Callable[[], object]
+    ready: calling.Ready
     process: bool
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -57,30 +62,34 @@ class Tool:
         return ToolSchema(self.name, told, self._arguments.schema)
 
     @functools.cached_property
-    def needs(self) -> Mapping[str, type]:
+    def needs(self) -> Mapping[str, type[Lent]]:
         """What is lent to it, by parameter: environments, and the Problem."""
         return self._signature.lent
 
-    async def answer(self, call: ToolCall, lent: Mapping[type, Any]) -> Observation:
+    async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
         """What the model reads after this call; raises ServiceFailure, and nothing that the call could have caused."""
         if not self.process:
             return await self._answer(call, lent, self._call)
-        question = {"call": asdict(call), "problem": asdict(lent[Problem]) if self.needs else None}
+        problem = lent[Problem] if self.needs else None
+        assert problem is None or isinstance(problem, Problem)
+        question = asdict(_Question(call, problem))
         try:
-            return Observation(**await process_calls.asked(process_calls.path_of(self.function), question, self.timeout))
+            answer = await process_calls.asked(process_calls.path_of(self.function), question, self.timeout)
+            return TypeAdapter(Observation).validate_python(answer)
         except (calling.Overdue, process_calls.Died) as error:
             return self._error(words_of(error))
 
-    async def answer_apart(self, question: Mapping[str, Any], caller: process_calls.Caller) -> dict[str, Any]:
+    async def answer_apart(self, question: Mapping[str, JSON], caller: process_calls.Caller) -> Mapping[str, JSON]:
         """What `answer` asks another process, in that process."""
-        lent: dict[type, Any] = {Problem: Problem(**question["problem"])} if self.needs else {}
-        return asdict(await self._answer(ToolCall(**question["call"]), lent, caller))
+        asked = TypeAdapter(_Question).validate_python(question)
+        return asdict(await self._answer(asked.call, {Problem: asked.problem} if asked.problem else {}, caller))
 
-    async def _answer(self, call: ToolCall, lent: Mapping[type, Any], caller: process_calls.Caller) -> Observation:
-        arguments = {name: lent[kind] for name, kind in self.needs.items()}
+    async def _answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller) -> Observation:
+        known = {name: lent[kind] for name, kind in self.needs.items()}
+        used = [thing for thing in known.values() if isinstance(thing, Environment)]
         try:
-            arguments |= self._arguments.read(call.arguments)
-            return Observation(self.name, clip(_text(await self._result(arguments, caller)), self.max_chars))
+            bound = functools.partial(self.function, **known, **self._arguments.read(call.arguments))
+            return Observation(self.name, clip(_text(await self._result(bound, used, caller)), self.max_chars))
         except ServiceFailure:
             raise
         except (ToolError, calling.Overdue, BadArguments) as error:
@@ -88,16 +97,18 @@ class Tool:
         except (Exception, SystemExit) as error:  # a model must not escape a bad reward by crashing a tool
             return self._error(fault(error))
 
-    async def _result(self, arguments: Mapping[str, Any], caller: process_calls.Caller) -> Any:
+    async def _result(
+        self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment], caller: process_calls.Caller
+    ) -> R:
         for _ in range(self.retries):
             try:
-                return await caller(self.function, arguments)
+                return await caller(function, lent)
             except ServiceFailure:
                 continue
-        return await caller(self.function, arguments)
+        return await caller(function, lent)
 
-    async def _call(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-        return await calling.call(function, arguments, self.timeout, f"The tool {self.name!r}")
+    async def _call(self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
+        return await calling.call(function, self.timeout, f"The tool {self.name!r}", lent)
 
     def _error(self, text: str) -> Observation:
         return Observation(self.name, clip(text, self.max_chars), error=True)
@@ -116,8 +127,14 @@ class Tool:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    call: ToolCall
+    problem: Problem | None
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: AuthorFunction, /) -> Tool: ...
 @overload
 def tool(
     *,
@@ -128,11 +145,11 @@ def tool(
     retries: int = 0,
     parallel: bool = False,
     ends_episode: bool = False,
-    ready: Callable[[], object] = calling.nothing_needed,
+    ready: calling.Ready = calling.nothing_needed,
     process: bool = False,
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> Callable[[AuthorFunction], Tool]: ...
 def tool(
-    function: Callable[..., Any] | None = None,
+    function: AuthorFunction | None = None,
     /,
     *,
     name: str | None = None,
@@ -142,9 +159,9 @@ def tool(
     retries: int = 0,
     parallel: bool = False,
     ends_episode: bool = False,
-    ready: Callable[[], object] = calling.nothing_needed,
+    ready: calling.Ready = calling.nothing_needed,
     process: bool = False,
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+) -> Tool | Callable[[AuthorFunction], Tool]:
     """Make a tool of a function, a method, an object with `__call__` or a class of such objects; see Tool.
 
     Name, description and schema come from the signature and the docstring (Google style). Raises ValueError for a tool
@@ -153,7 +170,7 @@ def tool(
     if parallel and ends_episode:
         raise ValueError("A tool that ends the episode cannot run in parallel with others; drop one of the two.")
 
-    def make(wrapped: Callable[..., Any]) -> Tool:
+    def make(wrapped: AuthorFunction) -> Tool:
         callee = wrapped() if isinstance(wrapped, type) else wrapped
         called = name or injection.name(callee)
         return Tool(callee, called, description, timeout, max_chars, retries, parallel, ends_episode, ready, process)

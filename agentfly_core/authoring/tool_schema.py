@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, Required
 
 from griffe import Docstring, DocstringSectionKind
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import to_jsonable_python
+from pydantic_core import ErrorDetails, to_jsonable_python
 from typing_extensions import TypedDict
 
-from agentfly_core.authoring.injection import name
+from agentfly_core.authoring.injection import AuthorFunction, name
 from agentfly_core.config.mismatch import place, said
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean, sentence
 
 _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
@@ -39,7 +40,7 @@ class Arguments:
     `schema` is a JSON schema of an object. Raises ValueError for a type that has none.
     """
 
-    def __init__(self, function: Callable[..., Any], asked: Mapping[str, inspect.Parameter]) -> None:
+    def __init__(self, function: AuthorFunction, asked: Mapping[str, inspect.Parameter]) -> None:
         described = documentation(function).parameters
         try:
             shape = _shape({p.name: _field(p, described.get(p.name)) for p in asked.values()})
@@ -49,7 +50,7 @@ class Arguments:
         except Exception as error:  # an annotation may be anything, and what is no type fails in a way of its own
             raise ValueError(f"A parameter of {name(function)} has a type without a JSON schema: {error}") from None
 
-    def read(self, sent: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, sent: Mapping[str, JSON]) -> dict[str, Any]:
         """The arguments, coerced to their types; raises BadArguments that names every mistake and shows the schema."""
         try:
             return self._check.validate_python(dict(sent))
@@ -57,14 +58,14 @@ class Arguments:
             faults = "; ".join(self._explain(fault) for fault in error.errors(include_url=False))
             raise BadArguments(f"{sentence(faults)} Expected arguments: {json.dumps(self.schema)}") from None
 
-    def _explain(self, fault: Mapping[str, Any]) -> str:
+    def _explain(self, fault: ErrorDetails) -> str:
         where = place(fault["loc"])
         if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
             return f"there is no argument {where!r}.{did_you_mean(where, list(self.schema['properties']))}"
         return f"{where}: {said(fault)}"
 
 
-def documentation(function: Callable[..., Any]) -> Documentation:
+def documentation(function: AuthorFunction) -> Documentation:
     """What the docstring (Google style) of a function, or else of its class, says."""
     sources = (function,) if hasattr(function, "__name__") else (type(function).__call__, type(function))
     text = next((inspect.getdoc(source) for source in sources if source.__doc__), None)
@@ -81,14 +82,15 @@ def _field(parameter: inspect.Parameter, description: str | None) -> Any:
     return NotRequired[Annotated[parameter.annotation, Field(description=description, json_schema_extra=shown)]]
 
 
-def _shown(default: Any) -> Any:
+def _shown(default: Any) -> JsonValue:
     """A default as JSON; one that JSON cannot hold as text."""
     try:
         shown = to_jsonable_python(default, fallback=str)
         json.dumps(shown, allow_nan=False)
     except ValueError:  # NaN, or bytes that are no text
         return str(default)
-    return shown
+    found: JsonValue = shown
+    return found
 
 
 def _shape(fields: Mapping[str, Any]) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import holders, redact
 
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -25,7 +25,7 @@ class SecretGiven(ValueError):
     """A secret stands where settings do; the message names its key and the way to do it."""
 
 
-def refuse_secrets(settings: Mapping[str, Any], source: str) -> None:
+def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
     """Raise SecretGiven for a setting that is a secret by its name, or the environment's."""
     for key, value in _leaves(settings):
         if fault := _fault(key[-1], value):
@@ -38,7 +38,7 @@ def refuse_secrets(settings: Mapping[str, Any], source: str) -> None:
             )
 
 
-def _fault(key: str, value: Any) -> str:
+def _fault(key: str, value: JSON) -> str:
     """What is wrong with a setting, as a phrase that goes on from its name; empty for most."""
     words = _words(key)
     if not isinstance(value, str):
@@ -70,7 +70,7 @@ def _words(key: str) -> list[str]:
     return [] if ":" in key else [word.lower() for word in WORDS.findall(key)]
 
 
-def _leaves(value: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(value: JSON, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JSON]]:
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield from _leaves(item, (*key, str(name)))

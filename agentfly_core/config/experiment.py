@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -18,17 +18,20 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic.config import JsonDict
 
 from agentfly_core.config.health_signs import SIGNS, Sign, later_signs
 from agentfly_core.config.import_path import added, construct, full_name, load
 from agentfly_core.config.section import Keys, Section
 from agentfly_core.formats.hashing import digest
+from agentfly_core.formats.json_value import JSON
 
+T = TypeVar("T")
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 RUN_STEP = re.compile(r"run:([A-Za-z0-9][A-Za-z0-9._-]*)@(\d+)")
-RESUMABLE: dict[str, Any] = {"resumable": True}
+RESUMABLE: JsonDict = {"resumable": True}
 
 
 class Part(Section):
@@ -38,7 +41,7 @@ class Part(Section):
     use: str
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, JSON]:
         """Everything beside `use`."""
         return dict(self.model_extra or {})
 
@@ -46,7 +49,7 @@ class Part(Section):
         """Import it and call it with its settings; raises ValueError for a setting that it does not have."""
         return construct(load(self.use), self.settings)
 
-    def added(self) -> Iterator[tuple[Keys, Any]]:
+    def added(self) -> Iterator[tuple[Keys, JSON]]:
         """Its own settings, and those of what it names."""
         yield from added(load(self.use), self.settings)
         yield from super().added()
@@ -60,7 +63,7 @@ class AlgorithmPart(Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_name(cls, value: Any) -> Any:
+    def _of_name(cls, value: T) -> T | dict[str, str]:
         return {"use": value} if isinstance(value, str) else value
 
     @field_validator("use")
@@ -102,7 +105,7 @@ class Pool(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_number(cls, value: Any) -> Any:
+    def _of_number(cls, value: T) -> T | dict[str, T]:
         return value if isinstance(value, dict | cls) else {"limit": value}
 
     # What is null is not written, and so a setting that is added here has that as its default.
@@ -243,7 +246,7 @@ class Science(Section):
         """The identity of the experiment, the same in a release that has more settings."""
         return digest(self.identity())
 
-    def added(self) -> Iterator[tuple[Keys, Any]]:
+    def added(self) -> Iterator[tuple[Keys, JSON]]:
         """Also the signs that a later release ships."""
         yield from super().added()
         for name, sign in later_signs().items():

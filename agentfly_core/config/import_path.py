@@ -5,24 +5,32 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, get_type_hints
+from types import ModuleType, SimpleNamespace
+from typing import Any, Protocol, TypeVar, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from agentfly_core.config.mismatch import place, said
 from agentfly_core.config.section import Added, Keys, added_within
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean, fault, sentence
 from agentfly_core.formats.tracebacks import own_line
 from agentfly_core.system.module_search import refuse_hidden
 
+R = TypeVar("R")
 Parameters = Mapping[str, inspect.Parameter]
 OPEN_ENDED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Maker(Protocol):
+    """What an import path names, a function or a class, whose types only its author knows."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 @contextmanager
@@ -66,7 +74,7 @@ def full_name(short: str, package: str) -> str:
     return known[short]
 
 
-def _imported(module: str, path: str) -> Any:
+def _imported(module: str, path: str) -> ModuleType:
     here = Path.cwd()
     if str(here) not in sys.path:
         sys.path.append(str(here))  # last, or it would be looked into for each library that is imported later
@@ -78,13 +86,13 @@ def _imported(module: str, path: str) -> Any:
         raise ValueError(f"Cannot import {module!r} of {path!r}: {told} Is it installed, or below {here}?") from error
 
 
-def construct(maker: Any, settings: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> Any:
+def construct(maker: Callable[..., R], settings: Mapping[str, JSON], given: Mapping[str, Any] | None = None) -> R:
     """Call `maker` with its settings, checked by `fitting`, and with what it is given besides."""
     given = given or {}
     return maker(**{**given, **check_settings(maker, settings, list(given))})
 
 
-def check_settings(maker: Any, settings: Mapping[str, Any], given: Sequence[str] = ()) -> dict[str, Any]:
+def check_settings(maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()) -> dict[str, Any]:
     """The settings as the types with which `maker` annotates its parameters.
 
     Raises ValueError for a setting that it does not have, that has another type, or that is missing, except for those
@@ -92,18 +100,18 @@ def check_settings(maker: Any, settings: Mapping[str, Any], given: Sequence[str]
     """
     parameters = _parameters(maker)
     _refuse_unbound(_called(maker), parameters, settings, given)
-    types = _types(maker, {key: parameters[key].annotation for key in settings})
+    types = _types(maker, {key: parameters[key] for key in settings})
     return {key: _typed(f"{_called(maker)}: {key}", value, types[key]) for key, value in settings.items()}
 
 
-def _parameters(maker: Any) -> Parameters:
+def _parameters(maker: Maker) -> Parameters:
     try:
         return inspect.signature(maker).parameters
     except ValueError:
         raise ValueError(f"Got a {_called(maker)}, expected a function or a class that takes settings.") from None
 
 
-def _refuse_unbound(name: str, parameters: Parameters, settings: Mapping[str, Any], given: Sequence[str]) -> None:
+def _refuse_unbound(name: str, parameters: Parameters, settings: Mapping[str, JSON], given: Sequence[str]) -> None:
     for key in given:
         if key not in parameters:
             raise ValueError(f"{name} takes no {key!r}, expected a function of {', '.join(given)} and its settings.")
@@ -115,10 +123,10 @@ def _refuse_unbound(name: str, parameters: Parameters, settings: Mapping[str, An
         raise ValueError(f"{name} has no default for {', '.join(missing)}: give it beside `use`.")
 
 
-def _types(maker: Any, annotations: Mapping[str, Any]) -> dict[str, Any]:
-    """The types that these annotations mean; others may name what is imported for type checking only."""
-    told = {key: Any if kind is inspect.Parameter.empty else kind for key, kind in annotations.items()}
-    function = inspect.unwrap(maker.__init__ if isinstance(maker, type) else maker)  # type: ignore[misc]
+def _types(maker: Maker, parameters: Parameters) -> dict[str, Any]:
+    """The types that their annotations mean; others may name what is imported for type checking only."""
+    told = {key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()}
+    function = inspect.unwrap(getattr(maker, "__init__") if isinstance(maker, type) else maker)  # noqa: B009
     known = getattr(function, "__globals__", {})
     try:
         if is_dataclass(maker):
@@ -128,7 +136,7 @@ def _types(maker: Any, annotations: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"An annotation of {_called(maker)} cannot be evaluated: {error}.") from None
 
 
-def _typed(where: str, value: Any, kind: Any) -> Any:
+def _typed(where: str, value: JSON, kind: type[R]) -> R:
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
@@ -141,11 +149,11 @@ def _typed(where: str, value: Any, kind: Any) -> Any:
         ) from None
 
 
-def _called(maker: Any) -> str:
+def _called(maker: Maker) -> str:
     return str(getattr(maker, "__name__", type(maker).__name__))
 
 
-def with_defaults(maker: Any, settings: Mapping[str, Any], given: Sequence[str] = ()) -> dict[str, Any]:
+def with_defaults(maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()) -> dict[str, JSON]:
     """The settings of `maker` as in a file, with its defaults for those left out, in its sections too.
 
     `completed(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}` there; see `fitting`.
@@ -156,10 +164,10 @@ def with_defaults(maker: Any, settings: Mapping[str, Any], given: Sequence[str] 
     return {**known, **settings, **{key: value.model_dump(mode="json") for key, value in sections.items()}}
 
 
-def added(maker: Any, settings: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
+def added(maker: Maker, settings: Mapping[str, JSON]) -> Iterator[tuple[Keys, JSON]]:
     """The settings that were added to `maker` and the sections among them, see `Section.added`."""
     parameters = {key: p for key, p in _parameters(maker).items() if p.default is not p.empty}
-    types = _types(maker, {key: parameter.annotation for key, parameter in parameters.items()})
+    types = _types(maker, parameters)
     for key in parameters:
         if isinstance(value := settings.get(key), Mapping):
             typed = _typed(f"{_called(maker)}: {key}", value, types[key])

@@ -20,11 +20,12 @@ from agentfly_core.config.mismatch import place, said
 from agentfly_core.config.section import Section
 from agentfly_core.config.site import Site
 from agentfly_core.formats import strict_json, strict_yaml
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.system.service import OWNER, RUN, SANDBOX
 
 CONF = Path("conf")
-PARTS: dict[str, Any] = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
+PARTS: dict[str, JSON] = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
 PARTS["health"] = {name: sign.model_dump() for name, sign in SIGNS.items() if sign}
 GIVEN: Mapping[str, Sequence[str]] = {
     "algorithm": (),
@@ -52,8 +53,8 @@ class Difference:
     """One key that two configurations disagree on: `Difference("seed", 0, 1, resumable=False)`."""
 
     key: str
-    old: Any
-    new: Any
+    old: JSON
+    new: JSON
     resumable: bool
 
     def __str__(self) -> str:
@@ -97,7 +98,7 @@ def site_origin(name: str, store: str = "") -> dict[str, str]:
     return {key: last.get(key, "default") for key in Site.model_fields}
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Difference]:
     """Where two dumped science configurations differ, key by key."""
     before, after = flat(old), flat(new)
     free = set(resumable(Science))
@@ -109,9 +110,9 @@ def _within(key: str, free: Set[str]) -> bool:
     return key in free or key.partition(".")[0] in free
 
 
-def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
     """A nested mapping as dotted keys: `{"update": {"epochs": 2}}` -> `{"update.epochs": 2}`."""
-    found: dict[str, Any] = {}
+    found: dict[str, JSON] = {}
     for key, item in value.items():
         if isinstance(item, Mapping) and item:
             found |= flat(item, f"{prefix}{key}.")
@@ -136,7 +137,7 @@ def _full(name: str, part: Part, given: Sequence[str]) -> Part:
     return type(part)(**{**part.model_dump(), **settings})
 
 
-def _layers(name: str, store: str) -> dict[str, dict[str, Any]]:
+def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
     """What settles a site, by source; what comes later counts. Raises ValueError for a mistyped variable."""
     path = CONF / "site" / f"{name}.yaml"
     if not os.path.isfile(path) and name != "local":
@@ -170,7 +171,7 @@ def _path(experiment: str) -> Path:
     return path
 
 
-def _override(text: str) -> tuple[str, Any]:
+def _override(text: str) -> tuple[str, JSON]:
     """What `rollout.problems=8` changes: `("rollout.problems", 8)`."""
     key, equals, value = text.partition("=")
     if not equals or not all(_keys(key)):
@@ -184,7 +185,7 @@ def _keys(key: str) -> list[str]:
     return key.split(".", 1 if ":" in key else -1)
 
 
-def _value(text: str, source: str) -> Any:
+def _value(text: str, source: str) -> JSON:
     """JSON, as programs write it, or else YAML."""
     try:
         return strict_json.parse(text)
@@ -192,7 +193,7 @@ def _value(text: str, source: str) -> Any:
         return strict_yaml.parse(text, source)
 
 
-def _merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JSON]:
     merged = dict(base)
     for key, value in change.items():
         old = merged.get(key)
@@ -200,11 +201,10 @@ def _merge(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-def _replaced(tree: Any, path: Sequence[str], value: Any) -> Any:
-    if not path:
-        return value
+def _replaced(tree: JSON, path: Sequence[str], value: JSON) -> dict[str, JSON]:
     here = tree if isinstance(tree, Mapping) else {}
-    return {**here, path[0]: _replaced(here.get(path[0]), path[1:], value)}
+    first, *rest = path
+    return {**here, first: _replaced(here.get(first), rest, value) if rest else value}
 
 
 def _origin(key: str, sources: Mapping[str, Sequence[str]]) -> str:
@@ -212,7 +212,7 @@ def _origin(key: str, sources: Mapping[str, Sequence[str]]) -> str:
     return next((name for name, said in sources.items() if any(f"{key}.".startswith(f"{s}.") for s in said)), "default")
 
 
-def _validate(kind: type[S], values: Mapping[str, Any], source: str) -> S:
+def _validate(kind: type[S], values: Mapping[str, JSON], source: str) -> S:
     try:
         return kind.model_validate(values)
     except ValidationError as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+
+from pydantic_core import ErrorDetails
 
 LIST, MAPPING = "Input should be a list", "Input should be a mapping of keys to values"
 SAID = {
@@ -14,7 +15,7 @@ SAID = {
 _OPTION = re.compile(r"[a-z-]+\[.*\]", re.DOTALL)
 
 
-def said(fault: Mapping[str, Any]) -> str:
+def said(fault: ErrorDetails) -> str:
     """The message of one of pydantic's faults: "Input should be a list", and not "a valid tuple"."""
     told = SAID.get(fault["type"], str(fault["msg"])).removeprefix("Value error, ")
     return re.sub(r"^(Tuple|Set|Frozenset|Dictionary) should have", "Input should have", told).replace(
@@ -22,6 +23,6 @@ def said(fault: Mapping[str, Any]) -> str:
     )
 
 
-def place(steps: Iterable[object]) -> str:
+def place(steps: Iterable[int | str]) -> str:
     """Where it is, `adapter.targets`, without the name that pydantic gives to one of several allowed types."""
     return ".".join(str(step) for step in steps if not _OPTION.fullmatch(str(step)))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from agentfly_core.formats.json_value import JSON
+
+T = TypeVar("T")
 Keys = tuple[str, ...]
 
 
@@ -20,7 +23,7 @@ class Added:
     ever, also when the default changes.
     """
 
-    before: Any
+    before: JSON
 
 
 class Section(BaseModel):
@@ -28,9 +31,9 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, JSON]:
         """What it says, as JSON that is the same in all releases, whatever they have added."""
-        said = self.model_dump(mode="json")
+        said: dict[str, JSON] = self.model_dump(mode="json")
         for (*section, key), before in self.added():
             held = _at(said, section)
             if isinstance(held, dict) and key in held and held[key] == before:
@@ -38,7 +41,7 @@ class Section(BaseModel):
         return said
 
     @classmethod
-    def restored(cls, identity: Mapping[str, Any]) -> dict[str, Any]:
+    def restored(cls, identity: Mapping[str, JSON]) -> dict[str, JSON]:
         """All that an `identity` of this or an earlier release says, what it left out too.
 
         One that this release cannot read is returned as it is.
@@ -47,13 +50,13 @@ class Section(BaseModel):
             added = [*cls.model_validate(identity).added()]
         except ValueError:  # a setting or its code is gone, which those who compare will tell
             return dict(identity)
-        said: dict[str, Any] = _copied(identity)
+        said = _copied(identity)
         for (*section, key), before in reversed(added):
             if isinstance(held := _at(said, section), dict):
-                held.setdefault(key, _copied(before))
+                held.setdefault(key, _copied(before) if isinstance(before, Mapping) else before)
         return said
 
-    def added(self) -> Iterator[tuple[Keys, Any]]:
+    def added(self) -> Iterator[tuple[Keys, JSON]]:
         """The settings that were added to it and its sections, inner ones first, with `before`."""
         for name, field in type(self).model_fields.items():
             within = added_within(getattr(self, name))
@@ -62,7 +65,7 @@ class Section(BaseModel):
             yield from (((name,), mark.before) for mark in marks)
 
 
-def added_within(value: Any) -> Iterator[tuple[Keys, Any]]:
+def added_within(value: Any) -> Iterator[tuple[Keys, JSON]]:
     """What was added to the sections that a value is or holds, see `Section.added`."""
     if isinstance(value, Section):
         yield from value.added()
@@ -71,17 +74,17 @@ def added_within(value: Any) -> Iterator[tuple[Keys, Any]]:
             yield from (((key, *keys), before) for keys, before in added_within(item))
 
 
-def _at(tree: Any, keys: Sequence[str]) -> Any:
+def _at(tree: JSON, keys: Sequence[str]) -> JSON:
     for key in keys:
         tree = tree.get(key) if isinstance(tree, dict) else None
     return tree
 
 
-def _copied(tree: Any) -> Any:
-    return {key: _copied(item) for key, item in tree.items()} if isinstance(tree, Mapping) else tree
+def _copied(tree: Mapping[str, JSON]) -> dict[str, JSON]:
+    return {key: _copied(item) if isinstance(item, Mapping) else item for key, item in tree.items()}
 
 
-def _chosen(value: Any) -> Any:
+def _chosen(value: T) -> T | dict[str, str]:
     return {"use": value} if isinstance(value, str) else value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -14,8 +14,10 @@ from agentfly_core.config.section import Section
 from agentfly_core.formats.text import redact
 from agentfly_core.system import devices, hardware
 
+T = TypeVar("T")
 
-def _listed(gpus: Any) -> Any:
+
+def _listed(gpus: T) -> T | list[str]:
     """GPUs may be written without brackets, `1,2,3` or `0`, as an environment variable holds them."""
     return str(gpus).split(",") if isinstance(gpus, str | int) else gpus
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import NoReturn
 
 from agentfly_core.formats import unchecked_json
 from agentfly_core.formats.hashing import digest
+from agentfly_core.formats.json_value import JSON
 
 SCHEMA = 2
 SEAL = ("checksum", "schema")
@@ -22,13 +23,13 @@ class Damaged(ValueError):
     """What lies on disk is not what was written there; the message names the file."""
 
 
-def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(value: Mapping[str, JSON]) -> dict[str, JSON]:
     """The content of the file that says `value`."""
     said = {**value, "schema": SCHEMA}
     return {**said, "checksum": digest(said)}
 
 
-def value_of(content: bytes, where: str) -> dict[str, Any]:
+def value_of(content: bytes, where: str) -> dict[str, JSON]:
     """What a sealed file says, without its seal; `where` is its path. Raises Damaged, which names it."""
     found = json_of(content, where)
     try:
@@ -38,7 +39,7 @@ def value_of(content: bytes, where: str) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in SEAL}
 
 
-def json_of(content: bytes, where: str) -> dict[str, Any]:
+def json_of(content: bytes, where: str) -> dict[str, JSON]:
     """The JSON object in a file of ours that may have any schema; raises Damaged, which names it."""
     try:
         found = json.loads(content.decode(), object_pairs_hook=_object, parse_constant=_number)
@@ -49,7 +50,7 @@ def json_of(content: bytes, where: str) -> dict[str, Any]:
     return found
 
 
-def _check(found: Mapping[str, Any], where: str) -> None:
+def _check(found: Mapping[str, JSON], where: str) -> None:
     said = {key: value for key, value in found.items() if key != "checksum"}
     if "checksum" not in found and found.get("schema", 1) == 1:
         unchecked_json.check(where, said)
@@ -59,11 +60,11 @@ def _check(found: Mapping[str, Any], where: str) -> None:
         raise ValueError(f"it has schema {schema!r:.40}, expected 1 or {SCHEMA}")
 
 
-def _number(name: str) -> Any:
+def _number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number there")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key is there twice")

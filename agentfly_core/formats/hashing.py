@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+
+from agentfly_core.formats.json_value import JSON
 
 
-def digest(value: Any) -> str:
+def digest(value: JSON) -> str:
     """The sha256 (64 hex digits) of a JSON value's canonical text; raises TypeError for what is not JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -6,7 +6,9 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import NoReturn
+
+from agentfly_core.formats.json_value import JSON
 
 MAX_BYTES = 65_536
 MAX_DEPTH = 32
@@ -15,7 +17,7 @@ _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|([\[{])|([\]}])', re.DOTALL)
 """A string, which may lack its end: looked for again from each quote in it, that would take a minute."""
 
 
-def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
+def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> JSON:
     """The value of a JSON text; raises ValueError that says what is wrong with it.
 
     Refused beside what is no JSON: more than `max_bytes` of UTF-8 or `max_depth` levels, NaN and infinities, a key
@@ -25,7 +27,7 @@ def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> 
         raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")
     if (depth := _depth(text)) > max_depth:
         raise ValueError(f"it is {depth} levels deep, at most {max_depth} are read")
-    value = json.loads(
+    value: JSON = json.loads(
         text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_number
     )
     for string in _strings(value):
@@ -41,8 +43,8 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    found: dict[str, JSON] = {}
     for key, value in pairs:
         if key in found:
             raise ValueError(f"the key {key[:80]!r} is given twice")
@@ -50,7 +52,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _constant(name: str) -> Any:
+def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
@@ -66,7 +68,7 @@ def _number(text: str) -> float:
     return number
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _strings(value: JSON) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

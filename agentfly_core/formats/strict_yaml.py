@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import sentence
 
 MAX_DEPTH = 64
@@ -47,10 +48,11 @@ EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+0123456789"))
 
 
-def parse(text: str | bytes, source: str) -> Any:
+def parse(text: str | bytes, source: str) -> JSON:
     """The value of a YAML text; raises ValueError that names its source, the fault and where it is."""
     try:
-        return _Loader(text).get_single_data()
+        found: JSON = _Loader(text).get_single_data()
+        return found
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -59,7 +61,7 @@ def parse(text: str | bytes, source: str) -> Any:
         raise ValueError(f"{source} is no valid YAML: {sentence(str(error))}") from None
 
 
-def settings(path: Path) -> dict[str, Any]:
+def settings(path: Path) -> dict[str, JSON]:
     """The settings in a YAML file, one `key: value` a line; raises ValueError for a file that holds anything else."""
     found = parse(path.read_bytes(), str(path))
     if found is not None and not isinstance(found, dict):

@@ -7,7 +7,6 @@ import sysconfig
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 OURS = tuple(Path(__file__).resolve().parents[2] / name for name in ("agentfly_core", "flows", "tasks"))
 PYTHON = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "scripts"))
@@ -27,7 +26,7 @@ def trace(error: BaseException) -> str:
     return "".join(traceback.format_list(kept)).rstrip()
 
 
-def defined(function: Callable[..., Any]) -> str:
+def defined(function: Callable[..., object]) -> str:
     """Where a function, or the class of a callable object, is written: "/home/ada/shop/agents.py:9"."""
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
     return f"{written.__code__.co_filename}:{written.__code__.co_firstlineno}"

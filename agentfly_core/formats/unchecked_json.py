@@ -9,6 +9,8 @@ from typing import Any, NotRequired
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from agentfly_core.formats.json_value import JSON
+
 logger = logging.getLogger(__name__)
 _told: set[str] = set()
 
@@ -91,7 +93,7 @@ SHAPES: Mapping[str, TypeAdapter[Any]] = {
 }
 
 
-def check(where: str, value: Mapping[str, Any]) -> None:
+def check(where: str, value: Mapping[str, JSON]) -> None:
     """Raise ValueError unless a file has the shape of its kind; warns, once a process, that no more is checked."""
     try:
         SHAPES[where.rpartition("/")[2]].validate_python(value, strict=True)

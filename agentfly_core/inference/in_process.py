@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
+from transformers import Cache, PreTrainedModel
 
 from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.models import lora
@@ -33,7 +33,7 @@ class TransformersSampler:
         self._dtype = dtype
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
         self._loaded: tuple[Path, int] | None = None
-        self._model: Any = None
+        self._model: PreTrainedModel | None = None
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Take the weights of a policy directory; raises ValueError when some are missing or too many there."""
@@ -54,13 +54,16 @@ class TransformersSampler:
 
     async def reply(self, requests: Sequence[Request]) -> list[Sampled]:
         """Decode one batch, its rows in the order given."""
-        assert self._loaded is not None, "load a policy before a shard is played"
+        assert self._loaded and self._model, "load a policy before a shard is played"
         version = self._loaded[1]
         rows = await asyncio.get_running_loop().run_in_executor(self._worker, _decode, self._model, requests)
         return [row.sampled(version) for row in rows]
 
-    def _read(self, policy: Path, base: Path | None) -> Any:
-        return lora.load(policy, base, self._dtype).to(self._device).eval()
+    def _read(self, policy: Path, base: Path | None) -> PreTrainedModel:
+        model = lora.load(policy, base, self._dtype)
+        model.to(self._device)  # type: ignore[arg-type]  # which its decorator hides
+        model.eval()
+        return model
 
 
 class _Shard:
@@ -125,10 +128,11 @@ class _Row:
 
 
 @torch.inference_mode()
-def _decode(model: Any, requests: Sequence[Request]) -> list[_Row]:
+def _decode(model: PreTrainedModel, requests: Sequence[Request]) -> list[_Row]:
     rows = [_Row(request, torch.Generator().manual_seed(request.seed)) for request in requests]
     tokens, mask = _prompts(requests, model.device)
-    going, cache = rows, None
+    going = rows
+    cache: Cache | None = None
     while True:
         logits, cache = _forward(model, tokens, mask, cache)
         for row, token, logprob in zip(going, *_choose(logits, going), strict=True):
@@ -152,7 +156,7 @@ def _prompts(requests: Sequence[Request], device: torch.device) -> tuple[Tensor,
     return tokens.to(device), mask.to(device)
 
 
-def _forward(model: Any, tokens: Tensor, mask: Tensor, cache: Any) -> tuple[Tensor, Any]:
+def _forward(model: PreTrainedModel, tokens: Tensor, mask: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
     """The next token's logits [rows, vocabulary] after the cache and `tokens`; the cache has grown by `tokens`."""
     positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
     out = model(

@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import httpx
 
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession, SamplingParams
 from agentfly_core.inference.vllm_server import LONGEST_IDLE, launch
@@ -178,7 +179,7 @@ class _Shard:
         return SamplerLost(str(self.service.lost(f"failed a request: {what}")))
 
 
-def _sampling(params: SamplingParams, seed: int) -> dict[str, Any]:
+def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
     """Every field that changes what is sampled, so that no default of the model or the server does."""
     return {
         "n": 1,

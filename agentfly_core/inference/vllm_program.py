@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import multiprocessing
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ def main() -> None:
         install()
         utils.get_mp_context = partial(multiprocessing.get_context, "fork")  # type: ignore[attr-defined]
     entry.run_server = partial(entry.run_server, timeout_graceful_shutdown=GRACE)
-    entry.main()  # type: ignore[no-untyped-call]
+    entry.main()
 
 
 if __name__ == "__main__":
@@ -66,7 +65,7 @@ def bgmv_expand_slice(
     columns.copy_(columns + found if add_inputs else found)
 
 
-def _product(inputs: Tensor, weights: Tensor, dtype: torch.dtype, adapter: Tensor) -> Any:
+def _product(inputs: Tensor, weights: Tensor, dtype: torch.dtype, adapter: Tensor) -> Tensor:
     """The products with the one adapter in `weights` [1, (1,) rows, columns], 0 for tokens that do not have it."""
     assert weights.shape[0] == 1, "one adapter at a time"
     found = inputs.to(dtype) @ weights.view(weights.shape[-2:]).to(dtype).T

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
@@ -36,7 +35,7 @@ def launch(
     never read in chunks: vLLM 0.32 would then rewind the request's generator, which a CPU generator cannot do, and die.
     With GPUs one model is spread over all of the sampler's; the server can sleep where the learner uses one of them.
     """
-    options: dict[str, Any] = {
+    options: dict[str, str | int | float | Path] = {
         "model": model,
         "served-model-name": "policy",
         "uds": address,

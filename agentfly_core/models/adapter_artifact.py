@@ -37,7 +37,7 @@ def base_of(store: Store, policy: Artifact) -> Artifact | None:
 def shape_of(store: Store, policy: Artifact) -> Adapter | None:
     """The shape of a policy's adapter; None for one that is a whole model."""
     found = store.part(policy, FILE)
-    return Adapter(**Adapter.restored(found["shape"])) if found else None
+    return Adapter.model_validate(Adapter.restored(found["shape"])) if found else None
 
 
 def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -54,10 +55,11 @@ def is_inside(model: PreTrainedModel) -> bool:
 def _whole(folder: Path, dtype: str) -> PreTrainedModel:
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} holds no model: it has no config.json.")
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    model, report = AutoModelForCausalLM.from_pretrained(
+    logging.disable_progress_bar()
+    loaded: Any = AutoModelForCausalLM.from_pretrained(  # a pair, of which its types do not know
         folder, dtype=getattr(torch, dtype), output_loading_info=True, trust_remote_code=False
     )
+    model, report = loaded
     _require_all(report, folder)
     assert isinstance(model, PreTrainedModel)
     return model

@@ -112,7 +112,7 @@ def _tokenizer(recipe: Recipe) -> PreTrainedTokenizerFast:
     )
     texts = (text for _ in range(1000) for text in ("assistant\n", *recipe.conversation(draw)))
     bpe.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(
         tokenizer_object=bpe, bos_token=START, eos_token=END, pad_token=PAD, chat_template=_CHATML
     )
 
@@ -132,4 +132,4 @@ def _model(vocabulary: int) -> LlamaForCausalLM:
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
+        return LlamaForCausalLM(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -19,7 +20,7 @@ def make(name: str, folder: Path, dtype: str) -> None:
     where = source(name)
     _, file = PACKAGES[name]
     tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=file, trust_remote_code=False)
-    model = AutoModelForCausalLM.from_pretrained(
+    model: Any = AutoModelForCausalLM.from_pretrained(
         where, gguf_file=file, dtype=getattr(torch, dtype), trust_remote_code=False
     )
     model.hf_quantizer, model.is_quantized = None, False

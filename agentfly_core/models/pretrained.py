@@ -61,8 +61,8 @@ def _readable(path: Path) -> bool:
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Save a model as one safetensors file with its tokenizer and its probe."""
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     model.save_pretrained(folder, max_shard_size="1TB")
     tokenizer.save_pretrained(folder)
-    model.eval()  # type: ignore[no-untyped-call]
+    model.eval()
     probe.write(folder, model.config.vocab_size, probe.of_model(model))

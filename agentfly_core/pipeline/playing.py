@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config.experiment import Gates, Science
@@ -25,8 +25,11 @@ from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.runs.context import Resolved
 from agentfly_core.system.progress import Progress, report
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
-def require_room(resolved: Resolved, tokenizer: Any, problems: Iterable[Problem]) -> None:
+
+def require_room(resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problems: Iterable[Problem]) -> None:
     """Raise PromptTooLong where the prompt of a problem leaves no room for a reply, before anything is played.
 
     Only for `tool_loop`: what another agent has the model read first is known when it is played.
@@ -58,7 +61,7 @@ def of_shard(episode_specs: Sequence[EpisodeSpec], size: int, shard: int) -> Seq
 
 
 def demonstrate(
-    resolved: Resolved, tokenizer: Any, problems: Sequence[Problem], folder: Path, environment_loop: EnvironmentLoop
+    resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem], folder: Path, environment_loop: EnvironmentLoop
 ) -> None:
     """Have the experiment's script play training problems, again and again until there are `warm_start.episodes`.
 

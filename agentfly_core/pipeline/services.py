@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.site import Site
@@ -19,6 +19,9 @@ from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutServices:
@@ -29,7 +32,7 @@ class RolloutServices:
 
     sampler: Sampler
     environments: EnvironmentLoop
-    tokenizer: Any
+    tokenizer: PreTrainedTokenizerBase
 
     def load(self, context: ExperimentContext, policy: Artifact, version: int) -> None:
         """Have the sampler take a policy, whose tokens are labelled `version`; raises SamplerLost."""
@@ -141,8 +144,10 @@ def in_process(context: ExperimentContext) -> Sampler:
     return TransformersSampler(f"cuda:{gpus[0]}" if gpus else "cpu", context.science.dtype)
 
 
-def tokenizer_of(context: ExperimentContext, policy: Artifact) -> Any:
+def tokenizer_of(context: ExperimentContext, policy: Artifact) -> PreTrainedTokenizerBase:
     """The tokenizer of a policy."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(context.store.open(policy), trust_remote_code=False)
+    folder = context.store.open(policy)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    return tokenizer

@@ -14,12 +14,12 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import strict_json
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip
 from agentfly_core.system.files import write_json
 from agentfly_core.system.process import Owner, gone
@@ -86,7 +86,7 @@ class Child:
         """Whether it can still be asked."""
         return self._process is not None and self._process.returncode is None
 
-    async def ask(self, question: Any, seconds: float) -> Any:
+    async def ask(self, question: JSON, seconds: float) -> JSON:
         """What it answers to a JSON value; one at a time, in the order of asking.
 
         Raises ServiceFailure when it died, when there is no answer within `seconds`, or one that is no JSON. It is

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any
 
 from agentfly_core.authoring import calling
 from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.injection import Lent
 from agentfly_core.authoring.loop_crossing import LoopCrossing
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.formats import hashing
@@ -114,7 +114,7 @@ class Episode:
         self.turns: list[Turn] = []
         self.closing: list[Observation] = []
         self.spans: list[Span] = []
-        self.lent: dict[type, Any] = {Problem: self.problem}
+        self.lent: dict[type[Lent], Lent] = {Problem: self.problem}
         self._assignment, self._rules, self._voice = episode_spec, rules, session
         self._tools = {tool.name: tool for tool in rules.tools}
         self._context: list[int] = []
@@ -234,14 +234,13 @@ Agent = Callable[[Episode], Awaitable[Ending]]
 
 
 async def _state_key(environment: Environment) -> str:
-    async def key(of: Environment) -> str:
-        return of.state_key()
+    async def key() -> str:
+        return environment.state_key()
 
     kind = type(environment).__name__
     try:
-        state: str = await calling.call(key, {"of": environment}, STATE_SECONDS, f"{kind}.state_key()")
+        return await calling.call(key, STATE_SECONDS, f"{kind}.state_key()", [environment])
     except ServiceFailure:
         raise
     except Exception as error:  # an author's own, like start and reset
         raise ServiceFailure(f"{kind} could not name its state: {fault(error)}") from error
-    return state

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.rollout.resources import Limit, ResourceManager
@@ -31,7 +31,7 @@ class EnvironmentLoop:
     loop: asyncio.AbstractEventLoop
     turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
+    def run(self, work: Coroutine[None, None, R]) -> R:
         """What `work` returns or raises; it is done on the loop, in the context of this thread.
 
         When this thread is interrupted, `work` is cancelled and its end is waited for.
@@ -61,7 +61,7 @@ async def _result(tasks: Sequence[asyncio.Task[R]]) -> R:
     return await tasks[0]
 
 
-async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+async def _end(tasks: Sequence[asyncio.Task[R]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

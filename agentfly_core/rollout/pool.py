@@ -7,13 +7,14 @@ import functools
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.injection import AuthorFunction
 from agentfly_core.formats.text import fault
 from agentfly_core.records.trajectory import Problem
 
@@ -258,7 +259,7 @@ class Pool:
         if environment.spoilt:
             return False
         try:
-            return bool(await calling.call(environment.healthy, {}, CLOSE_SECONDS, self._called(environment.healthy)))
+            return bool(await calling.call(environment.healthy, CLOSE_SECONDS, self._called(environment.healthy)))
         except Exception as error:  # whatever an environment raises, it is closed and never lent again
             _log.warning("%s could not say whether it is healthy: %s", self._kind.__name__, fault(error))
             return False
@@ -273,18 +274,19 @@ class Pool:
         self._alive.remove(instance)
         self._count["closed" if wrong is None else "closes_failed"] += 1
 
-    async def _tried(self, method: Callable[..., Any], seconds: float, *arguments: Any) -> str | None:
+    async def _tried(self, method: Callable[..., Awaitable[None]], seconds: float, *arguments: Problem) -> str | None:
         """What went wrong, or None."""
+        bound: Callable[[], Awaitable[None] | None] = functools.partial(method, *arguments)
         try:
-            await calling.call(functools.partial(method, *arguments), {}, seconds, self._called(method))
+            await calling.call(bound, seconds, self._called(method))
         except Exception as error:  # as above
             return fault(error)
         return None
 
-    def _called(self, method: Callable[..., Any]) -> str:
+    def _called(self, method: AuthorFunction) -> str:
         return f"{self._kind.__name__}.{injection.name(method)}()"
 
-    def _go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _go_on(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Do it whatever becomes of the caller."""
         task = asyncio.create_task(work)
         self._background.add(task)

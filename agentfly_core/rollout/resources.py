@@ -7,7 +7,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.records.trajectory import Problem
@@ -69,7 +69,9 @@ class ResourceManager:
     ) -> AsyncIterator[E]:
         """An environment that was reset for `problem`, for the block's duration; see `leases`."""
         async with self.leases([kind], problem, timeout, deadline) as lent:
-            yield cast(E, lent[kind])
+            environment = lent[kind]
+            assert isinstance(environment, kind)
+            yield environment
 
     @asynccontextmanager
     async def leases(

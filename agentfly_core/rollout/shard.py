@@ -7,7 +7,6 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
 
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.environment import ServiceFailure
@@ -123,7 +122,8 @@ async def _play_all(
 async def _lend(episode: Episode, spec: RolloutSpec, resources: ResourceManager, stack: AsyncExitStack) -> None:
     lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
     with episode.timed("waiting"):
-        episode.lent |= await stack.enter_async_context(lease)
+        for kind, environment in (await stack.enter_async_context(lease)).items():
+            episode.lent[kind] = environment
 
 
 async def _ending(spec: RolloutSpec, episode: Episode) -> Ending:
@@ -141,7 +141,7 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> Ending:
     return ending
 
 
-async def _of_agent(spec: RolloutSpec, episode: Episode) -> Any:
+async def _of_agent(spec: RolloutSpec, episode: Episode) -> Ending:
     """What the agent returned; its time is the episode's deadline, at which this is cancelled."""
     what = f"The agent {injection.name(spec.agent)}"
     try:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, Store
@@ -21,6 +21,9 @@ from agentfly_core.rl.interface import Algorithm
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.resources import Limit
 from agentfly_core.rollout.spec import RolloutSpec, kinds_needed, refuse_misfits
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 P = TypeVar("P")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -65,7 +68,7 @@ class Resolved:
         """Whether each problem of a step is played once more, greedily, as a baseline."""
         return self.algorithm.needs_greedy
 
-    def rollout_spec(self, tokenizer: Any) -> RolloutSpec:
+    def rollout_spec(self, tokenizer: PreTrainedTokenizerBase) -> RolloutSpec:
         """How its episodes are played with a model of this tokenizer."""
         agent, template = self.science.agent, self.science.template
         return RolloutSpec(
@@ -144,7 +147,8 @@ def of_run(store: Store, where: str, key: str) -> Parent:
             f"{key}: got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is the start."
         )
     found = final_policy(store, name) if step is None else policy_of(store, name, step)
-    if (store.manifest(found.uri) or {}).get("stripped"):
+    manifest = store.manifest(found.uri)
+    if manifest and manifest.get("stripped"):
         raise ValueError(
             f"{key}: {where} was kept without its weights. Name a step that was evaluated, or the "
             "run's last, or keep all with update.keep_policies=0."

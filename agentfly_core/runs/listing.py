@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 from rich.console import Group, RenderableType
@@ -19,6 +19,8 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import record_of, summary_of
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
@@ -62,7 +64,7 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
     return Group(*(line for run in runs for line in _view(run, width)))
 
 
-def continuing(store: Store, name: str, record: Mapping[str, Any]) -> str:
+def continuing(store: Store, name: str, record: RunRecord) -> str:
     """The exact command that continues a run, given its run.json: every setting that differs from the file is in it."""
     path = next((Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml"))), None)
     known = path is None or path.parent == loading.CONF
@@ -78,7 +80,7 @@ def in_store(store: Store, *words: str) -> str:
     return shlex.join([*words, *([] if store.uri == default.uri else ["--store", store.uri])])
 
 
-def _overrides(path: Path | None, record: Mapping[str, Any]) -> list[str]:
+def _overrides(path: Path | None, record: RunRecord) -> list[str]:
     science = Science.restored(record["science"])
     keys = _differing(path, science)
     if keys is None:
@@ -90,7 +92,7 @@ def _overrides(path: Path | None, record: Mapping[str, Any]) -> list[str]:
     return [f"{key}={_yaml(values.get(key, science.get(key)))}" for key in sorted(whole)]
 
 
-def _differing(path: Path | None, science: Mapping[str, Any]) -> list[str] | None:
+def _differing(path: Path | None, science: Mapping[str, JSON]) -> list[str] | None:
     """The keys in which a run differs from its experiment's file as it is now; None when that cannot be read."""
     try:
         now = loading.read(str(path)).science.model_dump(mode="json")
@@ -99,7 +101,7 @@ def _differing(path: Path | None, science: Mapping[str, Any]) -> list[str] | Non
     return [change.key for change in loading.differences(now, science)]
 
 
-def _yaml(value: Any) -> str:
+def _yaml(value: JSON) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=100_000).removesuffix("...\n").strip()
 
 
@@ -111,12 +113,13 @@ def _of(store: Store, name: str) -> Listed | Unreadable | None:
         return Unreadable(name, str(damage))
 
 
-def _listed(store: Store, name: str, record: Mapping[str, Any]) -> Listed:
+def _listed(store: Store, name: str, record: RunRecord) -> Listed:
     owner, steps = _owner(store, name), record["science"]["steps"]
-    summary = summary_of(store, name) or {}
-    done = summary.get("steps") == steps
+    assert isinstance(steps, int)
+    summary = summary_of(store, name)
+    done = summary is not None and summary["steps"] == steps
     state: Literal["finished", "running", "stopped"] = "finished" if done else "running" if owner else "stopped"
-    success = summary.get("success_after") if done else None
+    success = summary["success_after"] if summary and done else None
     return Listed(
         name=name,
         state=state,

@@ -6,8 +6,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.timing import Timing, union
 from agentfly_core.records.trajectory import BadCall, Ending, Scored, Trajectory, Unscored
 
@@ -65,7 +65,7 @@ def solved_by_problem(trajectories: Iterable[Trajectory], scored: Iterable[Score
     return {problem: fmean(values) for problem, values in outcomes.items()}
 
 
-def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, Any]:
+def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:
     """What a step leaves in a file and tracking sends: `{"step": 7, "time_ms": ..., "metrics": {...}}`.
 
     Numbers that are not finite are left out: a missing number is never a zero.

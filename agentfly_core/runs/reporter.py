@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.loading import flat
 from agentfly_core.models.adapter_artifact import base_of
+from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import episodes
 from agentfly_core.runs.context import ExperimentContext, final_policy
 from agentfly_core.runs.run import Run
@@ -87,7 +87,7 @@ class RunReporter(MlflowReporter):
             self._best = evaluation.success
             self.tracker.tags({"agentfly.best_policy": evaluation.policy, "agentfly.best_step": str(step)})
 
-    def end(self, policy: Artifact, summary: dict[str, Any], time_ms: int) -> None:
+    def end(self, policy: Artifact, summary: Summary, time_ms: int) -> None:
         """The final policy as a registered model version, the summary, and that the run is over."""
         lineage = {
             "agentfly.run": self.run.name,

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,8 @@ from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.json_value import as_json
+from agentfly_core.records.run_record import ParentPolicy, RunRecord, Summary
 from agentfly_core.runs.context import NAME, ExperimentContext, Parent, Resolved
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision
@@ -70,7 +72,7 @@ class Run:
         return every > 0 and step % every == 0
 
     @property
-    def finished(self) -> dict[str, Any] | None:
+    def finished(self) -> Summary | None:
         """Its summary, if it has run all its steps."""
         summary = summary_of(self.store, self.name)
         return summary if summary and summary["steps"] == self.science.steps else None
@@ -87,7 +89,7 @@ class Run:
         self.store.write_json(self.layout.start, {"uri": policy.uri, "digest": policy.digest})
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> RunRecord:
         """Its run.json."""
         record = record_of(self.store, self.name)
         assert record is not None, f"{self.name} was not opened"
@@ -104,13 +106,13 @@ class Run:
                 f"The run {self.name!r} was started with the dataset {before[:12]}, and its files now make another, "
                 f"{data.digest[:12]}. Restore them, or give the run on the new data another name with --run or --new."
             )
-        told = {"dataset_digest": data.digest, "dataset_version": version}
-        self.store.write_json(self.layout.record, record | told)
+        record["dataset_digest"], record["dataset_version"] = data.digest, version
+        self.store.write_json(self.layout.record, as_json(record))
 
     def remember_sandbox(self) -> None:
         """Write down, in run.json, the backend of the sandbox in which its tools and rewards run code, if any does."""
         if (backend := _sandbox(self.resolved)) is not None:
-            self.store.write_json(self.layout.record, self.record | {"sandbox": backend})
+            self.store.write_json(self.layout.record, as_json({**self.record, "sandbox": backend}))
 
     def link(self, kind: str, value: str) -> None:
         """Remember the id of this run in another system, once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
@@ -124,10 +126,10 @@ class Run:
         return links_of(self.store, self.name).get(kind, [])
 
 
-def record_of(store: Store, name: str) -> dict[str, Any] | None:
+def record_of(store: Store, name: str) -> RunRecord | None:
     """The run.json of a run, or None where there is none; Damaged says what to do about it."""
     try:
-        record: dict[str, Any] | None = store.read_json(RunLayout(name).record)
+        record: RunRecord | None = store.read_json(RunLayout(name).record)
         return record
     except Damaged as damage:
         raise Damaged(
@@ -136,10 +138,10 @@ def record_of(store: Store, name: str) -> dict[str, Any] | None:
         ) from None
 
 
-def summary_of(store: Store, name: str) -> dict[str, Any] | None:
+def summary_of(store: Store, name: str) -> Summary | None:
     """The summary of a finished run; a damaged one is told of and counts as none, since the run makes it again."""
     try:
-        summary: dict[str, Any] | None = store.read_json(RunLayout(name).summary)
+        summary: Summary | None = store.read_json(RunLayout(name).summary)
         return summary
     except Damaged as damage:
         logger.warning("%s The run counts as unfinished; its command makes it again.", damage)
@@ -193,7 +195,8 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
         current = {"science": context.science.identity(), "site": context.site.model_dump(mode="json")}
-        store.write_json(layout.record, record | current | {"science_digest": context.science.digest})
+        told = {**record, **current, "science_digest": context.science.digest}
+        store.write_json(layout.record, as_json(told))
         try:
             yield Run(context, name, record["uid"], record["created_ms"], _parent(record))
         except ValueError:
@@ -231,9 +234,12 @@ def _begun(store: Store, name: str) -> bool:
     return "run.json" in store.names(RunLayout(name).uri)
 
 
-def _record(context: ExperimentContext, name: str) -> dict[str, Any]:
+def _record(context: ExperimentContext, name: str) -> RunRecord:
     parent, reference = context.parent, context.reference
-    came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest} if parent else None
+    came_from: ParentPolicy | None = None
+    if parent:
+        came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest}
+    site: Any = context.site.model_dump(mode="json")  # all of it, of which a SiteRecord knows what is read
     return {
         "uid": uuid.uuid4().hex,
         "name": name,
@@ -249,6 +255,8 @@ def _record(context: ExperimentContext, name: str) -> dict[str, Any]:
         "created_ms": int(time.time() * 1000),
         "parent": came_from,
         "reference": {"uri": reference.uri, "digest": reference.digest} if reference else None,
+        "science": context.science.identity(),
+        "site": site,
     }
 
 
@@ -257,7 +265,7 @@ def _sandbox(resolved: Resolved) -> str | None:
     return chosen().backend.name if chosen in [part.ready for part in resolved.parts] else None
 
 
-def _compare_settings(record: Mapping[str, Any], science: Science, name: str) -> None:
+def _compare_settings(record: RunRecord, science: Science, name: str) -> None:
     changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
     if fixed := [change for change in changes if not change.resumable]:
         listed = "\n".join(f"  {change}" for change in fixed)
@@ -267,7 +275,7 @@ def _compare_settings(record: Mapping[str, Any], science: Science, name: str) ->
         )
 
 
-def _compare_stages(record: Mapping[str, Any], name: str) -> None:
+def _compare_stages(record: RunRecord, name: str) -> None:
     if any(keys.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(
@@ -288,7 +296,7 @@ def _refuse_fewer_steps(store: Store, steps: int, name: str) -> None:
         )
 
 
-def _parent(record: Mapping[str, Any]) -> Parent | None:
+def _parent(record: RunRecord) -> Parent | None:
     found = record["parent"]
     return Parent(found["run"], Artifact(found["uri"], found["digest"])) if found else None
 

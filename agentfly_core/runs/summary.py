@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -16,6 +15,7 @@ from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.run_record import Summary
 from agentfly_core.records.trajectory import Scored, Unscored
 from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent
@@ -74,7 +74,7 @@ def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) 
 
 def summarise(
     run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
-) -> dict[str, Any]:
+) -> Summary:
     """The content of summary.json; `made` is what there was before the first step."""
     return {
         "run": run.name,

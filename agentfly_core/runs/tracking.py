@@ -17,15 +17,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import redact
+from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.outbox import Outbox, Unsent
 
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
 
+T = TypeVar("T")
 RUN_UID = "agentfly.run_uid"
 DIGEST = "agentfly.policy_digest"
 SUCCESS = "agentfly.success"
@@ -114,7 +118,7 @@ class Tracker:
             return None
         return _charts(self.place.uri, sink.experiment_id, sink.run_id)
 
-    def params(self, values: Mapping[str, Any]) -> None:
+    def params(self, values: Mapping[str, JSON]) -> None:
         """Log settings; one that a continue changed becomes the tag `agentfly.continued.<name>`."""
         texts = {name: redact(str(value)) for name, value in values.items()}
         self._outbox.put("settings", lambda sink: sink.params(texts))
@@ -137,10 +141,9 @@ class Tracker:
         """Log a table for people, one artifact a step; `frame` is called by the thread, if MLflow lacks the table."""
         self._outbox.put(f"table {name} of step {step}", lambda sink: sink.table(f"{name}/step-{step:06d}.json", frame))
 
-    def summary(self, values: Mapping[str, Any]) -> None:
+    def summary(self, values: Summary) -> None:
         """Log how the run ended as the artifact summary.json, with the MLflow run's id."""
-        told = dict(values)
-        self._outbox.put("the summary", lambda sink: sink.summary(told))
+        self._outbox.put("the summary", lambda sink: sink.summary(values))
 
     def register(
         self, model: str, uri: str, digest: str, success: Success, tags: Mapping[str, str]
@@ -246,7 +249,7 @@ class _Sink:
             self.client.log_artifact(self.run_id, f"{temporary}/{name}", folder)
         self.client.set_tag(self.run_id, TABLES, json.dumps([*listed, entry][-TABLES_LISTED:]))
 
-    def summary(self, values: Mapping[str, Any]) -> None:
+    def summary(self, values: Summary) -> None:
         """Log the summary."""
         self.client.log_dict(self.run_id, {**values, "mlflow_run_id": self.run_id}, "summary.json")
 
@@ -266,7 +269,7 @@ class _Sink:
         """End the run."""
         self.client.set_terminated(self.run_id, status, time_ms)
 
-    def _version(self, model: str, lineage: Mapping[str, str]) -> Any:
+    def _version(self, model: str, lineage: Mapping[str, str]) -> ModelVersion:
         from mlflow.exceptions import MlflowException
 
         try:
@@ -314,5 +317,5 @@ def _alone(place: Place) -> Iterator[None]:
         yield
 
 
-def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))

@@ -13,7 +13,6 @@ import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from agentfly_core.sandbox.guest import protocol, view
 from agentfly_core.sandbox.guest.protocol import KEPT, ONCE
@@ -113,7 +112,7 @@ def _sent(link: socket.socket, what: bytes, descriptors: Sequence[int]) -> bool:
 def _answer(link: socket.socket) -> int:
     link.settimeout(SECONDS_TO_START)
     try:
-        said: dict[str, Any] = protocol.read(io.BytesIO(link.recv(protocol.LARGEST_HEADER)))[0]
+        said = protocol.read(io.BytesIO(link.recv(protocol.LARGEST_HEADER)))[0]
     except (OSError, EOFError) as error:
         raise Unavailable(f"the sandbox's server did not start: {error or 'it ended'}") from error
     link.settimeout(None)

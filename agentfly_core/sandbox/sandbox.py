@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.cgroups import Cgroup, Cgroups
 from agentfly_core.sandbox.guest import protocol
-from agentfly_core.sandbox.guest.protocol import ExecRequest, ExecResult, Limits, Status, judged, unavailable
+from agentfly_core.sandbox.guest.protocol import ExecRequest, ExecResult, Limits, Report, Status, judged, unavailable
 
 AT_ONCE, SPARES = 32, 2
 
@@ -173,7 +173,7 @@ class Execution:
         self.alive = bool(report["alive"])
         return self._judged(report, blobs)
 
-    async def _report(self, limits: Limits) -> tuple[dict[str, Any], list[bytes]]:
+    async def _report(self, limits: Limits) -> tuple[Any, list[bytes]]:
         while True:
             async with asyncio.timeout(limits.wall + GRACE if self.started else None):
                 header, blobs = await protocol.receive(self.reader, limits.captured + limits.disk)
@@ -181,7 +181,7 @@ class Execution:
                 return header, blobs
             self.started = True
 
-    def _judged(self, report: Mapping[str, Any], blobs: Sequence[bytes]) -> ExecResult:
+    def _judged(self, report: Report, blobs: Sequence[bytes]) -> ExecResult:
         stdout, stderr, *contents = blobs
         files = dict(zip(report["files"], contents, strict=True))
         kills = self.ready.cgroup.oom_kills()

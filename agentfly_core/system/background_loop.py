@@ -7,7 +7,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
@@ -24,9 +27,9 @@ class Threads(ThreadPoolExecutor):
     Nor does it keep the program from ending, for which a ThreadPoolExecutor waits.
     """
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """As any executor's."""
-        done: Future[Any] = Future()
+        done: Future[R] = Future()
 
         def run() -> None:
             if done.set_running_or_notify_cancel():

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
 
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.system.process import Owner
 
 
@@ -47,6 +47,6 @@ def write_text(path: Path, text: str) -> None:
     sync(path.parent)
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: JSON) -> None:
     """Replace a JSON file atomically; raises ValueError for NaN and infinity."""
     write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")

@@ -8,11 +8,11 @@ import re
 import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from agentfly_core.formats import strict_json
+from agentfly_core.formats.json_value import JSON
 
 LARGEST_PID = 2**31 - 1
 MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-(\d+)-([0-9a-f]{8})$")
@@ -40,11 +40,11 @@ class Owner:
         return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), _boot(), ticks)
 
     @classmethod
-    def of(cls, value: Any) -> Owner:
+    def of(cls, value: JSON) -> Owner:
         """The owner written by `to_json`; raises ValueError for anything else."""
         match value:
-            case {"host": str(host), "pid": int(pid), "started": int() | float() as started, "boot": str(boot)}:
-                ticks = value.get("ticks")
+            case {"host": str(host), "pid": int(pid), "started": int() | float() as started, "boot": str(boot), **rest}:
+                ticks = rest.get("ticks")
                 if 0 < pid <= LARGEST_PID and isinstance(ticks, int | None):
                     return cls(host, pid, started, boot, ticks)
         raise ValueError(f"it is {str(value)[:80]!r} and not the host, pid, start and boot of a process")
@@ -54,7 +54,7 @@ class Owner:
         """The owner in a file's bytes; raises ValueError for anything else, and what is damaged."""
         return cls.of(strict_json.parse(written.decode()))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, JSON]:
         """A JSON object that `of` reads."""
         return asdict(self)
 

@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.formats import strict_json
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 
@@ -122,7 +123,7 @@ def _tool_list(tools: Sequence[ToolSchema]) -> str:
     return _TOOLS.format(signatures="\n".join(_json({"type": "function", "function": _signature(t)}) for t in tools))
 
 
-def _signature(tool: ToolSchema) -> dict[str, Any]:
+def _signature(tool: ToolSchema) -> dict[str, JSON]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
@@ -147,12 +148,12 @@ def _call(text: str, closed: bool) -> ToolCall | BadCall:
         value = strict_json.parse(text)
     except ValueError as error:
         return BadCall(text.strip(), str(error))
-    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+    if not isinstance(value, Mapping) or not isinstance(name := value.get("name"), str):
         return BadCall(text.strip(), 'expected an object {"name": <text>, "arguments": <object>}')
     if not isinstance(arguments := value.get("arguments"), Mapping):
-        return BadCall(text.strip(), f"expected an object as the arguments of {value['name']}")
-    return ToolCall(value["name"], arguments)
+        return BadCall(text.strip(), f"expected an object as the arguments of {name}")
+    return ToolCall(name, arguments)
 
 
-def _json(value: Any) -> str:
+def _json(value: JSON) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -83,6 +83,6 @@ def config(arguments: Namespace) -> int:
     values = {**loading.flat(read.science.model_dump(mode="json")), **loading.flat(place.model_dump(), "site.")}
     table = Table(*(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False)
     for key, value in values.items():
-        table.add_row(key, json.dumps(value), origin[key])
+        table.add_row(key, json.dumps(value), str(origin[key]))
     Console().print(table)
     return 0

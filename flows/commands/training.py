@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
-from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 
@@ -13,6 +11,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import fault, redact
+from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.listing import continuing, in_store
 from agentfly_core.runs.run import name_of, record_of, refuse_if_open, refuse_other_settings, summary_of
@@ -26,7 +25,6 @@ from flows.session import report_again
 
 logger = logging.getLogger(__name__)
 RUN = "the run's name (default: EXPERIMENT-<digest of its settings>, so that the same command continues it)"
-Words = Mapping[str, Any]
 
 
 def add_training(commands: Commands) -> None:
@@ -56,20 +54,20 @@ def show_places(places: Places, context: ExperimentContext) -> None:
         print(redact(str(place)), flush=True)
 
 
-def show_summary(store: Store, summary: Words) -> None:
+def show_summary(store: Store, summary: Summary) -> None:
     """The table at the end of a run, and the commands that open it elsewhere."""
     opening = {ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"]) for ui in ("MLflow", "Prefect")}
     Console().print(summary_table(summary, opening), soft_wrap=True)
 
 
-def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> dict[str, Any]:
+def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Summary:
     refuse_if_open(context.store, name)
     with orchestrated(name, lambda: _continuing(arguments, context, name)) as settled:
         from flows.train import train as flow
 
         show_places(settled, context)
         try:
-            summary: dict[str, Any] = flow(**flow_arguments(arguments), run=name)
+            summary: Summary = flow(**flow_arguments(arguments), run=name)
         except Exception as error:  # Prefect's own, after the end of the run
             if (finished := _finished(context, name)) is None:
                 raise
@@ -78,7 +76,7 @@ def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> dic
     return summary
 
 
-def _reported(context: ExperimentContext, name: str) -> dict[str, Any] | None:
+def _reported(context: ExperimentContext, name: str) -> Summary | None:
     """The summary of a run that has done all its steps, once MLflow has them; None where some of that is damaged."""
     summary = _finished(context, name)
     try:
@@ -88,7 +86,7 @@ def _reported(context: ExperimentContext, name: str) -> dict[str, Any] | None:
         return None
 
 
-def _finished(context: ExperimentContext, name: str) -> dict[str, Any] | None:
+def _finished(context: ExperimentContext, name: str) -> Summary | None:
     """The summary of a run that has done all its steps, on the data that there are now."""
     summary = summary_of(context.store, name)
     if summary is None or summary["steps"] != context.science.steps:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -19,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentfly_core.artifacts.keys import VERSIONS
+from agentfly_core.records.run_record import Summary
 from agentfly_core.system.progress import Progress as Told
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -127,7 +127,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def summary_table(summary: Mapping[str, Any], commands: Mapping[str, str]) -> RenderableType:
+def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableType:
     """The end of a run, from its summary.json: held-out success before and after, seconds by stage.
 
     `commands` by name each open this very run somewhere: `{"MLflow": "agentfly open mlflow quickstart-1f2e3d4c"}`.
@@ -137,14 +137,16 @@ def summary_table(summary: Mapping[str, Any], commands: Mapping[str, str]) -> Re
     return Group(_success(summary), "", _seconds(summary["seconds"]), "", *opening)
 
 
-def _success(summary: Mapping[str, Any]) -> Table:
+def _success(summary: Summary) -> Table:
     title = f"{summary['run']}: {summary['steps']} steps of {summary['experiment']}"
     table = Table(title=title, title_justify="left", show_edge=False)
     for name in ("held-out success", "solved", "95 % interval"):
         table.add_column(name, justify="left" if name == "held-out success" else "right", no_wrap=True)
-    for when in ("before", "after"):
-        low, high = summary[f"interval_{when}"]
-        table.add_row(when, f"{summary[f'success_{when}']:.1%}", f"{low:.1%} to {high:.1%}")
+    for when, success, (low, high) in (
+        ("before", summary["success_before"], summary["interval_before"]),
+        ("after", summary["success_after"], summary["interval_after"]),
+    ):
+        table.add_row(when, f"{success:.1%}", f"{low:.1%} to {high:.1%}")
     return table
 
 

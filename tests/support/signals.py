@@ -27,4 +27,4 @@ class Signal:
 
 async def asked(method: Callable[..., Any], *arguments: Any) -> Any:
     """What an environment's method returns where environments live."""
-    return await calling.call(functools.partial(method, *arguments), {}, 30, method.__name__)
+    return await calling.call(functools.partial(method, *arguments), 30, method.__name__)

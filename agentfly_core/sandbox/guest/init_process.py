@@ -14,12 +14,15 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from agentfly_core.sandbox.guest import kernel, protocol, view
 from agentfly_core.sandbox.guest.child_setup import Work
 from agentfly_core.sandbox.guest.monitor import Watched
-from agentfly_core.sandbox.guest.protocol import Limits
+from agentfly_core.sandbox.guest.protocol import Limits, Order
+
+if TYPE_CHECKING:
+    from agentfly_core.formats.json_value import JSON
 
 UID = 1000
 
@@ -52,7 +55,7 @@ def refuse(connection: socket.socket, why: str) -> None:
         connection.sendall(protocol.packed({"unavailable": why}))
 
 
-def serve(connection: socket.socket, order: Mapping[str, Any], blobs: list[bytes], work: Work) -> None:
+def serve(connection: socket.socket, order: Order, blobs: list[bytes], work: Work) -> None:
     """Lay out the files, run the code to its end, end whatever it started, and report with its output and files.
 
     A process that is kept is handed the code of further orders, until one of them or the caller ends it.
@@ -72,12 +75,12 @@ def serve(connection: socket.socket, order: Mapping[str, Any], blobs: list[bytes
         watched.end()
 
 
-def _reported(connection: socket.socket, order: Mapping[str, Any], watched: Watched) -> bool:
+def _reported(connection: socket.socket, order: Order, watched: Watched) -> bool:
     """Report what became of an order; False when its process has ended."""
     ended = watched.until_end(connection)
     seconds, alive = time.monotonic() - watched.started, ended is None and watched.waits
     wait, peak = watched.rest() if alive else watched.end()
-    report: dict[str, Any] = {"ended": ended, "wait": wait, "alive": alive, "duration": seconds, "peak_rss": peak}
+    report: dict[str, JSON] = {"ended": ended, "wait": wait, "alive": alive, "duration": seconds, "peak_rss": peak}
     found = collected(watched.work.folder, order["collect"], watched.work.limits.disk)
     report |= {"disk_full": watched.filled_the_disk, "files": list(found)}
     connection.sendall(protocol.packed(report, [*watched.output, *found.values()]))

@@ -12,7 +12,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from agentfly_core.sandbox.guest.child_setup import READY, Work, run
 from agentfly_core.sandbox.guest.protocol import Status
@@ -72,13 +71,13 @@ class Watched:
         limits, reading = self.work.limits, set(self.pipes)
         glance = math.inf if self.work.grouped or os.getpid() != 1 else GLANCE
         while True:
-            wanted: list[Any] = [self.pidfd, connection, *reading]
+            wanted: list[int | socket.socket] = [self.pidfd, connection, *reading]
             ready = set(select.select(wanted, [], [], 0 if self.said else max(min(self._left, glance), BLINK))[0])
             if self._left <= 0 or connection in ready:
                 return Status.TIMEOUT
             if glance < math.inf and _memory_used() > limits.memory:
                 return Status.OOM
-            reading -= {pipe for pipe in ready & reading if not self._take(pipe)}
+            reading -= {pipe for pipe in reading & ready if not self._take(pipe)}
             if sum(map(len, self.pipes.values())) > limits.captured:
                 return Status.OUTPUT_LIMIT
             if (self.said or self.pidfd in ready) and not ready & reading:

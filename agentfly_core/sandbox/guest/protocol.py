@@ -12,33 +12,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
+
+if TYPE_CHECKING:
+    from agentfly_core.formats.json_value import JSON
 
 _HEAD = struct.Struct("!I")
 LARGEST_HEADER = 2**20
 
 
-def packed(header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
+def packed(header: Mapping[str, JSON], blobs: Sequence[bytes] = ()) -> bytes:
     """One message; `header` is JSON."""
     text = json.dumps({**header, "sizes": [len(blob) for blob in blobs]}).encode()
     return b"".join([_HEAD.pack(len(text)), text, *blobs])
 
 
-def read(file: BinaryIO) -> tuple[dict[str, Any], list[bytes]]:
-    """The next message of a file; raises EOFError when there is none."""
+def read(file: BinaryIO) -> tuple[Any, list[bytes]]:
+    """The next message of a file, whose header is what its writer says; raises EOFError when there is none."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         raise EOFError
-    header: dict[str, Any] = json.loads(file.read(_HEAD.unpack(head)[0]))
+    header = json.loads(file.read(_HEAD.unpack(head)[0]))
     return header, [file.read(size) for size in header.pop("sizes")]
 
 
-async def receive(reader: asyncio.StreamReader, most: int) -> tuple[dict[str, Any], list[bytes]]:
+async def receive(reader: asyncio.StreamReader, most: int) -> tuple[Any, list[bytes]]:
     """The next message of a stream; raises EOFError when it ends first, ValueError when it is above `most` bytes."""
     size = _HEAD.unpack(await reader.readexactly(_HEAD.size))[0]
     if size > LARGEST_HEADER:
         raise ValueError(f"A header of {size} bytes is not one of ours.")
-    header: dict[str, Any] = json.loads(await reader.readexactly(size))
+    header = json.loads(await reader.readexactly(size))
     sizes = header.pop("sizes")
     if sum(sizes) > most:
         raise ValueError(f"A message of {sum(sizes)} bytes is above the {most} that were asked for.")
@@ -75,6 +78,28 @@ MAIN = "main.py"
 PAGE = 4096
 
 
+class Order(TypedDict):
+    """The header of a message to a keeper: the limits, the names of the files behind it and of those to collect."""
+
+    limits: dict[str, float]
+    files: list[str]
+    collect: list[str]
+    base: int
+    kept: bool
+
+
+class Report(TypedDict):
+    """The header of a keeper's message: how the code ended, and the names of the files behind it."""
+
+    ended: str | None
+    wait: int
+    alive: bool
+    duration: float
+    peak_rss: int
+    disk_full: bool
+    files: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
     """What to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"}, b"", (), Limits())`.
@@ -103,8 +128,9 @@ class ExecRequest:
 
     def packed(self, base: int) -> bytes:
         """The message to a keeper whose process starts with `base` bytes of memory."""
-        header = {"limits": asdict(self.limits), "files": list(self.files), "collect": self.collect, "base": base}
-        return packed(header | {"kept": self.kept}, [self.code, self.stdin, *self.files.values()])
+        header: dict[str, JSON] = {"limits": asdict(self.limits), "files": list(self.files), "base": base}
+        header |= {"collect": self.collect, "kept": self.kept}
+        return packed(header, [self.code, self.stdin, *self.files.values()])
 
 
 _OUT_OF_MEMORY = re.compile(r"^[\w.]*MemoryError\b")
@@ -151,7 +177,7 @@ def unavailable(why: str, backend: str) -> ExecResult:
 
 
 def judged(
-    report: Mapping[str, Any],
+    report: Report,
     stdout: bytes,
     stderr: bytes,
     files: Mapping[str, bytes],
@@ -167,7 +193,7 @@ def judged(
     return ExecResult(status, code, out, text, cut, report["duration"], report["peak_rss"], backend, files)
 
 
-def _status(code: int, stderr: str, report: Mapping[str, Any]) -> Status:
+def _status(code: int, stderr: str, report: Report) -> Status:
     if code == 0:
         return Status.OK
     if code == -signal.SIGXCPU:

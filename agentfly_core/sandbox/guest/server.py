@@ -17,7 +17,6 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
 from agentfly_core.sandbox.guest.protocol import ONCE
@@ -104,7 +103,7 @@ def _serve(link: socket.socket) -> None:
     base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
     link.send(protocol.packed({"ready": True, "base": base}))
     while True:
-        wanted: list[Any] = [awake, link] if len(running) < AT_ONCE else [awake]
+        wanted: list[int | socket.socket] = [awake, link] if len(running) < AT_ONCE else [awake]
         ready = select.select(wanted, [], [])[0]
         if awake in ready:
             os.read(awake, 4096)

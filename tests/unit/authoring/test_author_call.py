@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -68,7 +69,7 @@ async def test_a_call_that_ignores_its_cancellation_ends_at_its_limit_and_its_la
 
     for function, arguments in ((deaf, {"place": place}), (stubborn, {})):
         with pytest.raises(Overdue, match=r"^no result within 0\.01 s$"):
-            await call(function, arguments, 0.01, "The tool 'search'")
+            await call(partial(function, **arguments), 0.01, "The tool 'search'", list(arguments.values()))
     assert place.spoilt
     assert not place.lost
     end.set()
@@ -88,10 +89,10 @@ async def test_code_that_holds_its_loop_is_named_and_those_behind_it_are_not_bla
     async def answers() -> str:
         return "ok"
 
-    others = [asyncio.create_task(call(waits, {}, 30, "The tool 'read'")) for _ in range(3)]
-    blocked = asyncio.create_task(call(blocks, {}, 0.01, "The tool 'search'"))
+    others = [asyncio.create_task(call(waits, 30, "The tool 'read'")) for _ in range(3)]
+    blocked = asyncio.create_task(call(blocks, 0.01, "The tool 'search'"))
     await holding.wait()
-    unbegun = asyncio.create_task(call(answers, {}, 0.01, "The tool 'read'"))
+    unbegun = asyncio.create_task(call(answers, 0.01, "The tool 'read'"))
     with pytest.raises(Overdue, match=r"^The tool 'search' held the event loop for \S+ s: " + ADVICE):
         await blocked
     for other in others:
@@ -110,7 +111,7 @@ async def test_what_a_call_starts_and_leaves_behind_is_its_own_doing(released: t
         return "never"
 
     with pytest.raises(Overdue, match="The tool 'search' held the event loop"):
-        await call(leaves, {}, 0.3, "The tool 'search'")
+        await call(leaves, 0.3, "The tool 'search'")
 
 
 async def test_a_callback_that_holds_the_loop_is_nobodys_fault(
@@ -123,7 +124,7 @@ async def test_a_callback_that_holds_the_loop_is_nobodys_fault(
         await asyncio.Event().wait()
 
     with pytest.raises(LoopLost, match="Code that no call stands for held the event loop"):
-        await call(hides, {}, 30, "The tool 'search'")
+        await call(hides, 30, "The tool 'search'")
 
 
 async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(released: threading.Event) -> None:
@@ -138,11 +139,11 @@ async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(releas
         await go_on.wait()
         return "ok"
 
-    early = asyncio.create_task(call(needs_the_loop, {}, 0.5, "The tool 'read'"))
+    early = asyncio.create_task(call(needs_the_loop, 0.5, "The tool 'read'"))
     await begun.wait()
-    blocking = asyncio.create_task(call(blocks, {}, 30, "The tool 'search'"))
+    blocking = asyncio.create_task(call(blocks, 30, "The tool 'search'"))
     await holding.wait()
-    late = asyncio.create_task(call(needs_the_loop, {}, 0.5, "The tool 'read'"))
+    late = asyncio.create_task(call(needs_the_loop, 0.5, "The tool 'read'"))
     assert await asyncio.wait([early, late], timeout=1) == (set(), {early, late})
     go_on.set()
     released.set()
@@ -158,8 +159,8 @@ async def hangs():
 async def answers():
     return await asyncio.to_thread(sum, (1, 2))
 async def main():
-    ends = await asyncio.gather(*(call(hangs, {}, 0.01, "hangs") for _ in range(50)), return_exceptions=True)
-    print({type(end).__name__ for end in ends}, await call(answers, {}, 30, "answers"))
+    ends = await asyncio.gather(*(call(hangs, 0.01, "hangs") for _ in range(50)), return_exceptions=True)
+    print({type(end).__name__ for end in ends}, await call(answers, 30, "answers"))
 asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

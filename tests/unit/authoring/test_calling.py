@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import subprocess
 import sys
 import threading
@@ -17,7 +18,8 @@ from tests.support.signals import Signal
 
 
 async def call(function: Callable[..., Any], arguments: Mapping[str, Any], seconds: float) -> Any:
-    return await calling.call(function, arguments, seconds, "The tool 'search'")
+    lent = [value for value in arguments.values() if isinstance(value, Environment)]
+    return await calling.call(functools.partial(function, **arguments), seconds, "The tool 'search'", lent)
 
 
 async def test_a_synchronous_function_waits_in_its_thread_while_the_loop_goes_on() -> None:
@@ -68,7 +70,7 @@ def test_a_function_that_hangs_for_ever_does_not_keep_the_program_from_ending() 
 import asyncio, threading
 from agentfly_core.authoring.calling import Overdue, call
 try:
-    asyncio.run(call(threading.Event().wait, {}, 0.01, "wait"))
+    asyncio.run(call(threading.Event().wait, 0.01, "wait"))
 except Overdue:
     print("overdue")
 """

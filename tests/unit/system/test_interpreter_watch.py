@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 HOLDS = """
-import asyncio, re
+import asyncio, functools, re
 from agentfly_core.authoring import calling
 from agentfly_core.system import interpreter_watch
 
@@ -10,7 +10,7 @@ def explode(text: str) -> None:
     re.match("(a+)+$", text)
 
 interpreter_watch.watch(seconds=1.5)
-asyncio.run(calling.call(explode, {"text": "a" * 60 + "b"}, 0.1, "The tool 'explode'"))
+asyncio.run(calling.call(functools.partial(explode, "a" * 60 + "b"), 0.1, "The tool 'explode'"))
 """
 
 

@@ -1,0 +1,72 @@
+"""What run.json and summary.json of a run say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NotRequired, TypedDict
+
+from agentfly_core.formats.json_value import JSON
+
+
+class Pointer(TypedDict):
+    """An artifact: `{"uri": "runs/demo/steps/000040/policy", "digest": "9f2c...e1"}`."""
+
+    uri: str
+    digest: str
+
+
+class ParentPolicy(Pointer):
+    """A policy of another run."""
+
+    run: str
+
+
+class SiteRecord(TypedDict):
+    """What is read of the site; all the rest of it stands there too."""
+
+    name: str
+    mlflow_tracking_uri: str
+
+
+class RunRecord(TypedDict):
+    """run.json: what the run is, and what it was started with; `NotRequired` is what earlier releases left out.
+
+    `science` is the identity of the experiment and `site` where it went on last, both as their models write them.
+    """
+
+    uid: str
+    name: NotRequired[str]
+    experiment: str
+    origin: dict[str, str]
+    seed: NotRequired[int]
+    revision: Mapping[str, str | None]
+    versions: NotRequired[dict[str, str]]
+    stages: dict[str, int]
+    threads: NotRequired[int]
+    ranks: NotRequired[int]
+    cpus: NotRequired[int | None]
+    created_ms: int
+    parent: ParentPolicy | None
+    reference: NotRequired[Pointer | None]
+    science: Mapping[str, JSON]
+    science_digest: NotRequired[str]
+    site: SiteRecord
+    dataset_digest: NotRequired[str]
+    dataset_version: NotRequired[str]
+    sandbox: NotRequired[str]
+
+
+class Summary(TypedDict):
+    """summary.json: how a run ended; an interval is `[low, high]`, `seconds` are by stage."""
+
+    run: str
+    experiment: str
+    steps: int
+    success_before: float
+    success_after: float
+    interval_before: list[float]
+    interval_after: list[float]
+    seconds: dict[str, float]
+    policy_digest: NotRequired[str]
+    mlflow_run_id: NotRequired[str | None]
+    prefect_flow_run_ids: NotRequired[list[str]]
