@@ -14,6 +14,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -86,7 +87,7 @@ class Child:
         """Whether it can still be asked."""
         return self._process is not None and self._process.returncode is None
 
-    async def ask(self, question: JSON, seconds: float) -> JSON:
+    async def ask(self, question: JSON, seconds: float) -> Any:  # its author knows what it answers
         """What it answers to a JSON value; one at a time, in the order of asking.
 
         Raises ServiceFailure when it died, when there is no answer within `seconds`, or one that is no JSON. It is
