@@ -35,7 +35,7 @@ def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: A
     }
     if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
         logger.warning(NOTHING, step, run.name, step)
-    told = telling(graded.metrics, run.resolved.algorithm.compares_group)
+    told = telling(graded.metrics, run.resolved.algorithm.needs.compares_group)
     metrics = {**told, **updated.metrics, **worst(played, "resources/"), **seconds}
     before = run.store.read_json(run.layout.step(step - 1).metrics) if step > 1 else {"metrics": {}}
     metrics |= health.lasting(run.science.health, metrics, before["metrics"])

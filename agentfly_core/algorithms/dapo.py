@@ -11,7 +11,7 @@ from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.config.section import Section
 from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages
+from agentfly_core.rl.interface import Advantages, Needs
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
@@ -48,9 +48,9 @@ class DAPO(GRPO):
     overlong: Overlong | None = None
 
     @property
-    def drops_equal(self) -> bool:
-        """The other half of dynamic sampling."""
-        return True
+    def needs(self) -> Needs:
+        """Dynamic sampling, beside what GRPO needs."""
+        return replace(super().needs, drops_equal_groups=True)
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """GRPO's, of the rewards less the penalty."""

@@ -9,7 +9,6 @@ import torch
 from agentfly_core.rl.advantage import spread, standardised, whitened, within_groups
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
-from agentfly_core.rl.kl import RewardKL
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -23,7 +22,7 @@ class GDPO(PolicyGradient):
     """
 
     def __post_init__(self) -> None:
-        if isinstance(self.kl, RewardKL):
+        if self.kl and self.kl.in_rewards:
             raise ValueError(f"algorithm.kl: GDPO has no sum of rewards, got use: {self.kl.use}; expected loss.")
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

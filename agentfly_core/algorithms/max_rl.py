@@ -9,7 +9,6 @@ from torch import Tensor
 from agentfly_core.rl.advantage import centred, spread, within_groups
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
-from agentfly_core.rl.kl import RewardKL
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -22,7 +21,7 @@ class MaxRL(PolicyGradient):
     """
 
     def __post_init__(self) -> None:
-        if isinstance(self.kl, RewardKL):
+        if self.kl and self.kl.in_rewards:
             raise ValueError(f"algorithm.kl: MaxRL needs rewards of 0 and more, got use: {self.kl.use}; expected loss.")
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

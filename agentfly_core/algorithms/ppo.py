@@ -12,7 +12,7 @@ from torch import Tensor
 from agentfly_core.rl.advantage import sequences, whitened
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.gae import GAE, TokenGAE
-from agentfly_core.rl.interface import Advantages, Loss, Outputs
+from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -35,9 +35,12 @@ class PPO(PolicyGradient):
     value_clip: Positive = 0.2
 
     @property
-    def compares_group(self) -> bool:
-        """A critic says what was to be expected."""
-        return False
+    def needs(self) -> Needs:
+        """A critic, whose values the advantages are computed from; it learns from every row."""
+        needs = replace(super().needs, critic=self.critic, critic_rate=self.critic_rate)
+        return replace(
+            needs, compares_group=False, signals_before_advantages=True, trains_all_rows=True
+        )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One a token; a turn's reward lies on its last token."""

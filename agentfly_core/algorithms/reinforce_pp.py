@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from agentfly_core.rl.advantage import sequences, whitened
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages
+from agentfly_core.rl.interface import Advantages, Needs
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -25,9 +25,9 @@ class ReinforcePP(PolicyGradient):
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
 
     @property
-    def compares_group(self) -> bool:
-        """It compares with the whole batch."""
-        return False
+    def needs(self) -> Needs:
+        """No groups: it compares with the whole batch."""
+        return replace(super().needs, compares_group=False)
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One a token."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentfly_core.rl.advantage import spread
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages
+from agentfly_core.rl.interface import Advantages, Needs
 from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_gradient import PolicyGradient
 from agentfly_core.rl.policy_loss import Clip, PolicyLoss
@@ -27,14 +27,9 @@ class ReMax(PolicyGradient):
     aggregation: Aggregation = SeqMeanTokenSum()
 
     @property
-    def compares_group(self) -> bool:
-        """It compares with the greedy episode."""
-        return False
-
-    @property
-    def needs_greedy(self) -> bool:
-        """It is the baseline."""
-        return True
+    def needs(self) -> Needs:
+        """The greedy episode, instead of a group."""
+        return replace(super().needs, compares_group=False, greedy_episode=True)
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Also the share of trajectories that have nothing to be compared with."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from agentfly_core.rl.batch import RolloutBatch
-from agentfly_core.rl.interface import Advantages, Critic, Loss, OffPolicy, Outputs
+from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
 from agentfly_core.rl.outcomes import Outcomes
 
 
@@ -17,18 +17,8 @@ from agentfly_core.rl.outcomes import Outcomes
 class SFT:
     """The mean of -log p over the replies' tokens of demonstrations; no settings: `SFT()`."""
 
-    reference: ClassVar[str | None] = None
-    needs_old: ClassVar[bool] = False
-    off_policy: ClassVar[OffPolicy] = "imitation"
-    credits_signals: ClassVar[bool] = False
-    needs_greedy: ClassVar[bool] = False
-    compares_group: ClassVar[bool] = False
     refills: ClassVar[int] = 0
-    drops_equal: ClassVar[bool] = False
-    learns_anyway: ClassVar[bool] = False
-    critic: ClassVar[Critic] = "none"
-    critic_rate: ClassVar[float] = 1.0
-    corrects_sampler: ClassVar[bool] = False
+    needs: ClassVar[Needs] = Needs(off_policy="imitation")
 
     def after(self, before: Mapping[str, float]) -> SFT:
         """Nothing adapts."""

@@ -82,13 +82,13 @@ def _require_ready(resolved: Resolved) -> None:
 
 
 def _correct_once(resolved: Resolved) -> None:
-    science, algorithm = resolved.science, resolved.algorithm
-    if science.update.old_logprobs == "sampler" and not algorithm.needs_old:
+    science, needs = resolved.science, resolved.algorithm.needs
+    if science.update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
             f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old policy: leave it out, "
             "or choose an algorithm.policy_loss with a ratio, such as clip."
         )
-    if algorithm.corrects_sampler and science.update.old_logprobs == "sampler":
+    if needs.corrects_sampler and science.update.old_logprobs == "sampler":
         raise ValueError(
             "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss corrects for the sampler "
             "already; leave one of them out."
@@ -96,16 +96,16 @@ def _correct_once(resolved: Resolved) -> None:
 
 
 def _correct_for_another_policy(resolved: Resolved) -> None:
-    science, algorithm, update = resolved.science, resolved.algorithm, resolved.science.update
+    science, needs, update = resolved.science, resolved.algorithm.needs, resolved.science.update
     ratio = "an algorithm.policy_loss with a ratio, such as clip"
-    if algorithm.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
+    if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
             f"update.epochs x update.mini_batches is {steps}, and the loss of {science.algorithm.use}, as it is set, "
             f"has no ratio to the policy before the update: it is right for 1 optimizer step an update. Set both to 1, "
             f"or choose {ratio}."
         )
-    from_sampler = update.old_logprobs == "sampler" and algorithm.off_policy == "ratio"
-    corrected = algorithm.corrects_sampler or from_sampler or algorithm.off_policy == "imitation"
+    from_sampler = update.old_logprobs == "sampler" and needs.off_policy == "ratio"
+    corrected = needs.corrects_sampler or from_sampler or needs.off_policy == "imitation"
     if science.rollout.max_staleness and not corrected:
         raise ValueError(
             f"rollout.max_staleness is {science.rollout.max_staleness}, and nothing corrects for the older policy: "
@@ -115,7 +115,7 @@ def _correct_for_another_policy(resolved: Resolved) -> None:
 
 def _compare_something(resolved: Resolved) -> None:
     science, settings = resolved.science, resolved.science.rollout
-    compares = resolved.algorithm.compares_group
+    compares = resolved.algorithm.needs.compares_group
     if compares and settings.group_size == 1:
         raise ValueError(
             f"rollout.group_size is 1, and {science.algorithm.use} compares the episodes of a problem with each other, "

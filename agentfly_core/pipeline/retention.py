@@ -56,7 +56,7 @@ def require_space(context: ExperimentContext, policy: Artifact, checkpointer: As
     is a model of its own; the policy is one number of the model's dtype. Only an adapter's weights count where only
     they are trained.
     """
-    folder, models = context.store.root, 2 if context.resolved.algorithm.critic == "model" else 1
+    folder, models = context.store.root, 2 if context.resolved.algorithm.needs.critic == "model" else 1
     width = 2 if context.science.dtype == "bfloat16" else 4
     size = _size(context, policy, width)
     needed = size + models * size * 12 // width * (2 if checkpointer.busy() else 1)

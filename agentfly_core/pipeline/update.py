@@ -143,7 +143,7 @@ def watching(stage: str, step: int) -> Watch:
 
 
 def _reference(run: Run) -> Artifact | None:
-    if run.resolved.algorithm.reference is None:
+    if run.resolved.algorithm.needs.reference is None:
         return None
     if run.reference is None:
         return run.start

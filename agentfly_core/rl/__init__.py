@@ -4,7 +4,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agentfly_core.rl.advantage import centred, sequences, spread, standardised, whitened, within_groups
     from agentfly_core.rl.batch import RolloutBatch
-    from agentfly_core.rl.interface import Advantages, Loss, Outputs
+    from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
     from agentfly_core.rl.outcomes import Outcomes
     from agentfly_core.rl.policy_gradient import PolicyGradient
 
@@ -12,6 +12,7 @@ _ADVANTAGE, _INTERFACE = "agentfly_core.rl.advantage", "agentfly_core.rl.interfa
 _HOMES = {
     "Advantages": _INTERFACE,
     "Loss": _INTERFACE,
+    "Needs": _INTERFACE,
     "Outcomes": "agentfly_core.rl.outcomes",
     "Outputs": _INTERFACE,
     "PolicyGradient": "agentfly_core.rl.policy_gradient",
@@ -26,6 +27,7 @@ _HOMES = {
 __all__ = [
     "Advantages",
     "Loss",
+    "Needs",
     "Outcomes",
     "Outputs",
     "PolicyGradient",

@@ -56,75 +56,66 @@ class Loss:
     metrics: Mapping[str, Tensor]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What an algorithm asks of the rollouts, of the update, and of the experiment's settings.
+
+    `Needs(old_logprobs=True, compares_group=True, off_policy="ratio")`, as GRPO says.
+    """
+
+    reference: str | None = None
+    """The policy that `reference_logprobs` come from, `start` or `run:NAME@STEP`; None: it reads none."""
+
+    old_logprobs: bool = False
+    """It reads `old_logprobs`: the log-probabilities under the policy before the update."""
+
+    signals_before_advantages: bool = False
+    """Its advantages depend on log-probabilities or values, which are computed before the first step."""
+
+    greedy_episode: bool = False
+    """Each problem is played once more, greedily, for `Outcomes.baselines`."""
+
+    compares_group: bool = False
+    """Advantages compare the episodes of a group: a group of one, or of equal rewards, has none."""
+
+    drops_equal_groups: bool = False
+    """Groups of equal rewards are left out of the update, their tokens too (dynamic sampling)."""
+
+    trains_all_rows: bool = False
+    """Rows whose advantages are all 0 have a gradient, too: of a critic, or of a KL penalty in the loss."""
+
+    critic: Critic = "none"
+    """Where `Outputs.values` come from: a head on the policy's last layer, or a model of its own."""
+
+    critic_rate: float = 1.0
+    """The learning rate of the critic's own weights, as a multiple of the policy's."""
+
+    corrects_sampler: bool = False
+    """The loss has importance weights for a sampler whose probabilities differ from the learner's."""
+
+    off_policy: OffPolicy = "none"
+    """How the loss treats tokens of an older policy: by a `ratio` to it, by `imitation`, or not at all."""
+
+
 class Algorithm(Protocol):
     """A frozen dataclass whose fields are its hyper-parameters.
 
-    `refills` is `rollout.refills` of an experiment that does not say it.
+    `refills` is the default of `rollout.refills`; it is read from the class, before there is an instance.
     """
 
     refills: ClassVar[int]
 
     @property
-    def reference(self) -> str | None:
-        """The policy whose `reference_logprobs` it needs, `start` or `run:NAME@STEP`; None if it needs none."""
-        ...
-
-    @property
-    def needs_old(self) -> bool:
-        """Whether `old_logprobs` are those of the policy before the update."""
-        ...
-
-    @property
-    def off_policy(self) -> OffPolicy:
-        """What the loss makes of tokens of another policy: a `ratio` to it, `imitation` of any, or `none` is right."""
-        ...
-
-    @property
-    def credits_signals(self) -> bool:
-        """Whether `credit` reads log-probabilities or values, so that they must be there before the first step."""
-        ...
-
-    @property
-    def needs_greedy(self) -> bool:
-        """Whether each problem is played once more, greedily, for `Outcomes.baselines`."""
-        ...
-
-    @property
-    def compares_group(self) -> bool:
-        """Whether a trajectory's advantage comes from comparing it with its group: equal rewards teach nothing."""
-        ...
-
-    @property
-    def drops_equal(self) -> bool:
-        """Whether groups whose rewards are all equal are left out, so that they do not count as tokens either."""
-        ...
-
-    @property
-    def learns_anyway(self) -> bool:
-        """Whether rows whose advantages are all 0 have a gradient, too: by a critic, or by a penalty in the loss."""
-        ...
-
-    @property
-    def critic(self) -> Critic:
-        """What `Outputs.values` come from: a head on the policy's own layers, a model beside it, or nothing."""
-        ...
-
-    @property
-    def critic_rate(self) -> float:
-        """How many times as fast as the policy a critic's own weights learn."""
-        ...
-
-    @property
-    def corrects_sampler(self) -> bool:
-        """Whether the loss weighs tokens by how much likelier the old policy makes them than the sampler did."""
+    def needs(self) -> Needs:
+        """What it needs, with these hyper-parameters."""
         ...
 
     def after(self, before: Mapping[str, float]) -> Algorithm:
-        """The algorithm as it goes on from an update with these metrics; without any, from its settings."""
+        """The algorithm for the update after one with these metrics; there are none before the first."""
         ...
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """What is worth telling, and what `after` needs, of an update before its first step."""
+        """Metrics of an update before its first optimizer step; `after` reads them in the next update."""
         ...
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

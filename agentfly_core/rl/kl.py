@@ -1,9 +1,10 @@
-"""Keeping near a reference policy: estimates of the divergence, in the loss or in the reward."""
+"""KL penalties: estimates of KL(policy || reference), added to the loss or taken off the rewards."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import AfterValidator, Field
@@ -11,7 +12,10 @@ from torch import Tensor
 
 from agentfly_core.config.experiment import step_named
 from agentfly_core.config.section import BY_NAME, Section
-from agentfly_core.rl.interface import log_ratio
+from agentfly_core.rl.batch import RolloutBatch
+from agentfly_core.rl.interface import Needs, Outputs, log_ratio
+from agentfly_core.rl.outcomes import Outcomes
+from agentfly_core.rl.policy_loss import TokenLosses
 
 Kind = Literal["k1", "k2", "k3", "abs"]
 Weight = Annotated[float, Field(gt=0.0)]
@@ -25,7 +29,7 @@ def _a_policy(where: str) -> str:
 
 
 Reference = Annotated[str, AfterValidator(_a_policy)]
-"""The policy to stay near: `start`, the one that training started from, or `run:NAME@STEP`, another run's."""
+"""The reference policy: `start`, the one that training started from, or another run's `run:NAME@STEP`."""
 
 
 def kl(logprobs: Tensor, reference: Tensor, kind: Kind) -> Tensor:
@@ -43,7 +47,33 @@ def kl(logprobs: Tensor, reference: Tensor, kind: Kind) -> Tensor:
     return difference.abs()
 
 
-class LossKL(Section):
+class NoKL(Section):
+    """No penalty: what `kl: null` means, and what the penalties differ from in one place each."""
+
+    in_rewards: ClassVar[bool] = False
+
+    def add_needs(self, needs: Needs) -> Needs:
+        """What an algorithm needs with it, from what it `needs` without."""
+        return needs
+
+    def after(self, before: Mapping[str, float]) -> Self:
+        """The penalty of the update after one with these metrics."""
+        return self
+
+    def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
+        """What is known of it before the first optimizer step."""
+        return {}
+
+    def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
+        """The outcomes less the penalty."""
+        return outcomes
+
+    def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        """The tokens' losses plus the penalty."""
+        return losses
+
+
+class LossKL(NoKL):
     """`weight` times the divergence is added to the loss; not k1, whose gradient vanishes on-policy."""
 
     use: Literal["loss"] = "loss"
@@ -51,32 +81,61 @@ class LossKL(Section):
     kind: Literal["k2", "k3", "abs"] = "k3"
     reference: Reference = START
 
+    def add_needs(self, needs: Needs) -> Needs:
+        """A reference; and it has a gradient at tokens without an advantage."""
+        return replace(needs, reference=self.reference, trains_all_rows=True)
 
-class RewardKL(Section):
+    def on_losses(self, losses: TokenLosses, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
+        """`train/kl_reference` is the divergence of a token."""
+        divergence = kl(outputs.logprobs, batch.reference_logprobs, self.kind)
+        metrics = {**losses.metrics, "train/kl_reference": divergence.detach()}
+        return TokenLosses(losses.tokens + self.weight * divergence, metrics)
+
+
+class RewardKL(NoKL):
     """`weight` times the divergence is taken off each token's reward (InstructGPT, arXiv 2203.02155)."""
+
+    in_rewards: ClassVar[bool] = True
 
     use: Literal["reward"] = "reward"
     weight: Weight = 0.001
     kind: Kind = "k1"
     reference: Reference = START
 
-    def after(self, before: Mapping[str, float]) -> RewardKL:
-        """The weight stays."""
-        return self
+    def add_needs(self, needs: Needs) -> Needs:
+        """A reference and the old policy, both before the advantages."""
+        return replace(needs, reference=self.reference, old_logprobs=True, signals_before_advantages=True)
+
+    def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
+        """The weight, and the mean divergence of a token where any was sampled."""
+        if not bool(batch.sampled.any()):
+            return {"train/kl_weight": self.weight}
+        divergence = self._divergence(batch)[batch.sampled]
+        return {"train/kl_reference": float(divergence.mean()), "train/kl_weight": self.weight}
+
+    def on_rewards(self, outcomes: Outcomes, batch: RolloutBatch) -> Outcomes:
+        """Each token's reward less its own penalty, and a trajectory's less the sum of them."""
+        cost = self.weight * (self._divergence(batch).double() * batch.sampled)
+        total = torch.zeros_like(outcomes.rewards).index_add(0, batch.trajectory, cost.sum(dim=1))
+        rewards, token_rewards = outcomes.rewards - total, outcomes.token_rewards - cost
+        return replace(outcomes, rewards=rewards, token_rewards=token_rewards)
+
+    def _divergence(self, batch: RolloutBatch) -> Tensor:
+        return kl(batch.old_logprobs, batch.reference_logprobs, self.kind)
 
 
 class AdaptiveKL(RewardKL):
     """The same with a weight that keeps the divergence near a target (arXiv 1909.08593, section 2.2).
 
-    After n trajectories it is multiplied with `1 + clip(measured / target - 1, -0.2, 0.2) n / horizon`.
+    After n trajectories it is multiplied by `1 + clip(measured / target - 1, -0.2, 0.2) n / horizon`.
     """
 
     use: Literal["adaptive"] = "adaptive"  # type: ignore[assignment]
     target: Weight = 0.01
     horizon: Weight = 10_000.0
 
-    def after(self, before: Mapping[str, float]) -> AdaptiveKL:
-        """The weight after an update with these metrics; one that nothing was sampled for does not change it."""
+    def after(self, before: Mapping[str, float]) -> Self:
+        """The weight stays where no token was sampled in the update before."""
         weight = before.get("train/kl_weight", self.weight)
         if "train/kl_reference" not in before:
             return self.model_copy(update={"weight": weight})

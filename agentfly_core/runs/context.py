@@ -66,7 +66,7 @@ class Resolved:
     @property
     def greedy(self) -> bool:
         """Whether each problem of a step is played once more, greedily, as a baseline."""
-        return self.algorithm.needs_greedy
+        return self.algorithm.needs.greedy_episode
 
     def rollout_spec(self, tokenizer: PreTrainedTokenizerBase) -> RolloutSpec:
         """How its episodes are played with a model of this tokenizer."""
@@ -113,7 +113,7 @@ class ExperimentContext:
     @property
     def reference(self) -> Artifact | None:
         """The policy of another run, run:NAME@STEP, that the algorithm's KL penalty names, if it does."""
-        where = self.resolved.algorithm.reference
+        where = self.resolved.algorithm.needs.reference
         if where is None or not step_named(where):
             return None
         return of_run(self.store, where, "algorithm.kl.reference").policy

@@ -77,9 +77,10 @@ class Update:
                 require_masks(reference.model.config)
             batch = replace(batch, reference_logprobs=self._score(reference.to(self.engine.device), batch)[0])
             reference.to("cpu")
-        ours = self.algorithm.needs_old and self.settings.old_logprobs == "learner"
-        self.on_policy = ours and steps <= 1 and not self.algorithm.credits_signals
-        if (ours and not self.on_policy) or self.algorithm.critic != "none":
+        needs = self.algorithm.needs
+        ours = needs.old_logprobs and self.settings.old_logprobs == "learner"
+        self.on_policy = ours and steps <= 1 and not needs.signals_before_advantages
+        if (ours and not self.on_policy) or needs.critic != "none":
             logprobs, values = self._score(self.engine, batch)
             batch = replace(batch, old_values=values, old_logprobs=logprobs if ours else batch.old_logprobs)
             self._compare(logprobs, batch)
@@ -99,7 +100,7 @@ class Update:
         """One optimizer step. Rows whose gradient is 0 are measured, and have no backward pass."""
         batch = replace(batch, weight=self.algorithm.weights(batch))
         found = torch.zeros_like(batch.rollout_logprobs)
-        teaching = batch.advantages.any(dim=1) | self.algorithm.learns_anyway
+        teaching = batch.advantages.any(dim=1) | self.algorithm.needs.trains_all_rows
         with torch.no_grad():
             for rows, micro, forest in self._micro_batches(batch, ~teaching):
                 _put(found, rows, self._loss(micro, forest)[1])
@@ -122,7 +123,7 @@ class Update:
             loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
         learned = torch.full_like(entropy, float(torch.is_grad_enabled()))
         found = {"train/entropy": entropy, "train/learned_share": learned, **loss.metrics}
-        if self.algorithm.needs_old:
+        if self.algorithm.needs.old_logprobs:
             found["train/kl"] = kl(micro.old_logprobs, logprobs.detach(), "k3")
         counted = micro.sampled & loss.total.isfinite()
         for name, value in found.items():

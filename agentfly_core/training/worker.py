@@ -96,11 +96,11 @@ class Worker:
     def update(self, job: UpdateJob, progress: Progress) -> dict[str, float]:
         """Go from `job.start` to `job.end`."""
         algorithm = job.algorithm.make()
-        engine = self._engine_at(job, algorithm.critic)
+        engine = self._engine_at(job, algorithm.needs.critic)
         self.label = None
-        engines.set_hyper_parameters(engine, job.update, algorithm.critic_rate)
+        engines.set_hyper_parameters(engine, job.update, algorithm.needs.critic_rate)
         update = Update(engine, job, job.update, algorithm.after(job.before), self.ranks, self.token_budget)
-        data = read_update_data(job, algorithm.drops_equal)
+        data = read_update_data(job, algorithm.needs.drops_equal_groups)
         engines.require_known_tokens(engine, data.batch)
         metrics = update.run(data, self._reference(job, algorithm), progress)
         self.label, self.policy = job.end, job.policy
@@ -133,7 +133,7 @@ class Worker:
         return engine
 
     def _reference(self, job: UpdateJob, algorithm: Algorithm) -> Policy | None:
-        if algorithm.reference is None:
+        if algorithm.needs.reference is None:
             return None
         if job.reference is None:
             raise ValueError(f"{job.algorithm.use} compares with a reference policy, and the job names none.")

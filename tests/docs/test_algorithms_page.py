@@ -17,16 +17,19 @@ from tests.support.played import earned, played, turn
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/algorithms.md").read_text()
-PYTHON, *YAML = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) + re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+RANKED, ABSOLUTE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
-    """A folder in which the page's algorithm lies."""
-    (tmp_path / "my_algorithm.py").write_text(PYTHON)
+    """A folder in which the page's algorithms lie."""
+    (tmp_path / "my_algorithm.py").write_text(RANKED)
+    (tmp_path / "absolute.py").write_text(ABSOLUTE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "my_algorithm", raising=False)  # of another test's folder
+    for module in ("my_algorithm", "absolute"):  # of another test's folder
+        monkeypatch.delitem(sys.modules, module, raising=False)
     return tmp_path
 
 
@@ -44,6 +47,13 @@ def test_the_algorithm_of_the_page_gives_these_advantages(mine):
     group = [played(turn([1], {3: -1.0})) for _ in range(4)]
     found = science(mine, YAML[-1]).algorithm.make().estimate_advantages(earned(group, [3.0, 7.0, 3.0, 0.0]), pack(group))
     assert found.advantages[:, 1].tolist() == [0.0, 0.75, 0.0, -0.75 * 0.5]
+
+
+def test_the_algorithm_that_needs_no_group_may_play_each_problem_once(mine):
+    once = "rollout: {problems: 8, group_size: 1}"
+    checks.check(science(mine, 'algorithm: {use: "absolute:Absolute"}\n' + once))
+    with pytest.raises(ValueError, match="group_size is 1"):
+        checks.check(science(mine, YAML[-1] + once))
 
 
 def test_every_algorithm_is_in_the_table_with_its_paper():

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from agentfly_core import algorithms
 from agentfly_core.config.import_path import full_name, load
 from agentfly_core.config.section import Section
-from agentfly_core.rl.interface import Algorithm
+from agentfly_core.rl.importance_sampling import TokenTIS
+from agentfly_core.rl.interface import Needs
+from agentfly_core.rl.kl import AdaptiveKL, LossKL, RewardKL
+from agentfly_core.rl.policy_loss import Reinforce
 from tests.support import reference
 from tests.support.ragged import WEIGHTS, by_trajectory, now, ragged, tokens
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
 MADE = {name: load(full_name(name, "agentfly_core.algorithms"))() for name in NAMES}
-TRAITS = [name for name, value in vars(Algorithm).items() if isinstance(value, property)]
 
 GRPO = {
     "policy_loss": ("clip", 0.2, 0.2, None),  # low, high, dual
@@ -26,26 +28,16 @@ GRPO = {
     "correction": None,
     "kl": None,
     "skip_cut": False,
-    "reference": None,
-    "needs_old": True,
-    "off_policy": "ratio",
-    "credits_signals": False,
-    "needs_greedy": False,
-    "compares_group": True,
     "refills": 0,
-    "drops_equal": False,
-    "learns_anyway": False,
-    "critic": "none",
-    "critic_rate": 1.0,
-    "corrects_sampler": False,
+    "needs": Needs(old_logprobs=True, off_policy="ratio", compares_group=True),
 }
-SETTINGS = ("policy_loss", "aggregation", "correction", "kl", "skip_cut")
-IMITATION = {name: value for name, value in GRPO.items() if name not in SETTINGS}
-IMITATION |= {"needs_old": False, "off_policy": "imitation", "compares_group": False}
+IMITATION = {"refills": 0, "needs": Needs(off_policy="imitation")}
+UNGROUPED = Needs(old_logprobs=True, off_policy="ratio")
 OF_TRAJECTORIES, OF_REPLIES = {"aggregation": ("seq_mean_token_sum",)}, {"aggregation": ("seq_mean_token_mean",)}
 BUNDLES = {
     "cispo": GRPO | {"policy_loss": ("cispo", 1.0, 4.0)},  # weights from 0 to 5, as in ScaleRL (arXiv 2510.13786)
-    "dapo": GRPO | {"policy_loss": ("clip", 0.2, 0.28, None), "overlong": None, "refills": 2, "drops_equal": True},
+    "dapo": GRPO | {"policy_loss": ("clip", 0.2, 0.28, None), "overlong": None, "refills": 2}
+    | {"needs": replace(GRPO["needs"], drops_equal_groups=True)},
     "dppo": GRPO | {"policy_loss": ("dppo_tv", 0.2, 0.2)},
     "dr_grpo": GRPO | {"aggregation": ("seq_sum_norm", 1024)},
     "gdpo": GRPO,
@@ -56,10 +48,18 @@ BUNDLES = {
     "opo": GRPO | OF_TRAJECTORIES,
     "ppo": GRPO
     | {"gae": ("token", 1.0, 0.95), "critic": "head", "critic_rate": 10.0, "value_weight": 0.5, "value_clip": 0.2}
-    | {"credits_signals": True, "compares_group": False, "learns_anyway": True},
-    "reinforce_pp": GRPO | {"gamma": 1.0, "compares_group": False},
+    | {
+        "needs": replace(
+            UNGROUPED,
+            critic="head",
+            critic_rate=10.0,
+            signals_before_advantages=True,
+            trains_all_rows=True,
+        )
+    },
+    "reinforce_pp": GRPO | {"gamma": 1.0, "needs": UNGROUPED},
     "reinforce_pp_baseline": GRPO,
-    "remax": GRPO | OF_TRAJECTORIES | {"needs_greedy": True, "compares_group": False},
+    "remax": GRPO | OF_TRAJECTORIES | {"needs": replace(UNGROUPED, greedy_episode=True)},
     "rft": IMITATION | {"threshold": 1.0, "best": 4},
     "rloo": GRPO | OF_TRAJECTORIES,
     "sapo": GRPO | OF_REPLIES | {"policy_loss": ("sapo", 1.0, 1.05)},
@@ -69,8 +69,40 @@ BUNDLES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_algorithm_that_is_only_named_is_this(name):
-    told = [field.name for field in fields(MADE[name])] + TRAITS
+    told = [*(field.name for field in fields(MADE[name])), "refills", "needs"]
     assert {setting: plain(getattr(MADE[name], setting)) for setting in told} == BUNDLES[name]
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"),
+    [
+        (
+            {"kl": LossKL(reference="run:base@4")},
+            {"reference": "run:base@4", "trains_all_rows": True},
+        ),
+        ({"kl": RewardKL()}, {"reference": "start", "signals_before_advantages": True}),
+        ({"kl": AdaptiveKL()}, {"reference": "start", "signals_before_advantages": True}),
+        ({"correction": TokenTIS()}, {"corrects_sampler": True}),
+        ({"policy_loss": Reinforce()}, {"old_logprobs": False, "off_policy": "none"}),
+        (
+            {"policy_loss": Reinforce(), "correction": TokenTIS()},
+            {"off_policy": "none", "corrects_sampler": True},
+        ),
+        (
+            {"policy_loss": Reinforce(), "kl": RewardKL()},
+            {"reference": "start", "off_policy": "none", "signals_before_advantages": True},
+        ),
+    ],
+)
+def test_settings_change_what_an_algorithm_needs(settings, needs):
+    assert replace(MADE["grpo"], **settings).needs == replace(GRPO["needs"], **needs)
+
+
+@pytest.mark.parametrize("kl", [None, LossKL(), RewardKL()])
+def test_a_penalty_leaves_a_critic_its_needs(kl):
+    needs = replace(MADE["ppo"], kl=kl).needs
+    assert replace(needs, reference=None) == BUNDLES["ppo"]["needs"]
+    assert needs.reference == (kl and "start")
 
 
 def plain(value):

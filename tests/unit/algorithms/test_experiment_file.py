@@ -97,11 +97,11 @@ def test_refills_are_those_of_the_algorithm_where_the_experiment_says_nothing(ov
 class Half:
     """An algorithm that somebody has begun."""
 
-    drops_equal = False
+    refills = 0
 
 
 def test_an_algorithm_that_lacks_something_is_refused_with_what_it_lacks(tmp_path):
-    with pytest.raises(ValueError, match=r"Half is no algorithm, .*: it has no after, compares_group, .*, weights\."):
+    with pytest.raises(ValueError, match=r"Half is no algorithm, .*: it has no after, .*, measures, needs, weights\."):
         checked(tmp_path, "algorithm=tests.unit.algorithms.test_experiment_file:Half")
 
 

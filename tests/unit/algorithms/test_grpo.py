@@ -89,8 +89,8 @@ def test_the_share_of_tokens_beyond_the_importance_cap_is_told():
 
 
 def test_only_a_penalty_for_straying_needs_a_reference():
-    assert GRPO().reference is None
-    assert GRPO(kl=LossKL()).reference == "start"
+    assert GRPO().needs.reference is None
+    assert GRPO(kl=LossKL()).needs.reference == "start"
 
 
 def test_rewards_far_from_zero_keep_their_differences():

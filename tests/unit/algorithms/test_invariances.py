@@ -140,7 +140,7 @@ def test_only_sampled_tokens_have_a_gradient(name, seed):
     total(algorithm, outputs, batch).backward()
     assert outputs.logprobs.grad[~batch.sampled].eq(0).all()
     assert outputs.logprobs.grad[batch.sampled & (batch.advantages != 0)].ne(0).any()
-    if algorithm.critic != "none":
+    if algorithm.needs.critic != "none":
         assert outputs.values.grad[~batch.sampled].eq(0).all()
         assert outputs.values.grad[batch.sampled].ne(0).any()
 
