@@ -47,11 +47,11 @@ class GiGPO(PolicyGradient):
         """The discounted return of each turn, float64 [trajectories, most turns]."""
         turns = max((len(states) for states in outcomes.states), default=0)
         layout = sequences(batch, len(outcomes.rewards))
-        found = torch.zeros(len(outcomes.states), max(turns, 1), dtype=torch.float64)
-        found.scatter_add_(1, layout.gather(batch.turn), layout.gather(outcomes.token_rewards))
+        returns = torch.zeros(len(outcomes.states), max(turns, 1), dtype=torch.float64)
+        returns.scatter_add_(1, layout.turns.clamp(min=0), outcomes.token_rewards)
         for k in reversed(range(turns - 1)):
-            found[:, k] += self.gamma * found[:, k + 1]
-        return found
+            returns[:, k] += self.gamma * returns[:, k + 1]
+        return returns
 
 
 def _compared(outcomes: Outcomes, returns: Tensor) -> Tensor:

@@ -45,9 +45,8 @@ class PPO(PolicyGradient):
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One a token; a turn's reward lies on its last token."""
         layout = sequences(batch, len(outcomes.rewards))
-        turns = torch.where(layout.present, layout.gather(batch.turn), -1)
         values = layout.gather(batch.old_values).double()
-        advantages, returns = self.gae.estimate(layout.gather(outcomes.token_rewards), values, turns)
+        advantages, returns = self.gae.estimate(outcomes.token_rewards, values, layout.turns)
         return Advantages(whitened(layout.scatter(advantages), batch), layout.scatter(returns).float())
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:

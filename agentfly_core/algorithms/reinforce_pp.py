@@ -31,10 +31,10 @@ class ReinforcePP(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One a token."""
-        layout = sequences(batch, len(outcomes.rewards))
-        rewards = layout.gather(outcomes.token_rewards)
-        found, after = torch.zeros_like(rewards), torch.zeros(len(rewards), dtype=rewards.dtype)
+        rewards = outcomes.token_rewards
+        returns, after = torch.zeros_like(rewards), torch.zeros(len(rewards), dtype=rewards.dtype)
         for t in reversed(range(rewards.shape[1])):
             after = rewards[:, t] + self.gamma * after
-            found[:, t] = after
-        return Advantages.of(whitened(layout.scatter(found), batch))
+            returns[:, t] = after
+        layout = sequences(batch, len(rewards))
+        return Advantages.of(whitened(layout.scatter(returns), batch))

@@ -7,12 +7,11 @@ nullable columns that are missing and ignore columns that they do not know.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -123,11 +122,6 @@ def read_problems(path: Path) -> list[Problem]:
     return [Problem(row["id"], row["prompt"], json.loads(row["facts"])) for row in _read(path, PROBLEM)]
 
 
-def frame(paths: Sequence[Path]) -> pd.DataFrame:
-    """A pandas view for people: one row a trajectory, with its turns as text."""
-    return pd.DataFrame([_view(t) for path in paths for t in read_trajectories(path)])
-
-
 def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="zstd")
 
@@ -189,9 +183,19 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
         "read": _text([asdict(item) for item in turn.read]),
         "given": turn.given.tokens,
         "reply": _text(asdict(turn.reply)),
-        "sampled": [asdict(span) for span in turn.sampled],
+        "sampled": [_span_row(span) for span in turn.sampled],
         "fresh_context": turn.fresh_context,
         "state": turn.state,
+    }
+
+
+def _span_row(span: Sampled) -> dict[str, Any]:
+    """Written out, since `asdict` copies each token by itself."""
+    return {
+        "tokens": span.tokens,
+        "logprobs": span.logprobs,
+        "policy_version": span.policy_version,
+        "finish": span.finish,
     }
 
 
@@ -236,21 +240,6 @@ def _scored_row(score: Scored) -> dict[str, Any]:
 def _scored(row: Mapping[str, Any]) -> Scored:
     reward = row["reward"] if row["unscored"] is None else Unscored(row["unscored"])
     return Scored(row["trajectory_id"], json.loads(row["rewards"]), tuple(row["turn_rewards"]), reward)
-
-
-def _view(t: Trajectory) -> dict[str, Any]:
-    return {
-        "problem": t.problem.id,
-        "chain": t.chain,
-        "prompt": t.problem.prompt,
-        "turns": len(t.turns),
-        "sampled_tokens": t.sampled_tokens,
-        "replies": "\n".join(turn.reply.content for turn in t.turns),
-        "observations": "\n".join(f"{o.tool}: {o.content}" for o in t.observations),
-        "answer": t.answer,
-        "ending": t.ending.value,
-        "error": t.error,
-    }
 
 
 def _text(value: Any) -> str:

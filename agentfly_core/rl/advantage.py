@@ -1,4 +1,4 @@
-"""The sampled tokens of each trajectory side by side, whatever lies between them and however many rows they take."""
+"""Statistics over groups, trajectories and the batch; a trajectory's sampled tokens side by side."""
 
 from __future__ import annotations
 
@@ -13,53 +13,64 @@ from agentfly_core.rl.batch import RolloutBatch
 
 @dataclass(frozen=True)
 class Sequences:
-    """Where the sampled tokens of a batch go in tensors [trajectories, longest]: one line a trajectory, no gaps.
+    """The sampled tokens of a batch as tensors [trajectories, longest]: a line per trajectory, without gaps.
 
     A trajectory of two rows with sampled tokens at (0, 3), (0, 4) and (1, 2) has the columns 0, 1, 2 of its line.
+    `turns` are the numbers of the tokens' turns, -1 where there is no token.
     """
 
     sampled: Tensor
     line: Tensor
     column: Tensor
-    shape: tuple[int, int]
+    turns: Tensor
 
     @property
     def lengths(self) -> Tensor:
         """How many tokens were sampled in each trajectory, int64 [trajectories]."""
-        return torch.bincount(self.line, minlength=self.shape[0])
-
-    @property
-    def present(self) -> Tensor:
-        """Which places of [trajectories, longest] hold a token."""
-        return torch.arange(self.shape[1]) < self.lengths.unsqueeze(1)
+        return torch.bincount(self.line, minlength=len(self.turns))
 
     def gather(self, tokens: Tensor) -> Tensor:
-        """What stands at sampled tokens [rows, T], as [trajectories, longest]; 0 where there is none."""
-        found = torch.zeros(self.shape, dtype=tokens.dtype)
-        found[self.line, self.column] = tokens[self.sampled]
-        return found
+        """From [rows, T] to [trajectories, longest], 0 where there is no token."""
+        gathered = torch.zeros(self.turns.shape, dtype=tokens.dtype)
+        gathered[self.line, self.column] = tokens[self.sampled]
+        return gathered
 
     def scatter(self, values: Tensor) -> Tensor:
-        """The way back: from [trajectories, longest] to [rows, T], 0 where no token was sampled."""
-        found = torch.zeros(self.sampled.shape, dtype=values.dtype)
-        return found.masked_scatter(self.sampled, values[self.line, self.column])
+        """From [trajectories, longest] to [rows, T], 0 where no token was sampled."""
+        empty = torch.zeros(self.sampled.shape, dtype=values.dtype)
+        return empty.masked_scatter(self.sampled, values[self.line, self.column])
 
 
 def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
-    """The layout of a batch whose rows stand in the order of their `trajectories` trajectories."""
+    """The layout of a batch of `trajectories` trajectories, whose rows are in their order."""
     assert bool((batch.trajectory.diff() >= 0).all())
     line = batch.trajectory.unsqueeze(1).expand_as(batch.sampled)[batch.sampled]
     first = torch.searchsorted(line, line)
-    longest = int(torch.bincount(line).max()) if len(line) else 0
-    return Sequences(batch.sampled, line, torch.arange(len(line)) - first, (trajectories, longest))
+    column = torch.arange(len(line)) - first
+    longest = int(column.max()) + 1 if len(column) else 0
+    turns = torch.full((trajectories, longest), -1)
+    turns[line, column] = batch.turn[batch.sampled]
+    return Sequences(batch.sampled, line, column, turns)
+
+
+def first_of_turns(turns: Tensor) -> Tensor:
+    """Which tokens [trajectories, longest] are the first of their turn; `turns` are those of Sequences."""
+    before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
+    return (turns >= 0) & (turns != before)
+
+
+def last_of_turns(turns: Tensor) -> Tensor:
+    """Which tokens [trajectories, longest] are the last of their turn; `turns` are those of Sequences."""
+    after = torch.cat([turns[:, 1:], torch.full((len(turns), 1), -1)], dim=1)
+    return (turns >= 0) & (turns != after)
 
 
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
     """Mean 0 and variance 1 over all sampled tokens, float32 [rows, T]; all 0 where they are all equal."""
-    found, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
-    if len(found) < 2 or bool((found == found[0]).all()):
+    of_tokens, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
+    if len(of_tokens) < 2 or bool((of_tokens == of_tokens[0]).all()):
         return nothing
-    scaled = (found - found.mean()) / (found.std() + 1e-8)
+    scaled = (of_tokens - of_tokens.mean()) / (of_tokens.std() + 1e-8)
     return nothing.masked_scatter(batch.sampled, scaled.float())
 
 
@@ -69,16 +80,16 @@ def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
 
 
 def within_groups(groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor) -> Tensor:
-    """`how(*values)` of each group's own part of the values [n], by index; 0 where the first of them are all equal.
+    """`how(*values)` within each group of indices, from values [n]; 0 where a group's first values are all equal.
 
-    Somebody alone in a group is equal, too. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give `centred` 0.5, -0.5, 0, 0.
+    So a group of one has 0. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give with `centred` 0.5, -0.5, 0, 0.
     """
-    found = torch.zeros_like(values[0])
+    results = torch.zeros_like(values[0])
     for group in map(list, groups):
-        mine = [value[group] for value in values]
-        if bool((mine[0] != mine[0][:1]).any()):
-            found[group] = how(*mine)
-    return found
+        of_group = [value[group] for value in values]
+        if bool((of_group[0] != of_group[0][:1]).any()):
+            results[group] = how(*of_group)
+    return results
 
 
 def centred(values: Tensor) -> Tensor:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from torch.nn.utils.rnn import pad_sequence
 
-from agentfly_core.records.trajectory import Trajectory, Turn
+from agentfly_core.records.trajectory import Given, Sampled, Trajectory, Turn
+
+Spans = list[tuple[int, Given | Sampled]]
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class RolloutBatch:
         old_logprobs, reference_logprobs, old_values, returns, advantages, weight   float32 [rows, T]
 
     The last six are 0 where no token was sampled. `weight` is a token's share in the loss of its optimizer step,
-    `returns` is what a critic should have said. A batch fresh from `pack` knows the sampler alone: its old and
+    `returns` are the critic's value targets. A batch fresh from `pack` knows the sampler alone: its old and
     reference log-probabilities are the sampler's, and the other four are 0.
     """
 
@@ -57,27 +59,71 @@ class RolloutBatch:
 
 
 def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
-    """One row a trajectory, and one more for every turn in a fresh context; rows without a sampled token are left out.
+    """One row a trajectory, plus one for every turn in a fresh context; rows without a sampled token are left out.
 
     Raises ValueError when a row begins with a sampled token: nothing predicts it.
     """
-    made = [(i, row) for i, t in enumerate(trajectories) if t.turns for row in rows(t.turns) if any(row.sampled)]
-    if early := [trajectories[i].id for i, row in made if row.sampled[0]]:
-        raise ValueError(f"Trajectory {early[0]} begins with a sampled token; a row must begin with a prompt.")
-    logprobs = _padded([row.logprobs for _, row in made], torch.float32)
+    rows = [(i, spans) for i, t in enumerate(trajectories) for spans in _rows(t.turns)]
+    rows = [(i, spans) for i, spans in rows if _has_sampled(spans)]
+    tokens, sampled, logprobs, turn = _columns([spans for _, spans in rows])
+    if bool(sampled[:, :1].any()):
+        first = trajectories[rows[int(sampled[:, 0].nonzero()[0])][0]]
+        raise ValueError(f"Trajectory {first.id} begins with a sampled token; a row must begin with a prompt.")
+    nothing = torch.zeros_like(logprobs)
     return RolloutBatch(
-        tokens=_padded([row.tokens for _, row in made], torch.int64),
-        lengths=torch.tensor([len(row.tokens) for _, row in made], dtype=torch.int64),
-        sampled=_padded([row.sampled for _, row in made], torch.bool),
+        tokens=tokens,
+        lengths=torch.tensor([_length(spans) for _, spans in rows], dtype=torch.int64),
+        sampled=sampled,
         rollout_logprobs=logprobs,
-        trajectory=torch.tensor([i for i, _ in made], dtype=torch.int64),
-        turn=_padded([row.turn for _, row in made], torch.int64),
+        trajectory=torch.tensor([i for i, _ in rows], dtype=torch.int64),
+        turn=turn,
         old_logprobs=logprobs,
         reference_logprobs=logprobs,
-        old_values=torch.zeros_like(logprobs),
-        returns=torch.zeros_like(logprobs),
-        advantages=torch.zeros_like(logprobs),
-        weight=torch.zeros_like(logprobs),
+        old_values=nothing,
+        returns=nothing,
+        advantages=nothing,
+        weight=nothing,
+    )
+
+
+def _rows(turns: Sequence[Turn]) -> list[Spans]:
+    """The spans of each row, with the numbers of their turns; a turn in a fresh context begins a row."""
+    rows: list[Spans] = []
+    for number, turn in enumerate(turns):
+        if not rows or turn.fresh_context:
+            rows.append([])
+        spans: list[Given | Sampled] = [turn.given, *turn.sampled]
+        rows[-1] += [(number, span) for span in spans]
+    return rows
+
+
+def _has_sampled(spans: Spans) -> bool:
+    return any(isinstance(span, Sampled) and span.tokens for _, span in spans)
+
+
+def _length(spans: Spans) -> int:
+    return sum(len(span.tokens) for _, span in spans)
+
+
+def _columns(rows: Sequence[Spans]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tokens, which are sampled, their log-probabilities and turns, each [rows, T] and filled span by span."""
+    shape = (len(rows), max(map(_length, rows), default=0))
+    tokens, turn = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    sampled, logprobs = np.zeros(shape, np.bool_), np.zeros(shape, np.float32)
+    for row, spans in enumerate(rows):
+        end = 0
+        for number, span in spans:
+            start, end = end, end + len(span.tokens)
+            tokens[row, start:end] = span.tokens
+            turn[row, start:end] = number
+            if isinstance(span, Sampled):
+                sampled[row, start:end] = True
+                logprobs[row, start:end] = span.logprobs
+    return (
+        torch.from_numpy(tokens),
+        torch.from_numpy(sampled),
+        torch.from_numpy(logprobs),
+        torch.from_numpy(turn),
     )
 
 
@@ -103,7 +149,7 @@ def token_logprobs(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[
 def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[Tensor]]:
     """For every rank its micro-batches, as indices of rows: all ranks have as many, the last may be empty.
 
-    Rows are dealt out longest first, so that ranks have like loads; a micro-batch holds at most `token_budget` tokens,
+    Rows are distributed longest first, so that the ranks have similar loads; a micro-batch holds at most `token_budget` tokens,
     padding included, or a single row.
     """
     order = lengths.argsort(descending=True, stable=True)
@@ -119,46 +165,3 @@ def _cut(longest_first: Tensor, lengths: Tensor, token_budget: int) -> list[Tens
         cut.append(longest_first[:take])
         longest_first = longest_first[take:]
     return cut
-
-
-def _padded(columns: Sequence[Sequence[float]], dtype: torch.dtype) -> Tensor:
-    nothing = torch.zeros(0, dtype=dtype)
-    return pad_sequence([nothing, *(torch.tensor(column, dtype=dtype) for column in columns)], batch_first=True)[1:]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of training text: `sampled[t]`: was token t chosen by the model, `turn[t]`: in which turn it stands.
-
-    For tokens that were not sampled `logprobs[t]` is 0.0 and `versions[t]` is -1.
-    """
-
-    tokens: tuple[int, ...]
-    sampled: tuple[bool, ...]
-    logprobs: tuple[float, ...]
-    versions: tuple[int, ...]
-    turn: tuple[int, ...]
-
-
-def rows(turns: Sequence[Turn]) -> Iterator[Row]:
-    """The rows of a trajectory: one, and one more for every turn that starts in a fresh context."""
-    starts = [i for i, turn in enumerate(turns) if i == 0 or turn.fresh_context]
-    for start, end in zip(starts, [*starts, len(turns)][1:], strict=True):
-        tokens: list[int] = []
-        sampled: list[bool] = []
-        logprobs: list[float] = []
-        versions: list[int] = []
-        number: list[int] = []
-        for index in range(start, end):
-            given = turns[index].given.tokens
-            tokens += given
-            sampled += [False] * len(given)
-            logprobs += [0.0] * len(given)
-            versions += [-1] * len(given)
-            for span in turns[index].sampled:
-                tokens += span.tokens
-                sampled += [True] * len(span.tokens)
-                logprobs += span.logprobs
-                versions += [span.policy_version] * len(span.tokens)
-            number += [index] * (len(tokens) - len(number))
-        yield Row(tuple(tokens), tuple(sampled), tuple(logprobs), tuple(versions), tuple(number))

@@ -1,8 +1,8 @@
 """Generalised advantage estimation (arXiv 1506.02438) over the tokens that the model chose, and over its turns.
 
-Tensors are float64 [trajectories, longest]: a trajectory's sampled tokens side by side, so that what was read in
-between is skipped and not discounted through. A value is what the critic expects before its token; nothing follows the
-last one.
+Tensors are float64 [trajectories, longest]: a trajectory's sampled tokens side by side, so that what the model read
+between them is skipped, not discounted through. A token's value is the critic's estimate before it; after the last
+token the value is 0.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from agentfly_core.config.section import BY_NAME, Section
+from agentfly_core.rl.advantage import first_of_turns, last_of_turns
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -29,7 +30,7 @@ class TokenGAE(Section):
     lam: Share = 0.95
 
     def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages, and the returns that the critic should have said; `turns` number the tokens, -1 is none."""
+        """Advantages and value targets; `turns` are those of Sequences, -1 where there is no token."""
         everywhere = torch.ones_like(rewards, dtype=torch.bool)
         advantages = _backwards(rewards, values, everywhere, self.gamma, self.lam)
         return advantages, advantages + values
@@ -38,8 +39,8 @@ class TokenGAE(Section):
 class TurnGAE(Section):
     """The same over turns: a turn earns its tokens' rewards, and its value is that of its first token.
 
-    Each turn is one action, as in Turn-PPO (arXiv 2512.17008). Every token of a turn has the turn's advantage, and the
-    turn's return for its goal.
+    Each turn is one action, as in Turn-PPO (arXiv 2512.17008). Every token of a turn has the turn's advantage and
+    value target.
     """
 
     use: Literal["turn"] = "turn"
@@ -47,8 +48,8 @@ class TurnGAE(Section):
     lam: Share = 0.95
 
     def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages, and the returns that the critic should have said; `turns` number the tokens, -1 is none."""
-        first, last = _first(turns), _last(turns)
+        """Advantages and value targets; `turns` are those of Sequences, -1 where there is no token."""
+        first, last = first_of_turns(turns), last_of_turns(turns)
         earned = torch.zeros_like(rewards)
         total = torch.zeros(len(rewards), dtype=rewards.dtype)
         for t in reversed(range(rewards.shape[1])):
@@ -61,8 +62,8 @@ class TurnGAE(Section):
 class BilevelGAE(Section):
     """Turns first, then the tokens in each (VAGEN, arXiv 2510.16907).
 
-    Over the last tokens of turns, GAE with `gamma_turn` and `lam_turn` says what the end of each turn was worth; that
-    stands for its reward in a GAE over the tokens of the turn alone.
+    GAE over the last tokens of turns, with `gamma_turn` and `lam_turn`, gives the return at the end of each turn; it
+    takes the place of that token's reward in a GAE over the tokens of each turn alone.
     """
 
     use: Literal["bilevel"] = "bilevel"
@@ -72,8 +73,8 @@ class BilevelGAE(Section):
     lam_turn: Share = 0.95
 
     def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages, and the returns that the critic should have said; `turns` number the tokens, -1 is none."""
-        last = _last(turns)
+        """Advantages and value targets; `turns` are those of Sequences, -1 where there is no token."""
+        last = last_of_turns(turns)
         worth = _backwards(rewards, values, last, self.gamma_turn, self.lam_turn) + values
         earned = torch.where(last, worth, rewards)
         everywhere = torch.ones_like(last)
@@ -100,16 +101,6 @@ def _backwards(
         advantage = torch.where(here[:, t], now, advantage)
         found[:, t] = torch.where(here[:, t], now, 0.0)
     return found
-
-
-def _first(turns: Tensor) -> Tensor:
-    before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
-    return (turns >= 0) & (turns != before)
-
-
-def _last(turns: Tensor) -> Tensor:
-    after = torch.cat([turns[:, 1:], torch.full((len(turns), 1), -1)], dim=1)
-    return (turns >= 0) & (turns != after)
 
 
 def _held(values: Tensor, first: Tensor) -> Tensor:

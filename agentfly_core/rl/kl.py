@@ -12,6 +12,7 @@ from torch import Tensor
 
 from agentfly_core.config.experiment import step_named
 from agentfly_core.config.section import BY_NAME, Section
+from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Needs, Outputs, log_ratio
 from agentfly_core.rl.outcomes import Outcomes
@@ -117,8 +118,12 @@ class RewardKL(NoKL):
         """Each token's reward less its own penalty, and a trajectory's less the sum of them."""
         cost = self.weight * (self._divergence(batch).double() * batch.sampled)
         total = torch.zeros_like(outcomes.rewards).index_add(0, batch.trajectory, cost.sum(dim=1))
-        rewards, token_rewards = outcomes.rewards - total, outcomes.token_rewards - cost
-        return replace(outcomes, rewards=rewards, token_rewards=token_rewards)
+        of_tokens = sequences(batch, len(outcomes.rewards)).gather(cost)
+        return replace(
+            outcomes,
+            rewards=outcomes.rewards - total,
+            token_rewards=outcomes.token_rewards - of_tokens,
+        )
 
     def _divergence(self, batch: RolloutBatch) -> Tensor:
         return kl(batch.old_logprobs, batch.reference_logprobs, self.kind)

@@ -1,4 +1,4 @@
-"""What the trajectories of an update earned: in all, by turn, by reward; and who is compared with whom."""
+"""The rewards of an update's trajectories, in all, by token and by name, and the groups that are compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agentfly_core.formats import hashing
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Turn, Unscored
-from agentfly_core.rl.advantage import sequences
+from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences
 from agentfly_core.rl.batch import RolloutBatch
 
 
@@ -20,7 +20,8 @@ class Outcomes:
     """Two trajectories of one problem in one step, the first of two turns:
 
         rewards       tensor([1.0, 0.0])                float64 [n], the weighted sum of all rewards
-        token_rewards float64 [rows, T]: each turn's reward on its last sampled token, they add up to `rewards`
+        token_rewards float64 [n, longest], in the layout of `sequences`: a turn's reward is on the last token
+                      sampled in it; they add up to `rewards`
         parts         {"exact": tensor([1.0, 0.0])}     float64 [n] by reward, unweighted
         weights       {"exact": 1.0}                    by reward
         groups        ((0, 1),)                         indices of trajectories
@@ -55,7 +56,7 @@ def outcomes(
     by_turn = [_by_turn(t, score) for t, score in zip(trajectories, scores, strict=True)]
     return Outcomes(
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
-        token_rewards=_placed(batch, by_turn),
+        token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
         parts={name: torch.tensor([s.rewards[name] for s in scores], dtype=torch.float64) for name in weights},
         weights=weights,
         groups=_groups(trajectories),
@@ -73,26 +74,23 @@ def earned(score: Scored) -> float:
 
 
 def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
-    """One number a turn; what no turn earned by itself belongs to the last one with a sampled token."""
-    found = list(score.turn_rewards or [0.0] * len(trajectory.turns))
-    speaking = [i for i, turn in enumerate(trajectory.turns) if any(span.tokens for span in turn.sampled)]
-    if silent := [i for i, reward in enumerate(found) if reward and i not in speaking]:
+    """One number a turn; the rest of the reward is added to the last turn with a sampled token."""
+    rewards = list(score.turn_rewards or [0.0] * len(trajectory.turns))
+    spoken = [i for i, turn in enumerate(trajectory.turns) if any(span.tokens for span in turn.sampled)]
+    if silent := [i for i, reward in enumerate(rewards) if reward and i not in spoken]:
         raise ValueError(f"Turn {silent[0]} of trajectory {trajectory.id} has a reward and no sampled token.")
-    if speaking:
-        found[speaking[-1]] += earned(score) - sum(found)
-    return found
+    if spoken:
+        rewards[spoken[-1]] += earned(score) - sum(rewards)
+    return rewards
 
 
-def _placed(batch: RolloutBatch, by_turn: Sequence[Sequence[float]]) -> Tensor:
-    """Each turn's reward at its last sampled token, float64 [rows, T]."""
-    found = torch.zeros(batch.sampled.shape, dtype=torch.float64)
-    layout = sequences(batch, len(by_turn))
-    turns = torch.where(layout.present, layout.gather(batch.turn), -1)
-    last = layout.present & (turns != torch.cat([turns[:, 1:], torch.full((len(turns), 1), -1)], dim=1))
-    here = torch.zeros_like(batch.sampled).masked_scatter(batch.sampled, last[layout.line, layout.column])
-    for row, t in here.nonzero().tolist():
-        found[row, t] = by_turn[int(batch.trajectory[row])][int(batch.turn[row, t])]
-    return found
+def _token_rewards(layout: Sequences, by_turn: Sequence[Sequence[float]]) -> Tensor:
+    """Each turn's reward at the last token sampled in it, float64 [trajectories, longest]."""
+    rewards = torch.zeros(layout.turns.shape, dtype=torch.float64)
+    last = last_of_turns(layout.turns)
+    places = zip(last.nonzero()[:, 0].tolist(), layout.turns[last].tolist(), strict=True)
+    rewards[last] = torch.tensor([by_turn[i][turn] for i, turn in places], dtype=torch.float64)
+    return rewards
 
 
 def _groups(trajectories: Sequence[Trajectory]) -> tuple[tuple[int, ...], ...]:

@@ -20,7 +20,6 @@ from agentfly_core.rl.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqS
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.rl.kl import LossKL, RewardKL
-from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.rl.policy_loss import CISPO, DPPO, GSPO, SAPO, Clip, Reinforce
 from tests.support.played import earned, played, turn
 from tests.support.ragged import by_trajectory, now, ragged
@@ -98,7 +97,7 @@ PADDED = [*MADE.values(), *(GRPO(correction=c, kl=k) for c, k in product(CORRECT
 @settings(max_examples=10)
 def test_padding_does_not_matter(algorithm, seed):
     case = ragged(seed)
-    wider = replace(case, batch=_wider(case.batch), outcomes=_wider(case.outcomes))
+    wider = replace(case, batch=_wider(case.batch))
     batch, padded = learning(algorithm, case), learning(algorithm, wider)
     assert torch.equal(padded.advantages, _wide(batch.advantages))
     outputs = now(case.batch, seed)
@@ -110,9 +109,9 @@ def _wide(tensor):
     return torch.cat([tensor, torch.zeros(len(tensor), 3, dtype=tensor.dtype)], dim=1)
 
 
-def _wider(whole: RolloutBatch | Outcomes):
-    wide = {f.name: getattr(whole, f.name) for f in fields(whole)}
-    return replace(whole, **{n: _wide(v) for n, v in wide.items() if isinstance(v, torch.Tensor) and v.dim() == 2})
+def _wider(batch: RolloutBatch):
+    parts = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return replace(batch, **{name: _wide(part) for name, part in parts.items() if part.dim() == 2})
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - ABSOLUTE))

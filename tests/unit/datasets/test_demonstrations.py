@@ -16,7 +16,7 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.shop import bought
-from agentfly_core.rl.batch import rows
+from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.tools.answer import answer
@@ -119,7 +119,7 @@ async def test_only_what_the_model_says_is_trained(tokenizer: PreTrainedTokenize
     sum_ = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
     rules = spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
     (trajectory,) = await played([sum_], demonstrations.calculator([sum_], 0, 0.0), rules, tokenizer)
-    (row,) = rows(trajectory.turns)
+    batch = pack([trajectory])
     table = [
         ("<|im_start|>", "."), ("user\nWhat is ", "."), ("4", "."), ("1", "."), ("+", "."), ("5", "."), ("8", "."),
         ("?", "."), ("<|im_end|>", "."), ("\n", "."), ("<|im_start|>", "."), ("assistant\n", "."),
@@ -130,5 +130,5 @@ async def test_only_what_the_model_says_is_trained(tokenizer: PreTrainedTokenize
         ('<tool_call>\n{"name": "answer", "arguments": {"answer": "', "x"), ("9", "x"), ("9", "x"),
         ('"}}\n</tool_call>', "x"), ("<|im_end|>", "x"),
     ]  # fmt: skip
-    read = [tokenizer.decode([token]) for token in row.tokens]
-    assert list(zip(read, (".x"[sampled] for sampled in row.sampled), strict=True)) == table
+    read = [tokenizer.decode([token]) for token in batch.tokens[0].tolist()]
+    assert list(zip(read, (".x"[sampled] for sampled in batch.sampled[0].tolist()), strict=True)) == table

@@ -59,9 +59,3 @@ def test_a_file_of_a_newer_schema_is_refused(tmp_path):
     pq.write_table(table, tmp_path / "p.parquet")
     with pytest.raises(ValueError, match="schema 9"):
         parquet.read_problems(tmp_path / "p.parquet")
-
-
-def test_people_see_one_row_a_trajectory(tmp_path):
-    parquet.write_trajectories(tmp_path / "t.parquet", [trajectory()])
-    (row,) = parquet.frame([tmp_path / "t.parquet"]).to_dict("records")
-    assert (row["problem"], row["turns"], row["answer"]) == ("add-41-58", 2, "99")

@@ -21,6 +21,7 @@ def test_tool_answers_are_in_the_row_and_out_of_the_loss():
     assert batch.tokens.tolist() == [[1, 2, 3, 4, 5, 6, 7], [1, 9, 0, 0, 0, 0, 0]]
     assert batch.sampled.int().tolist() == [[0, 0, 1, 1, 0, 1, 1], [0, 1, 0, 0, 0, 0, 0]]
     assert batch.rollout_logprobs.tolist() == [[0, 0, -0.5, -0.25, 0, -1, -2], [0, -3, 0, 0, 0, 0, 0]]
+    assert batch.turn.tolist() == [[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0, 0]]
     assert (batch.lengths.tolist(), batch.trajectory.tolist()) == ([7, 2], [0, 1])
 
 
@@ -34,6 +35,7 @@ def test_an_end_of_turn_that_the_model_did_not_sample_is_not_trained():
 def test_a_fresh_context_is_a_row_of_the_same_trajectory():
     batch = pack([played(ASKS, turn([1, 8], {6: -1.0}, fresh=True)), played(ASKS)])
     assert batch.tokens.tolist() == [[1, 2, 3, 4], [1, 8, 6, 0], [1, 2, 3, 4]]
+    assert batch.turn.tolist() == [[0, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
     assert batch.trajectory.tolist() == [0, 0, 1]
 
 

@@ -25,9 +25,7 @@ def estimated(gae, values, by_turn):
     #                                       read   turn 0      read      turn 1
     batch = replace(batch, old_values=torch.tensor([[9.0, *values[:2], 9.0, 9.0, *values[2:]]]))
     outcomes, layout = earned([TWO_TURNS], [sum(by_turn)], batch, [by_turn]), sequences(batch, 1)
-    found = gae.estimate(
-        layout.gather(outcomes.token_rewards), layout.gather(batch.old_values).double(), layout.gather(batch.turn)
-    )
+    found = gae.estimate(outcomes.token_rewards, layout.gather(batch.old_values).double(), layout.turns)
     return [part[0].tolist() for part in found]
 
 

@@ -16,19 +16,19 @@ SILENT = turn([5])
 
 def test_a_reward_lies_on_the_last_sampled_token_of_its_turn():
     found = earned([played(ASKS, ANSWERS)], [1.5], by_turn=[(0.5, 1.0)])
-    #                                  read  asks    read      answers
-    assert found.token_rewards.tolist() == [[0, 0, 0.5, 0, 0, 0, 1.0]]
+    #                                        asks    answers
+    assert found.token_rewards.tolist() == [[0, 0.5, 0, 1.0]]
 
 
 def test_what_no_turn_earned_by_itself_lies_on_the_last_sampled_token():
     found = earned([played(ASKS, ANSWERS), played(ASKS)], [1.0, 2.0], by_turn=[(0.25, 0.0), ()])
-    assert found.token_rewards.tolist() == [[0, 0, 0.25, 0, 0, 0, 0.75], [0, 0, 2.0, 0, 0, 0, 0]]
+    assert found.token_rewards.tolist() == [[0, 0.25, 0, 0.75], [0, 2.0, 0, 0]]
     assert found.rewards.tolist() == [1.0, 2.0]
 
 
 def test_a_reward_after_a_turn_without_a_sampled_token_lies_on_the_turn_before():
     found = earned([played(ASKS, SILENT)], [1.0])
-    assert found.token_rewards.tolist() == [[0, 0, 1.0, 0]]
+    assert found.token_rewards.tolist() == [[0, 1.0]]
 
 
 def test_a_reward_on_a_turn_without_a_sampled_token_is_an_error():
@@ -38,12 +38,12 @@ def test_a_reward_on_a_turn_without_a_sampled_token_is_an_error():
 
 def test_a_trajectory_in_which_nothing_was_sampled_has_a_reward_and_no_token_for_it():
     found = earned([played(SILENT), played(ASKS)], [1.0, 0.0])
-    assert (found.rewards.tolist(), found.token_rewards.tolist()) == ([1.0, 0.0], [[0, 0, 0]])
+    assert (found.rewards.tolist(), found.token_rewards.tolist()) == ([1.0, 0.0], [[0, 0], [0, 0]])
 
 
 def test_a_reply_in_pieces_and_in_a_fresh_context_is_one_turn():
     found = earned([played(ANSWERS, replace(ANSWERS, fresh_context=True))], [3.0], by_turn=[(1.0, 2.0)])
-    assert found.token_rewards.tolist() == [[0, 0, 0, 1.0], [0, 0, 0, 2.0]]
+    assert found.token_rewards.tolist() == [[0, 1.0, 0, 2.0]]
 
 
 def test_episodes_of_one_group_are_compared_whatever_lies_between_them():

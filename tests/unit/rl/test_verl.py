@@ -23,6 +23,7 @@ from agentfly_core.algorithms.reinforce_pp import ReinforcePP
 from agentfly_core.algorithms.reinforce_pp_baseline import ReinforcePPBaseline
 from agentfly_core.algorithms.remax import ReMax
 from agentfly_core.algorithms.rloo import RLOO
+from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.gae import TokenGAE
@@ -74,7 +75,8 @@ def case(request):
 
 def theirs(name, batch, outcomes, groups):
     """What verl finds for the same episodes."""
-    rewards, mask = outcomes.token_rewards.float(), batch.sampled.float()
+    layout = sequences(batch, len(outcomes.rewards))
+    rewards, mask = layout.scatter(outcomes.token_rewards).float(), batch.sampled.float()
     if name == "gae":
         return verl.compute_gae_advantage_return(rewards, batch.old_values, mask, 0.9, 0.8)[0]
     if name == "gdpo":
