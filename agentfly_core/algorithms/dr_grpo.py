@@ -22,5 +22,5 @@ class DrGRPO(PolicyGradient):
     aggregation: Aggregation = SeqSumNorm(horizon=1024)
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The same for every sampled token of a trajectory."""
+        """One per trajectory."""
         return Advantages.of(spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch))

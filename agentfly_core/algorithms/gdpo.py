@@ -26,7 +26,7 @@ class GDPO(PolicyGradient):
             raise ValueError(f"algorithm.kl: GDPO has no sum of rewards, got use: {self.kl.use}; expected loss.")
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The same for every sampled token of a trajectory."""
+        """One per trajectory."""
         found = torch.zeros_like(outcomes.rewards)
         for name, weight in outcomes.weights.items():
             found += weight * within_groups(outcomes.groups, standardised, outcomes.parts[name])

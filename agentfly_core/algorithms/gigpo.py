@@ -37,7 +37,7 @@ class GiGPO(PolicyGradient):
         return {**super().measures(outcomes, batch), "train/compared_turns": shared}
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The same for every sampled token of a turn."""
+        """One per turn, plus one per trajectory."""
         by_turn = _compared(outcomes, self._returns(outcomes, batch))
         of_turns = by_turn[batch.trajectory.unsqueeze(1), batch.turn] * batch.sampled
         episode = spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch)

@@ -19,5 +19,5 @@ class GRPO(PolicyGradient):
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The same for every sampled token of a trajectory."""
+        """One per trajectory."""
         return Advantages.of(spread(within_groups(outcomes.groups, standardised, outcomes.rewards), batch))

@@ -25,7 +25,7 @@ class MaxRL(PolicyGradient):
             raise ValueError(f"algorithm.kl: MaxRL needs rewards of 0 and more, got use: {self.kl.use}; expected loss.")
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The same for every sampled token of a trajectory; raises ValueError for a reward below 0."""
+        """One per trajectory; raises ValueError for a reward below 0."""
         if bool((outcomes.rewards < 0).any()):
             raise ValueError(f"MaxRL needs rewards of 0 and more, got {float(outcomes.rewards.min()):g}.")
         return Advantages.of(spread(within_groups(outcomes.groups, _over_their_mean, outcomes.rewards), batch))

@@ -27,7 +27,7 @@ class OPO(PolicyGradient):
     aggregation: Aggregation = SeqMeanTokenSum()
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The same for every sampled token of a trajectory."""
+        """One per trajectory."""
         lengths = sequences(batch, len(outcomes.rewards)).lengths.double()
         return Advantages.of(spread(within_groups(outcomes.groups, _less_the_mean_token, outcomes.rewards, lengths), batch))
 

@@ -43,7 +43,7 @@ class PPO(PolicyGradient):
         )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One a token; a turn's reward lies on its last token."""
+        """One per token; a turn's reward is on its last."""
         layout = sequences(batch, len(outcomes.rewards))
         values = layout.gather(batch.old_values).double()
         advantages, returns = self.gae.estimate(outcomes.token_rewards, values, layout.turns)

@@ -30,7 +30,7 @@ class ReinforcePP(PolicyGradient):
         return replace(super().needs, compares_group=False)
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """One a token."""
+        """One per token."""
         rewards = outcomes.token_rewards
         returns, after = torch.zeros_like(rewards), torch.zeros(len(rewards), dtype=rewards.dtype)
         for t in reversed(range(rewards.shape[1])):

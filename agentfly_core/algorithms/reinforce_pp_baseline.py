@@ -19,6 +19,6 @@ class ReinforcePPBaseline(PolicyGradient):
     """
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The same for every sampled token of a trajectory, up to the whitening."""
+        """One per trajectory, whitened."""
         found = within_groups(outcomes.groups, centred, outcomes.rewards)
         return Advantages.of(whitened(spread(found, batch), batch))

@@ -37,7 +37,7 @@ class ReMax(PolicyGradient):
         return {**super().measures(outcomes, batch), "train/without_baseline": float(missing.mean())}
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The same for every sampled token of a trajectory."""
+        """One per trajectory."""
         better = outcomes.rewards - outcomes.baselines
         if len(better) and bool(better.isnan().all()):
             raise ValueError("No greedy episode of these problems has a score; ReMax compares with one of each.")

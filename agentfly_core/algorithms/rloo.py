@@ -25,7 +25,7 @@ class RLOO(PolicyGradient):
     aggregation: Aggregation = SeqMeanTokenSum()
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """The same for every sampled token of a trajectory."""
+        """One per trajectory."""
         return Advantages.of(spread(within_groups(outcomes.groups, _less_the_others, outcomes.rewards), batch))
 
 

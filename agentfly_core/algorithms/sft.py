@@ -25,11 +25,11 @@ class SFT:
         return self
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Nothing besides the loss."""
+        """None."""
         return {}
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
-        """Every token is as good as another."""
+        """1 for every sampled token."""
         return Advantages.of(batch.sampled.float())
 
     def weights(self, batch: RolloutBatch) -> Tensor:

@@ -39,7 +39,8 @@ class SequenceTIS(Section):
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
         """What each token's loss is multiplied with; `mismatch/masked_share` counts the truncated."""
-        weight = _products(batch)
+        total = (batch.old_logprobs - batch.rollout_logprobs).sum(dim=1, keepdim=True)
+        weight = log_ratio(total, total.new_zeros(())).exp().expand_as(batch.old_logprobs)
         return _weights(weight.clamp(max=self.cap), weight > self.cap)
 
 
@@ -81,11 +82,6 @@ class SequenceMask(_Between):
 
 ImportanceSampling = Annotated[TokenTIS | SequenceTIS | IcePop | SequenceMask, Field(discriminator="use"), BY_NAME]
 """In an experiment file `{use: token_tis, cap: 2.0}`, or `icepop` for its defaults."""
-
-
-def _products(batch: RolloutBatch) -> Tensor:
-    total = (batch.old_logprobs - batch.rollout_logprobs).sum(dim=1, keepdim=True)
-    return log_ratio(total, total.new_zeros(())).exp().expand_as(batch.old_logprobs)
 
 
 def _weights(weight: Tensor, beyond: Tensor) -> TokenLosses:

@@ -1,4 +1,4 @@
-"""What an algorithm is: from outcomes to advantages, and from log-probabilities to a loss. Pure functions of tensors.
+"""The interface of algorithms: outcomes to advantages, log-probabilities to a loss; pure functions of tensors.
 
 Tensors are [rows, T] and 0 where a token was not sampled. Each token carries its weight, global over the ranks and
 micro-batches of its optimizer step, and the loss is a plain sum: the gradient is the same for any split.
@@ -22,7 +22,7 @@ OffPolicy = Literal["ratio", "imitation", "none"]
 
 @dataclass(frozen=True)
 class Advantages:
-    """How much better than expected each sampled token did: `advantages` [rows, T]; and a critic's goals, `returns`."""
+    """The `advantages` of sampled tokens [rows, T], and a critic's value targets, `returns` [rows, T]."""
 
     advantages: Tensor
     returns: Tensor
@@ -35,9 +35,9 @@ class Advantages:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the policy says now of the sampled tokens, and a critic: all [rows, T], differentiable but for the entropy.
+    """The current policy's and critic's outputs at sampled tokens [rows, T]; the entropy has no gradient.
 
-    `values` are what the critic expects before each token, 0 without a critic.
+    `values` are the critic's estimates before each token, 0 without a critic.
     """
 
     logprobs: Tensor

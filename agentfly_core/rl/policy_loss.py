@@ -59,7 +59,7 @@ class Clip(Section):
     """`max(-A rho, -A clip(rho, 1 - low, 1 + high))` with rho the probability ratio to the old policy.
 
     A bound of its own on each side is from DAPO (2503.14476). `dual` bounds the loss of a bad token by `-A dual`, since
-    its ratio may grow without end (1912.09729); None: no such bound.
+    its ratio is unbounded (1912.09729); None: no such bound.
     """
 
     use: Literal["clip"] = "clip"
@@ -152,7 +152,7 @@ class Reinforce(Section):
 class SAPO(Section):
     """`-A sigmoid(tau (rho - 1)) 4 / tau`: on-policy the gradient of `-A rho`, and less and less further away.
 
-    `tau` is that of good tokens (A > 0), `tau_bad` that of the others, higher so that they are let go of sooner.
+    `tau` is that of good tokens (A > 0), `tau_bad` that of the others, higher so that their gradient vanishes sooner.
     """
 
     use: Literal["sapo"] = "sapo"

@@ -1,4 +1,4 @@
-"""What an update learns from: a job's stored trajectories and scores, as a batch, with outcomes, in mini-batches."""
+"""The data of an update: a job's stored trajectories and scores as a batch with outcomes, in mini-batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentfly_core.training.job import UpdateJob
 
 @dataclass(frozen=True)
 class UpdateData:
-    """The `trajectories` trajectories of a batch and what they earned; `unscored` more were left out."""
+    """A batch of `trajectories` trajectories with their outcomes; `unscored` more were left out."""
 
     batch: RolloutBatch
     outcomes: Outcomes
@@ -32,22 +32,26 @@ class UpdateData:
 def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     """Read a job's files, leaving out trajectories without a score and failed demonstrations; the batch may be empty.
 
-    With `drop_equal` groups whose rewards are all equal are left out as well. What a greedy episode earned is a
-    baseline, and its tokens are not learned from. Raises ValueError when a trajectory has no row in the scores.
+    With `drop_equal` groups whose rewards are all equal are left out as well. The reward of a greedy episode is a
+    baseline; its tokens are not trained. Raises ValueError when a trajectory has no row in the scores.
     """
     found = [t for path in job.rollouts for t in read_trajectories(Path(path))]
-    scores = _scores(found, Path(job.scores)) if job.scores else _imitated(found)
+    if job.scores:
+        scores = _scores(found, Path(job.scores))
+    else:
+        demonstrated = [t.id for t in found if t.ending is not Ending.FAILED]
+        scores = {name: Scored(name, {}, (), 0.0) for name in demonstrated}
     greedy = {t.group: earned(scores[t.id]) for t in found if t.role == "baseline" and t.id in scores}
     played = [t for t in found if t.role != "baseline"]
     scored = [t for t in played if t.id in scores]
     kept = _differing(scored, scores) if drop_equal else scored
     batch = pack(kept)
-    found_out = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
-    return UpdateData(batch, found_out, len(kept), len(played) - len(scored))
+    rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
+    return UpdateData(batch, rewarded, len(kept), len(played) - len(scored))
 
 
 def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) -> list[Tensor]:
-    """The trajectories of each optimizer step: every epoch deals all of them out anew, in an order given by the seed.
+    """The trajectories of each optimizer step: every epoch divides all of them, shuffled by the seed.
 
     `job.batch` bounds the trajectories of a step; without it an epoch has `count` steps of about equal size.
     """
@@ -67,10 +71,6 @@ def _differing(trajectories: Sequence[Trajectory], scores: Mapping[str, Scored])
     for trajectory in trajectories:
         rewards[trajectory.group].add(earned(scores[trajectory.id]))
     return [t for t in trajectories if len(rewards[t.group]) > 1]
-
-
-def _imitated(trajectories: Sequence[Trajectory]) -> dict[str, Scored]:
-    return {t.id: Scored(t.id, {}, (), 0.0) for t in trajectories if t.ending is not Ending.FAILED}
 
 
 def _scores(trajectories: Sequence[Trajectory], path: Path) -> dict[str, Scored]:

@@ -39,14 +39,14 @@ class Policy(nn.Module):
         self.critic = _critic(model, critic)
 
     def forward(
-        self, tokens: Tensor, sampled: Tensor, temperature: float, forest: PrefixTrees | None = None
+        self, tokens: Tensor, sampled: Tensor, temperature: float, trees: PrefixTrees | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere; for int64 and bool [rows, T].
 
-        With the `forest` that these rows are, it is read instead of them, and says the same.
+        With `trees`, these rows as prefix trees, the model reads those instead, to the same result.
         """
-        inputs = {"input_ids": tokens} if forest is None else forest.inputs(self.model.dtype)
-        places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens) if forest is None else forest.places
+        inputs = {"input_ids": tokens} if trees is None else trees.inputs(self.model.dtype)
+        places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens) if trees is None else trees.places
         predicting = places[predictors(sampled)]
         hidden = _hidden(self.model.base_model, inputs)[predicting]
         said = self.projection(hidden, tokens[sampled], temperature)

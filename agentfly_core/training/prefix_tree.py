@@ -1,4 +1,9 @@
-"""Rows that begin alike, merged into trees of tokens: what they have in common goes through the model once."""
+"""Prefix sharing: rows with a common prefix as one tree of tokens, so that the model computes it once.
+
+The episodes of a group have the same prompt. A tree is laid out in preorder: a token's descendants follow it without
+gaps, so that one number a token, the end of its descendants, is enough for the attention mask. Positions are depths,
+and each row's outputs are gathered from the places of its tokens: the loss sees the same rows as without sharing.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +18,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 SMALL = 2048
-"""Tokens of a tree that costs little attention, though each attends to all others, of whichever row."""
+"""Up to this many tokens the attention between rows, computed only to be masked, costs little."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Rows that begin alike, by their index, and where among the tree's tokens the tokens of each are.
+    """Rows with a common prefix, by their index, and the places of each row's tokens among the tree's.
 
     The rows 4 and 7 with the tokens [1, 87, 4, 2] and [1, 87, 5]: `Tree((4, 7), ([0, 1, 2, 3], [0, 1, 4]))`.
     """
@@ -28,7 +33,7 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """How many tokens it has."""
+        """The number of its tokens."""
         return int(self.branches[-1][-1]) + 1
 
 
@@ -38,8 +43,8 @@ class PrefixTrees:
 
     tokens     [[1, 87, 4, 2, 5]]               int64 [trees, N]
     depths     [[0, 1, 2, 3, 2]]                int64 [trees, N], the position of a token in its rows
-    ends       [[5, 5, 4, 4, 5]]                int64 [trees, N], one more than the last token below it
-    places     [[0, 1, 2, 3], [0, 1, 4, 0]]     int64 [rows, T], where a row's tokens are among all trees * N
+    ends       [[5, 5, 4, 4, 5]]                int64 [trees, N], one more than its last descendant
+    places     [[0, 1, 2, 3], [0, 1, 4, 0]]     int64 [rows, T], the places of a row's tokens among all trees * N
     """
 
     tokens: Tensor
@@ -49,12 +54,12 @@ class PrefixTrees:
 
     @property
     def attends(self) -> Tensor:
-        """Which tokens each attends to: itself and those before it in a row; bool [trees, N, N]."""
+        """The attention mask: each token attends to itself and its ancestors; bool [trees, N, N]."""
         node = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return (node <= node.unsqueeze(1)) & (node.unsqueeze(1) < self.ends.unsqueeze(1))
 
     def inputs(self, dtype: torch.dtype) -> dict[str, Tensor]:
-        """What a causal language model of this dtype reads."""
+        """The inputs of a causal language model of this dtype."""
         attends = self.attends
         mask = torch.zeros((), dtype=dtype, device=attends.device).expand(attends.shape)
         mask = mask.masked_fill(~attends, torch.finfo(dtype).min).unsqueeze(1)
@@ -65,15 +70,16 @@ class PrefixTrees:
         return PrefixTrees(*(part.to(device) for part in (self.tokens, self.depths, self.ends, self.places)))
 
 
-def plant(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
+def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
     """Trees of at most `limit` tokens, or of one row, from rows [rows, T] that are padded on the right.
 
-    A row joins a tree when it has at least as many tokens in common with it as it adds, and the tree stays `SMALL` or
-    costs no more attention with it than without: otherwise that would cost more than is saved.
+    A row joins a tree that shares at least as many tokens with it as it adds, and that stays `SMALL` or needs no more
+    attention than the tree and the row apart: beyond that the masked attention costs more than sharing saves.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []
     before: list[int] = []
+    # sorted, rows that share a prefix are neighbours, and comparing each with the one before it is enough
     for index in sorted(range(len(rows)), key=rows.__getitem__):
         common, size = _common(before, rows[index]), trees[-1].size if trees else 0
         before, added = rows[index], len(rows[index]) - common
@@ -86,11 +92,11 @@ def plant(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
     return trees
 
 
-def grow(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
-    """The forest of rows [rows, T]: those of the first tree, in its order, then those of the next."""
+def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
+    """The tensors of trees; `tokens` [rows, T] are the rows of the first tree, in its order, then of the next."""
     width = max(tree.size for tree in trees)
     merged, depths = torch.zeros(2, len(trees), width, dtype=torch.int64)
-    ends = torch.arange(1, width + 1).repeat(len(trees), 1)  # what is padding attends to itself
+    ends = torch.arange(1, width + 1).repeat(len(trees), 1)  # padding attends to itself: a softmax needs a term
     places = torch.zeros_like(tokens)
     branches = [(number, branch) for number, tree in enumerate(trees) for branch in tree.branches]
     for row, (number, branch) in enumerate(branches):
@@ -102,7 +108,7 @@ def grow(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
 
 
 def require_masks(config: PreTrainedConfig) -> None:
-    """Raise ValueError for a model that would not heed the mask of a forest, by its transformers config."""
+    """Raise ValueError for a model whose attention ignores a mask of trees, by its transformers config."""
     kinds = set(getattr(config, "layer_types", None) or ())
     window = None if kinds else getattr(config, "sliding_window", None)
     if kinds - {"full_attention"} or window or config._attn_implementation not in ("sdpa", "eager"):

@@ -1,4 +1,8 @@
-"""One update of a policy: signals, advantages, then `epochs` x `mini_batches` optimizer steps on weighted sums."""
+"""One update of a policy: signals, advantages, then `epochs` x `mini_batches` optimizer steps.
+
+Signals are what the learner's models compute of the batch before the first step: reference and old log-probabilities,
+and values.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,14 @@ from agentfly_core.training.data import UpdateData, mini_batches
 from agentfly_core.training.distributed import Engine, Ranks
 from agentfly_core.training.job import SKIPPED_IN_A_ROW, UpdateJob
 from agentfly_core.training.policy import Policy
-from agentfly_core.training.prefix_tree import PrefixTrees, grow, plant, require_masks
+from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten, require_masks
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass
 class Update:
-    """The work of one job on a lesson; every rank holds the whole lesson and computes its share of the rows.
+    """The work of one job; every rank holds all the update's data and computes its share of the rows.
 
     Its metrics are means over tokens (`train/entropy`; `train/kl`, from the policy before the update to the one in it;
     `train/kl_reference`; `train/clip_fraction`; the share in rows with a backward pass, `train/learned_share`) but
@@ -54,7 +58,7 @@ class Update:
     skipped: int = 0
 
     def run(self, data: UpdateData, reference: Policy | None, progress: Progress) -> dict[str, float]:
-        """Take the optimizer steps, telling how many are done, and return the metrics."""
+        """Take the optimizer steps, reporting how many are done, and return the metrics."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         if self.settings.share_prefixes:
             require_masks(self.engine.module.model.config)
@@ -72,26 +76,29 @@ class Update:
         return self._metrics(data)
 
     def _with_signals(self, batch: RolloutBatch, reference: Policy | None, steps: int) -> RolloutBatch:
+        """The batch with the log-probabilities and values that the algorithm needs and that cost a forward pass."""
         if reference is not None:
             if self.settings.share_prefixes:
                 require_masks(reference.model.config)
             batch = replace(batch, reference_logprobs=self._score(reference.to(self.engine.device), batch)[0])
-            reference.to("cpu")
+            reference.to("cpu")  # the optimizer steps need its memory
         needs = self.algorithm.needs
+        # With one optimizer step the old policy is the policy: its forward pass gives the old log-probabilities for
+        # nothing, as a constant (`on_policy`), unless the advantages need them before it.
         ours = needs.old_logprobs and self.settings.old_logprobs == "learner"
         self.on_policy = ours and steps <= 1 and not needs.signals_before_advantages
         if (ours and not self.on_policy) or needs.critic != "none":
             logprobs, values = self._score(self.engine, batch)
             batch = replace(batch, old_values=values, old_logprobs=logprobs if ours else batch.old_logprobs)
-            self._compare(logprobs, batch)
+            self._compare(logprobs, batch)  # before the first step: any later, and it would measure the training
         return batch
 
     def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
         """The log-probabilities and values [rows, T] of sampled tokens, on every rank."""
         logprobs, values = torch.zeros_like(batch.rollout_logprobs), torch.zeros_like(batch.rollout_logprobs)
         with torch.no_grad(), self._clock("time/forward"):
-            for rows, micro, forest in self._micro_batches(batch, batch.lengths > 0):
-                found = model(micro.tokens, micro.sampled, self.job.temperature, forest)
+            for rows, micro, trees in self._micro_batches(batch, batch.lengths > 0):
+                found = model(micro.tokens, micro.sampled, self.job.temperature, trees)
                 _put(logprobs, rows, found[0])
                 _put(values, rows, found[2])
         return self.ranks.sum(logprobs), self.ranks.sum(values)
@@ -102,11 +109,11 @@ class Update:
         found = torch.zeros_like(batch.rollout_logprobs)
         teaching = batch.advantages.any(dim=1) | self.algorithm.needs.trains_all_rows
         with torch.no_grad():
-            for rows, micro, forest in self._micro_batches(batch, ~teaching):
-                _put(found, rows, self._loss(micro, forest)[1])
+            for rows, micro, trees in self._micro_batches(batch, ~teaching):
+                _put(found, rows, self._loss(micro, trees)[1])
         parts = list(self._micro_batches(batch, teaching))
-        for number, (rows, micro, forest) in enumerate(parts, 1):
-            loss, logprobs = self._loss(micro, forest)
+        for number, (rows, micro, trees) in enumerate(parts, 1):
+            loss, logprobs = self._loss(micro, trees)
             _put(found, rows, logprobs)
             self._backward(loss, last=number == len(parts))
         if self.job.scores and not self.mismatch:
@@ -115,9 +122,9 @@ class Update:
         self.steps[outcome] += 1
         self.skipped = {"empty": self.skipped, "taken": 0, "skipped": self.skipped + 1}[outcome]
 
-    def _loss(self, micro: RolloutBatch, forest: PrefixTrees | None) -> tuple[Tensor, Tensor]:
+    def _loss(self, micro: RolloutBatch, trees: PrefixTrees | None) -> tuple[Tensor, Tensor]:
         with self._clock("time/forward"):
-            logprobs, entropy, values = self.engine(micro.tokens, micro.sampled, self.job.temperature, forest)
+            logprobs, entropy, values = self.engine(micro.tokens, micro.sampled, self.job.temperature, trees)
             if self.on_policy:
                 micro = replace(micro, old_logprobs=logprobs.detach())
             loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
@@ -157,14 +164,14 @@ class Update:
         """This rank's of the wanted rows, with their indices in the batch; none for any rank if no row is wanted."""
         rows = wanted.nonzero().flatten()
         limit = self.token_budget if self.settings.share_prefixes else 0
-        trees = plant(batch.tokens[rows], batch.lengths[rows], limit)
-        sizes = torch.tensor([tree.size for tree in trees], dtype=torch.int64)
+        built = build_trees(batch.tokens[rows], batch.lengths[rows], limit)
+        sizes = torch.tensor([tree.size for tree in built], dtype=torch.int64)
         for chosen in micro_batches(sizes, self.token_budget, self.ranks.count)[self.ranks.rank]:
-            picked = [trees[index] for index in chosen.tolist()]
+            picked = [built[index] for index in chosen.tolist()]
             mine = rows[[row for tree in picked for row in tree.rows]]
             micro = batch.select(mine) if picked else _idle(batch)
-            forest = grow(micro.tokens, picked).to(self.engine.device) if len(mine) > len(picked) else None
-            yield mine, micro.to(self.engine.device), forest
+            trees = flatten(micro.tokens, picked).to(self.engine.device) if len(mine) > len(picked) else None
+            yield mine, micro.to(self.engine.device), trees
 
     def _compare(self, learner: Tensor, batch: RolloutBatch) -> None:
         self.mismatch = mismatch(learner[batch.sampled], batch.rollout_logprobs[batch.sampled])

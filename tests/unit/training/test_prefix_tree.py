@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Co
 
 from agentfly_core.rl.batch import pack
 from agentfly_core.training.policy import Policy
-from agentfly_core.training.prefix_tree import grow, plant
+from agentfly_core.training.prefix_tree import build_trees, flatten
 from tests.support.played import played, turn
 
 ROWS = torch.tensor([[1, 87, 5, 0], [9, 9, 0, 0], [1, 87, 4, 2]])
@@ -25,42 +25,42 @@ SMALL = {
 
 
 def test_rows_that_begin_alike_are_one_tree_and_its_tokens_see_only_their_own_row():
-    shared, alone = plant(ROWS, LENGTHS, 100)
+    shared, alone = build_trees(ROWS, LENGTHS, 100)
     assert (shared.rows, shared.size, alone.rows, alone.size) == ((2, 0), 5, (1,), 2)
-    forest = grow(ROWS[[2, 0, 1]], [shared, alone])
+    trees = flatten(ROWS[[2, 0, 1]], [shared, alone])
     #                                 1  87  4  2 | 5
-    assert forest.tokens.tolist() == [[1, 87, 4, 2, 5], [9, 9, 0, 0, 0]]
-    assert forest.depths.tolist() == [[0, 1, 2, 3, 2], [0, 1, 0, 0, 0]]
-    assert forest.places.tolist() == [[0, 1, 2, 3], [0, 1, 4, 0], [5, 6, 0, 0]]
-    assert forest.attends.shape == (2, 5, 5)
-    assert forest.attends[0].int().tolist() == [
+    assert trees.tokens.tolist() == [[1, 87, 4, 2, 5], [9, 9, 0, 0, 0]]
+    assert trees.depths.tolist() == [[0, 1, 2, 3, 2], [0, 1, 0, 0, 0]]
+    assert trees.places.tolist() == [[0, 1, 2, 3], [0, 1, 4, 0], [5, 6, 0, 0]]
+    assert trees.attends.shape == (2, 5, 5)
+    assert trees.attends[0].int().tolist() == [
         [1, 0, 0, 0, 0],  # 1
         [1, 1, 0, 0, 0],  # 87
         [1, 1, 1, 0, 0],  # 4
         [1, 1, 1, 1, 0],  # 2
         [1, 1, 0, 0, 1],  # 5
     ]
-    assert forest.attends.any(-1).all(), "what is padding has something to attend to"
+    assert trees.attends.any(-1).all(), "what is padding has something to attend to"
 
 
 def test_a_row_joins_a_tree_only_if_it_has_as_much_in_common_as_it_adds_and_there_is_room():
     def sizes(rows, limit):
         tokens = torch.tensor(rows)
-        return [tree.size for tree in plant(tokens, torch.full((len(tokens),), tokens.shape[1]), limit)]
+        return [tree.size for tree in build_trees(tokens, torch.full((len(tokens),), tokens.shape[1]), limit)]
 
     assert sizes([[1, 2, 3, 4], [1, 2, 5, 6]], 6) == [6]
     assert sizes([[1, 2, 3, 4], [1, 2, 5, 6]], 5) == [4, 4]
     assert sizes([[1, 2, 3, 4], [1, 5, 6, 7]], 100) == [4, 4]
     assert sizes([[1, 2, 3, 4], [1, 2, 3, 4]], 4) == [4]
     assert sizes([[1, 2, 3, 4], [1, 2, 3, 4]], 0) == [4, 4]
-    assert plant(torch.zeros(0, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), 100) == []
+    assert build_trees(torch.zeros(0, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), 100) == []
 
 
 def test_a_long_prompt_is_shared_and_a_tree_of_long_replies_stays_small():
     def trees(rows, prompt, reply):
         tokens = torch.arange(prompt).repeat(rows, 1)
         replies = torch.arange(rows * reply).view(rows, reply) + prompt
-        return plant(torch.cat([tokens, replies], 1), torch.full((rows,), prompt + reply), 100_000)
+        return build_trees(torch.cat([tokens, replies], 1), torch.full((rows,), prompt + reply), 100_000)
 
     assert [tree.size for tree in trees(8, 4000, 32)] == [4000 + 8 * 32]
     # a fourth reply would make the attention 6000^2, where 5000^2 + 3000^2 do without
@@ -70,17 +70,17 @@ def test_a_long_prompt_is_shared_and_a_tree_of_long_replies_stays_small():
 @pytest.mark.parametrize("config", [LlamaConfig, Qwen2Config, Qwen3Config], ids=lambda config: config.model_type)
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("critic", ["head", "model"])
-def test_a_forest_says_what_its_rows_say_and_teaches_the_same(config, attention, critic):
+def test_prefix_trees_have_the_outputs_and_the_gradient_of_their_rows(config, attention, critic):
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config(**SMALL), attn_implementation=attention)
     policy = Policy(model.eval(), critic)
     torch.nn.init.normal_(policy.critic["head"].weight)
     batch = pack(episodes(seed=1))
-    trees = plant(batch.tokens, batch.lengths, 100)
+    trees = build_trees(batch.tokens, batch.lengths, 100)
     assert sum(tree.size for tree in trees) < 0.7 * batch.lengths.sum()
     batch = batch.select(torch.tensor([row for tree in trees for row in tree.rows]))
     plain, gradient = taught(policy, batch, None)
-    shared, same = taught(policy, batch, grow(batch.tokens, trees))
+    shared, same = taught(policy, batch, flatten(batch.tokens, trees))
     torch.testing.assert_close(shared, plain, atol=1e-5, rtol=1e-5)
     assert (same - gradient).norm() < 1e-4 * gradient.norm()
 
@@ -102,10 +102,10 @@ def episodes(seed):
     return found
 
 
-def taught(policy, batch, forest):
+def taught(policy, batch, trees):
     """Log-probabilities, entropies and values, and the gradient of a sum of them with random weights."""
     policy.zero_grad()
-    found = policy(batch.tokens, batch.sampled, 0.8, forest)
+    found = policy(batch.tokens, batch.sampled, 0.8, trees)
     weight = torch.randn(batch.tokens.shape, generator=torch.Generator().manual_seed(0))
     sum((weight * part).sum() for part in found).backward()
     return [part.detach() for part in found], torch.cat([p.grad.flatten() for p in policy.parameters()])
