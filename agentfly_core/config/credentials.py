@@ -1,4 +1,4 @@
-"""A secret is no setting, since settings are stored with all that comes of them: it is refused."""
+"""Refusing secrets in settings, since settings are stored with a run and its artifacts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ABOUT = frozenset({"env", "file", "path", "name", "header", "kind", "type", "len
 
 
 class SecretGiven(ValueError):
-    """A secret stands where settings do; the message names its key and the way to do it."""
+    """A setting is a secret; the message names its key and how to pass it instead."""
 
 
 def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:

@@ -1,4 +1,4 @@
-"""The experiment file: what an experiment is, digested; site.py says where it runs.
+"""The experiment file: settings that define an experiment; site.py defines where it runs.
 
 The defaults below are vetted; `conf/NAME.yaml` says only what differs. How files and overrides are read: experiment.py.
 """
@@ -35,7 +35,7 @@ RESUMABLE: JsonDict = {"resumable": True}
 
 
 class Part(Section):
-    """Something named by its import path, with its settings beside: `{use: "my.rewards:cites", weight: 2}`."""
+    """A plug-in named by its import path, with its settings: `{use: "my.rewards:cites", weight: 2}`."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     use: str
@@ -56,7 +56,7 @@ class Part(Section):
 
 
 class AlgorithmPart(Part):
-    """How rewards become changes: a name in agentfly_core.algorithms or an import path, and its settings.
+    """The algorithm: a name in agentfly_core.algorithms or an import path, and its settings.
 
     `{use: dapo, overlong: {longest: 512, buffer: 128}}`; a name alone is short for `{use: name}`.
     """
@@ -199,7 +199,7 @@ class Evaluate(Section):
 
 
 class Gates(Section):
-    """When a stage stops instead of going on with too little: shares of the stage's episodes."""
+    """When a stage fails: limits on shares of its episodes."""
 
     failed: Share = Field(default=0.10, json_schema_extra=RESUMABLE)
     unscored: Share = Field(default=0.05, json_schema_extra=RESUMABLE)

@@ -1,1 +1,1 @@
-"""Text, JSON, YAML and files: how bytes are read, checked and written."""
+"""Text, JSON, YAML and hashes: strict reading and canonical writing."""

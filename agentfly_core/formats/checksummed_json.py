@@ -1,4 +1,4 @@
-"""JSON files that carry a checksum of what they say, so that damage is named and never believed.
+"""JSON files with a checksum of their content, so that damaged ones are detected.
 
     {"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 2, "uri": "artifacts/warm_start/1f2e/001/policy"}
 
@@ -20,17 +20,17 @@ SEAL = ("checksum", "schema")
 
 
 class Damaged(ValueError):
-    """What lies on disk is not what was written there; the message names the file."""
+    """A file's content is not what was written; the message names the file."""
 
 
 def sealed(value: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The content of the file that says `value`."""
+    """The content of a file that holds `value` and its checksum."""
     said = {**value, "schema": SCHEMA}
     return {**said, "checksum": digest(said)}
 
 
 def value_of(content: bytes, where: str) -> dict[str, JSON]:
-    """What a sealed file says, without its seal; `where` is its path. Raises Damaged, which names it."""
+    """The value in a checksummed file's content; `where` is its path. Raises Damaged."""
     found = json_of(content, where)
     try:
         _check(found, where)

@@ -1,4 +1,4 @@
-"""A strict reader of JSON that a model wrote: whatever it accepts can be written again, on disk and to a tokenizer."""
+"""A strict parser of JSON written by a model: what it accepts can be stored and tokenized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from outside, made fit for a tokenizer, for a file and for a sentence."""
+"""Cleaning text from outside for tokenizers, files and messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sentence(text: str) -> str:
 
 
 def fault(error: BaseException, max_bytes: int = 2000) -> str:
-    """What went wrong, in one line or a few: `fault(KeyError("answer"))` is "KeyError: 'answer'". Never raises.
+    """An error's type and message: `fault(KeyError("answer"))` is "KeyError: 'answer'". Never raises.
 
     An error without a text of its own is told with its cause, a group with the first errors in it.
     """
@@ -44,7 +44,7 @@ def fault(error: BaseException, max_bytes: int = 2000) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """What an error says, without its kind: `words_of(KeyError("answer"))` is "'answer'". Never raises."""
+    """An error's message, without its type: `words_of(KeyError("answer"))` is "'answer'". Never raises."""
     return _asked(lambda: str(error), "its text")
 
 
@@ -114,7 +114,7 @@ def redact(text: str) -> str:
 
 
 def holders(text: str) -> Iterator[str]:
-    """The environment variables whose secrets are in a text."""
+    """The environment variables whose values, as secrets, occur in a text."""
     for name, value in [*os.environ.items()]:
         if len(value) >= SHORTEST and value in text and SECRET.search(name):
             yield name

@@ -1,4 +1,4 @@
-"""Where in somebody's code an error comes from: what a traceback says, without the machinery around it."""
+"""The place in a user's code that an error comes from: tracebacks without our own frames."""
 
 from __future__ import annotations
 

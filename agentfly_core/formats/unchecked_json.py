@@ -1,4 +1,4 @@
-"""Files of releases that wrote no checksums: one is believed when it has the shape that those releases gave it."""
+"""JSON files of releases without checksums: accepted when they have those releases' schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems: built and checked once, and published in three splits."""
+"""Datasets of problems: built, checked and stored in three splits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentfly_core.system.files import write_json
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row of a data file that is no problem: `BadRow("train.jsonl", 17, "field 'question' is missing")`."""
+    """A row of a data file that is not a valid problem: `BadRow("train.jsonl", 17, "field 'question' is missing")`."""
 
     source: str
     row: int

@@ -1,4 +1,4 @@
-"""Every problem consumed is written down, with what became of it."""
+"""The ledger: each problem that a step consumed, and how it ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Outcome = Literal["used", "zero_spread", "unscored"]
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """What became of one problem in one step: `LedgerRow(7, "add-41-58", 8, 8, 0.625, "used")`.
+    """How one problem ended in one step: `LedgerRow(7, "add-41-58", 8, 8, 0.625, "used")`.
 
     `zero_spread`: all its rewards were equal, and an algorithm that compares them learns nothing from it.
     """
@@ -31,7 +31,7 @@ class LedgerRow:
 
 
 def ledger(step: int, trajectories: Sequence[Trajectory], scores: Sequence[Scored]) -> list[LedgerRow]:
-    """What became of each problem of a step, in the order of problem ids."""
+    """A row for each problem of a step, in the order of problem ids."""
     by_id = {score.trajectory_id: score for score in scores}
     groups: dict[str, list[Scored]] = {}
     for trajectory in trajectories:
@@ -40,7 +40,7 @@ def ledger(step: int, trajectories: Sequence[Trajectory], scores: Sequence[Score
 
 
 def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
-    """Leave a step's rows in a folder."""
+    """Write a step's rows into a folder."""
     pd.DataFrame([asdict(row) for row in rows]).to_parquet(folder / FILE)
 
 

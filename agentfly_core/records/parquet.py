@@ -1,4 +1,4 @@
-"""The record on disk: parquet files that are the public contract of this project.
+"""Trajectories, scores and problems as parquet files, whose schema is public.
 
 One row a trajectory, sorted by (problem, chain, agent); tokens are int32, log-probabilities float32. Readers fill
 nullable columns that are missing and ignore columns that they do not know.

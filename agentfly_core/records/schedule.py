@@ -1,4 +1,4 @@
-"""Which problems a step plays, when, and in which shards: dealt out by the seed, a reserve of them only on demand."""
+"""The problems that a step plays, and their shards, drawn by the seed; more on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from agentfly_core.records.trajectory import Problem
 
 @dataclass(frozen=True, slots=True)
 class SamplingRound:
-    """Problems of one step that are played together: `SamplingRound(7, 0, 64, greedy=False, shards=range(4))`.
+    """Problems of one step that are played together.
+
+    `SamplingRound(step=7, first=0, count=64, greedy=False, shards=range(4))`
+
 
     `first` counts in the step's own problems: after the first 64 come those of the dynamic-sampling
     rounds. With `greedy` each problem has one more episode, at temperature 0.
@@ -27,7 +30,7 @@ class SamplingRound:
 
 
 def first_round(science: Science, step: int, greedy: bool) -> SamplingRound:
-    """What step 1, 2, ... plays in any case."""
+    """The first round of step 1, 2, ..., which is always played."""
     count = science.rollout.problems
     return SamplingRound(step, 0, count, greedy, _shards(science, count, greedy, 0))
 
@@ -55,7 +58,7 @@ def problems_of(science: Science, sampling_round: SamplingRound, problems: Seque
 
 
 def most(science: Science) -> int:
-    """How many problems one step plays at most."""
+    """The maximum number of problems that one step plays."""
     return science.rollout.problems * (1 + science.rollout.refills)
 
 

@@ -26,7 +26,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When an episode did what: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), Span("tools", ...)))`.
+    """The timeline of an episode: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), Span("tools", ...)))`.
 
     The sums are in seconds, `started` in seconds since 1970.
     """
@@ -36,27 +36,27 @@ class Timing:
 
     @property
     def started(self) -> float:
-        """When it began."""
+        """When the episode started."""
         return self.spans[0].start
 
     @property
     def generating(self) -> float:
-        """How long it waited for the sampler."""
+        """Seconds spent on waiting for the sampler."""
         return self._seconds("generating")
 
     @property
     def tools(self) -> float:
-        """How long its tools took."""
+        """Seconds spent in tools."""
         return self._seconds("tools")
 
     @property
     def rewards(self) -> float:
-        """How long those rewards took that needed its environments."""
+        """Seconds spent in rewards that use the episode's environments."""
         return self._seconds("rewards")
 
     @property
     def waiting(self) -> float:
-        """How long it took until its environments were ready."""
+        """Seconds until its environments were ready."""
         return self._seconds("waiting")
 
     def _seconds(self, doing: Doing) -> float:
@@ -64,7 +64,7 @@ class Timing:
 
 
 def moment() -> float:
-    """Seconds since 1970; goes on evenly when the system's clock is set, which it reads once in a process."""
+    """Seconds since 1970, monotonic: the system's clock is read once in a process."""
     return _BEGUN + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -1,4 +1,4 @@
-"""The record of an episode: tokens enter once, as the sampler returned them, and are never made again from text.
+"""The record of an episode: tokens enter once, as the sampler returned them, and are never re-tokenized from text.
 
 The loss mask is not a field: it is the type of the span. `Given` was read by the model and is never trained,
 `Sampled` was chosen by the model and is.
@@ -33,7 +33,7 @@ class BadCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What somebody said: `Message("user", "What is 41+58?")`; a reply also carries the calls parsed from it."""
+    """A chat message: `Message("user", "What is 41+58?")`; a reply also carries the calls parsed from it."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -42,7 +42,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a tool answered: `Observation("calculator", "99")`; `error` when it tells the model of its own mistake."""
+    """A tool's answer: `Observation("calculator", "99")`; `error` when it tells the model of its own mistake."""
 
     tool: str
     content: str
@@ -95,7 +95,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What an agent is asked: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts` are for rewards."""
+    """A task for an agent: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts` are for rewards."""
 
     id: str
     prompt: str
@@ -114,7 +114,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a reward found: `Score(0.5, parts={"format": 1.0, "answer": 0.0}, per_turn=(0.0, 0.5))`."""
+    """The result of a reward: `Score(0.5, parts={"format": 1.0, "answer": 0.0}, per_turn=(0.0, 0.5))`."""
 
     value: float
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -123,14 +123,14 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A missing reward, and why; it is excluded and counted, never a zero: `Unscored("exact: TimeoutError")`."""
+    """A missing reward and its reason, excluded and counted, never zero: `Unscored("exact: TimeoutError")`."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Where a trajectory left another one in tree search: it shares the parent's first `turns` turns."""
+    """The parent of a trajectory in tree search: they share the parent's first `turns` turns."""
 
     parent: str
     turns: int
@@ -174,7 +174,7 @@ class Trajectory:
 
     @property
     def sampled_tokens(self) -> int:
-        """How many tokens the model itself chose."""
+        """The number of tokens that the model sampled."""
         return sum(len(span.tokens) for turn in self.turns for span in turn.sampled)
 
 

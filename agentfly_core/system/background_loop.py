@@ -1,4 +1,4 @@
-"""An event loop that goes on in a thread of its own, whoever waits for it or not."""
+"""An event loop that runs in a background thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
-    """A new event loop and its thread, which ends when the loop is stopped, and keeps no program from ending."""
+    """Start an event loop in a daemon thread, which ends when the loop is stopped."""
     begun: Future[asyncio.AbstractEventLoop] = Future()
     thread = threading.Thread(target=_go_on, args=[begun], name=name, daemon=True)
     thread.start()
@@ -22,13 +22,13 @@ def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
 
 
 class Threads(ThreadPoolExecutor):
-    """A thread for each call, where a loop has a few for all: a call that hangs takes no other's place.
+    """An executor with a thread for each call, so that a call that hangs blocks no other.
 
     Nor does it keep the program from ending, for which a ThreadPoolExecutor waits.
     """
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """As any executor's."""
+        """Run a call in a new thread, as `Executor.submit` does."""
         done: Future[R] = Future()
 
         def run() -> None:

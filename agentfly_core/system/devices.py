@@ -1,4 +1,4 @@
-"""GPUs, and slots of a CPU, each used by one run at a time: a lock on a file for each.
+"""Locks on GPUs and CPU slots: a file lock for each, so that one run at a time uses it.
 
 The files are shared by all projects and users of the machine. The system frees a lock when the
 process that holds it ends, however it ends; no child process inherits one.
@@ -31,7 +31,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a run holds by locking one of its files, of which a GPU has one and slots have several.
+    """A GPU, or one of several CPU slots, that a run holds by locking a file.
 
     `Device("GPU 1", (Path("/run/lock/agentfly-GPU-5d0f2b7e-9a7c-4c8e-8d3a-6a9f1e0b7c21.lock"),))`
     """
@@ -48,7 +48,7 @@ def folder() -> str:
 
 
 def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
-    """The GPUs of these numbers, which count from 0 in what this process sees.
+    """The GPUs with these indices, counted from 0 among those visible to this process.
 
     Raises ValueError for a number that is too high.
     """
@@ -66,7 +66,7 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
 
 
 def slot(count: int, locks: str) -> Device:
-    """One of so many slots of this machine."""
+    """One of this machine's CPU slots."""
     which = "the slot" if count == 1 else f"one of the {count} slots"
     files = tuple(Path(locks, f"agentfly-slot-{number}.lock") for number in range(count))
     return Device(f"{which} of this machine for runs that a worker starts (site.slots)", files)
@@ -105,7 +105,7 @@ def _one_of(device: Device, holder: str, tell: Tell) -> Iterator[Path]:
 
 
 def _awaited(device: Device, tell: Tell) -> IO[str]:
-    """The first of a device's files that can be locked, locked."""
+    """Wait until one of a device's files can be locked, and lock it."""
     told, again = "", 0.0
     while True:
         for path in device.files:
@@ -119,7 +119,7 @@ def _awaited(device: Device, tell: Tell) -> IO[str]:
 
 
 def _lock(path: Path) -> IO[str] | None:
-    """The file, opened and locked; None while somebody else has it locked."""
+    """Open and lock the file; None while another process holds the lock."""
     try:
         file = _opened(path)
     except OSError as error:
@@ -137,7 +137,7 @@ def _lock(path: Path) -> IO[str] | None:
 
 
 def _opened(path: Path) -> IO[str]:
-    """The file, made where it is missing; it gets its name when it has its mode already.
+    """Open the file; a missing one is created with its mode before it gets its name.
 
     Opening it with O_CREAT would not do: in a folder like /tmp the system may refuse that to all
     but the one who made the file, though all may write it (fs.protected_regular).
@@ -151,14 +151,14 @@ def _opened(path: Path) -> IO[str]:
 
 
 def _holder(path: Path) -> str:
-    """Who holds a file, in the words that they wrote into it, without control characters."""
+    """The holder's description as written in the file, without control characters."""
     with suppress(OSError), path.open(errors="replace") as file:
         return "".join(filter(str.isprintable, file.read(LONGEST))) or "another process"
     return "another process"
 
 
 def _let_go() -> None:
-    """A process that was forked from the holder does not hold on when that one has ended."""
+    """Release the lock in a forked child, so that it ends with the process that took it."""
     for file in _locked:
         file.close()
 

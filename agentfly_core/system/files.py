@@ -1,4 +1,4 @@
-"""Writing files so that one that exists is whole: a new name, fsync, rename, fsync of the folder."""
+"""Atomic file writes: write under a temporary name, fsync, rename, fsync the folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sync(path: Path) -> None:
 
 
 def uncache(folder: Path) -> None:
-    """Give up the memory in which the system keeps a folder's files, for the ones that are written next.
+    """Drop a folder's files from the page cache, to free memory for the files written next.
 
     New memory takes a virtual machine 1 s and more for each GiB where its host takes back what is free, memory that was
     just given up 0.2 s. Nothing is lost: files are read from the disk again, and what is not on the disk yet stays.

@@ -1,4 +1,4 @@
-"""The program that names the GPUs which a process sees, in CUDA's order, by their own identity.
+"""A program that prints the UUIDs of the GPUs visible to it, in CUDA's order.
 
     python -m agentfly_core.system.gpus
 
@@ -20,7 +20,7 @@ NO_DEVICE = 100
 
 
 def seen() -> list[str]:
-    """The identities of the GPUs 0, 1, ... that CUDA_VISIBLE_DEVICES lets this process see.
+    """The UUIDs of GPUs 0, 1, ... that CUDA_VISIBLE_DEVICES makes visible to this process.
 
     Raises ValueError where the driver cannot be asked.
     """

@@ -1,4 +1,4 @@
-"""The machines that a site names: the slots of a hostfile, and the GPUs that a process may see."""
+"""The hardware that a site names: slots of a hostfile, and GPUs visible to a process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ above 128 KiB."""
 
 
 def slots(hostfile: str) -> dict[str, int]:
-    """How many workers each node of a hostfile takes, in its order: `{"worker-1": 4, "worker-2": 4}`.
+    """The number of workers on each node of a hostfile, in its order: `{"worker-1": 4, "worker-2": 4}`.
 
     The file has DeepSpeed's format, a line such as `worker-1 slots=4` for each node; `#` begins a comment. Raises
     ValueError for a file that is not there, is of another format, or names a node twice.
@@ -44,7 +44,7 @@ def slots(hostfile: str) -> dict[str, int]:
 
 
 def visible(gpus: Sequence[int]) -> list[str]:
-    """What a child process shall see of the GPUs that this one sees, which count from 0: `["4", "5"]`.
+    """The GPUs that a child process may see, by index among those visible here: `["4", "5"]`.
 
     Where a scheduler gave this process the GPUs `4,5,6,7`, these are its numbers 0 to 3. Raises ValueError for more.
     """

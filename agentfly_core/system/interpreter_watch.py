@@ -1,4 +1,4 @@
-"""A watch over Python's interpreter, which needs no turn of it: code that holds it ends the program."""
+"""A watchdog on Python's global interpreter lock: ends the program when code holds it too long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _begun = threading.Lock()
 
 
 def watch(seconds: float = HELD_SECONDS) -> None:
-    """From the first call on: end the program once no other thread had a turn for so many seconds.
+    """From the first call on, end the program when no other thread could run for this many seconds.
 
     What holds the interpreter for so long (a regular expression that explodes, a C extension that
     does not give it back) keeps every time limit of ours from being looked at, and cannot be ended

@@ -1,4 +1,4 @@
-"""Which modules are found: ours are always ours, and those of the working directory come last."""
+"""The module search path: our modules first, those of the working directory last."""
 
 from __future__ import annotations
 

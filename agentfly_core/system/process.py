@@ -21,7 +21,7 @@ OLDER_MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process for all time: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`; pids alone are used again.
+    """The identity of a process: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`; a pid alone may be reused.
 
     `ticks` is its start in clock ticks since the boot, which stay when the system's clock is set;
     None where an earlier release wrote the owner down. `started`, in seconds since 1970, is for people.
@@ -65,7 +65,7 @@ class Owner:
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs; where nobody here can tell, it counts as alive.
+        """Whether the process runs; one of another machine counts as alive.
 
         So does an owner on another machine, and one without ticks as long as some process has its pid.
         """
@@ -87,7 +87,7 @@ def marked(name: str) -> bool:
 
 
 def mark_alive(name: str) -> bool:
-    """Whether the process whose mark ends an unfinished file's name still runs; where nobody here can tell, it does.
+    """Whether the process whose mark ends an unfinished file's name runs; assumed where unknown.
 
     So it is for a name without a mark, a mark of another machine, and an earlier release's while its pid is in use.
     """
@@ -102,7 +102,7 @@ def mark_alive(name: str) -> bool:
 
 
 def gone(written: str) -> bool:
-    """Whether the owner that a process's environment names is dead; nonsense, which anybody may write, names none."""
+    """Whether the owner named in a process's environment is dead; invalid text names none."""
     try:
         return not Owner.read(os.fsencode(written)).alive
     except ValueError:
@@ -141,6 +141,6 @@ def _short(text: str) -> str:
 
 
 def _boot() -> str:
-    """What is new at each boot; empty where the system does not say: then ticks alone tell processes apart."""
+    """The boot id; empty where the system has none, and start ticks alone distinguish processes."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text().strip() if path.exists() else ""

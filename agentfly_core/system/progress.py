@@ -1,4 +1,4 @@
-"""How far a run has come, told by whoever does the work to whoever shows it."""
+"""Progress reports, from the code that works to the listeners that display it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Progress:
 
 
 class Listener(Protocol):
-    """Somebody who shows progress."""
+    """A receiver of progress reports."""
 
     def __call__(self, progress: Progress) -> None:
-        """Take note; must not raise and must return at once."""
+        """Receive a report; must not raise, and must return at once."""
         ...
 
 
@@ -31,14 +31,14 @@ _listeners: list[Listener] = []
 
 
 def report(progress: Progress) -> None:
-    """Tell every listener."""
+    """Send a report to every listener."""
     for listener in _listeners:
         listener(progress)
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Let `listener` hear what is reported inside the block, from any thread."""
+    """Send reports made inside the block, from any thread, to `listener`."""
     _listeners.append(listener)
     try:
         yield

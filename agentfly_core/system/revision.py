@@ -1,4 +1,4 @@
-"""Which code made an artifact: recorded in every manifest, never compared."""
+"""The code revision that produced an artifact: recorded in every manifest, never compared."""
 
 from __future__ import annotations
 

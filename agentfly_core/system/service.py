@@ -43,7 +43,7 @@ class ServiceLost(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Where a warm service listens: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`; crosses stages as JSON."""
+    """The address of a running service: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`; crosses stages as JSON."""
 
     kind: str
     address: str
@@ -89,7 +89,7 @@ def new_address(kind: str) -> Path:
 
 
 def private_folder() -> Path:
-    """A new folder for its owner alone, `/tmp/agentfly-x1_8cd2q`; those whose mark `*.owner` names a dead one go."""
+    """A new private folder, `/tmp/agentfly-x1_8cd2q`; folders of dead owners are removed."""
     marks = glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")  # pathlib's fails when a folder goes meanwhile
     for mark in map(Path, marks):
         if _owner_is_dead(mark):
@@ -117,7 +117,7 @@ def _say_damaged(mark: Path, fault: str) -> None:
 def supervised(
     kind: str, command: Sequence[str], env: Mapping[str, str], socket: Path, log: Path, run: str, restarts: int = 3
 ) -> Iterator[Service]:
-    """Start a service that lives as long as the block or this process, and at once yield where it will listen.
+    """Start a service for the block's duration, and yield its address without waiting for it.
 
     `env` is added to this process's environment; `log` takes stdout and stderr; `run` marks all its processes, and
     those that a dead owner of this run left are ended first. A child that dies is started again up to `restarts` times.

@@ -35,7 +35,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What became of a service's child: `State("vllm.log", 4713, starts=2)`; `exit` is set once it is given up."""
+    """The state of a service's child: `State("vllm.log", 4713, starts=2)`; `exit` is set once it is given up."""
 
     log: str
     keeper: int
@@ -90,7 +90,7 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
 
 
 def _ends_first(child: subprocess.Popen[bytes], ends: Sequence[int]) -> bool:
-    """Wait until the child or the owner ends; whether it was the child."""
+    """Wait until the child or the owner ends, and return whether it was the child."""
     dead = os.pidfd_open(child.pid)
     try:
         return select.select([*ends, dead], [], [])[0] == [dead]
