@@ -88,8 +88,8 @@ class _Noting:
         self.notes.answered.append((time.perf_counter(), len(sampled.tokens)))
         return sampled
 
-    def leave(self) -> None:
-        self.session.leave()
+    def close(self) -> None:
+        self.session.close()
 
 
 @dataclass(frozen=True)

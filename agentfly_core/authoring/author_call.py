@@ -1,4 +1,4 @@
-"""One call into what an author wrote, as seen from both sides: who waits for it, and where it runs."""
+"""A call of an author's function, shared by who waits and the loop or thread that runs it."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class Work:
         self.ended: asyncio.Future[Exception | None] = self._asker.create_future()
 
     def begin(self) -> None:
-        """Say, in whichever thread, that its first line is about to run: its time begins."""
+        """Start the call's clock, from any thread, just before its first line runs."""
         self._begun = time.monotonic()
 
     def cancel(self) -> None:
-        """Say that nobody waits for it much longer, whatever its time."""
+        """Cancel the call, however much time it has left."""
         self._cancelled = time.monotonic()
 
     def settle(self, error: Exception | None) -> None:
-        """Say, in whichever thread, what came of it: an error, or None."""
+        """End the call with an error, or None where it returned; from any thread."""
         with suppress(RuntimeError):  # the asker's loop was closed meanwhile
             self._asker.call_soon_threadsafe(self._settle, error)
 
     @property
     def begun(self) -> bool:
-        """Whether any of it was done."""
+        """Whether it has started to run."""
         return self._begun < math.inf
 
     @property
@@ -57,11 +57,11 @@ class Work:
 
     @property
     def overdue(self) -> float:
-        """For how many seconds it ought to have ended; below zero while it may go on."""
+        """Seconds past its time limit; negative while it has time left."""
         return max(self.spent - self.seconds, time.monotonic() - self._cancelled)
 
     async def ends_within(self, seconds: float) -> bool:
-        """Whether it ends before it has had so many seconds of its own time."""
+        """Wait until it ends or has run for this many seconds, and return whether it ended."""
         while not self.ended.done() and (left := seconds - self.spent) > 0:
             await asyncio.wait([self.ended], timeout=left)
         return self.ended.done()

@@ -1,4 +1,4 @@
-"""Where authors' asynchronous code runs: on event loops of its own, so that what blocks there blocks nothing of ours.
+"""Event loops for authors' asynchronous code, so that blocking code there blocks nothing of ours.
 
 Tools, rewards and environments share one loop ("parts") as long as the program runs, so that a client that a module
 makes once serves all of them; agents have another ("agents"), so that an episode outlives a tool that blocks. A loop
@@ -42,7 +42,7 @@ _turn = threading.Lock()
 
 
 def loop(which: Which) -> Loop:
-    """The loop of these authors' code; a new one when the last was given up."""
+    """The current loop for authors' code; a new one after the last was abandoned."""
     with _turn:
         if not _loops:
             threading.Thread(target=_watch, name="watch", daemon=True).start()

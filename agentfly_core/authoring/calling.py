@@ -1,4 +1,4 @@
-"""Calling what an author wrote: whatever it does, it keeps neither episodes nor the event loop from going on."""
+"""Calling authors' functions with time limits, so that none can block the event loop."""
 
 from __future__ import annotations
 

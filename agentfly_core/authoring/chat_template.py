@@ -1,4 +1,4 @@
-"""How a conversation becomes tokens, and a reply's tokens become a message."""
+"""The chat template interface: renders conversations to tokens and parses replies to messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ToolSchema:
 
 
 class ChatTemplate(Protocol):
-    """The writing of one family of models.
+    """The chat format of one family of models.
 
     A template is append-only, token by token: for replies that are the tokenizer's own encoding, `open` of a whole
     conversation is `open` of its beginning, then each reply's tokens and what `extend` says follows them. Text of users

@@ -1,4 +1,4 @@
-"""What an agent acts on."""
+"""The environment interface: state that tools and rewards share during an episode."""
 
 from __future__ import annotations
 

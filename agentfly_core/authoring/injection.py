@@ -1,4 +1,4 @@
-"""Which parameters of an author's function are lent to it, by annotation, and which it asks of its caller."""
+"""Dependency injection by annotation: which parameters we fill in, and which the caller passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calling tools and rewards in processes of their own, which are killed when their time is over."""
+"""Calling tools and rewards in child processes, which are killed at their time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process in which tools and rewards run that are to have one of their own, and its keeper.
+"""The child process that runs tools and rewards with `process=True`, and its parent.
 
     python -m agentfly_core.authoring.process_worker SOCKET
 

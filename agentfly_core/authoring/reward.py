@@ -1,4 +1,4 @@
-"""What an episode was worth: one decorated function a reward. A missing number is never a zero."""
+"""Rewards: decorated functions that score an episode. A missing score is never zero."""
 
 from __future__ import annotations
 

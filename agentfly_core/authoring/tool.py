@@ -1,4 +1,4 @@
-"""What an agent can do: one decorated function a tool."""
+"""Tools: decorated functions that a model can call."""
 
 from __future__ import annotations
 

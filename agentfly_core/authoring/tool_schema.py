@@ -1,4 +1,4 @@
-"""The arguments of a tool: what a model is told about them, and the check of what it sent."""
+"""A tool's arguments: their JSON schema, and validation of a model's calls."""
 
 from __future__ import annotations
 

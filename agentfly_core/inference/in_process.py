@@ -1,4 +1,4 @@
-"""A sampler in this very process: portable and deterministic; for machines without vLLM and for tests to the bit."""
+"""A deterministic sampler with transformers in this process, for machines without vLLM."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TransformersSampler:
 
 
 class _Shard:
-    """The voice of one shard."""
+    """The sampler session of one shard."""
 
     def __init__(self, sampler: TransformersSampler, episodes: int) -> None:
         self._sampler = sampler
@@ -81,7 +81,7 @@ class _Shard:
         self._go_on()
         return await future
 
-    def leave(self) -> None:
+    def close(self) -> None:
         self._open -= 1
         self._go_on()
 
@@ -108,7 +108,7 @@ class _Shard:
 
 @dataclass
 class _Row:
-    """One reply in the making."""
+    """A reply that is being decoded."""
 
     request: Request
     draw: torch.Generator

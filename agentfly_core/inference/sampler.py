@@ -1,4 +1,4 @@
-"""What makes tokens."""
+"""The sampler interface."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class SamplerSession(Protocol):
         """One reply; the last token is a stop token iff `finish == "stop"`. Raises SamplerLost."""
         ...
 
-    def leave(self) -> None:
-        """Say that one episode of the shard asks no more (a sampler that decodes in fixed batches waits for all)."""
+    def close(self) -> None:
+        """Close it for one episode, for which decoding in batches no longer waits."""
         ...
 
 
 class Sampler(Protocol):
-    """Something that makes tokens from the newest loaded policy."""
+    """Samples tokens from the newest loaded policy."""
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Take the weights of a policy directory, check that they are in place, and label what follows with `version`.

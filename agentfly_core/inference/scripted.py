@@ -1,4 +1,4 @@
-"""A sampler that says what it was told to say: for demonstrations, examples and tests, without weights."""
+"""A sampler with scripted replies, for demonstrations, examples and tests."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ class Scripted:
         cut = tokens[: request.params.max_tokens]
         return Sampled(cut, (0.0,) * len(cut), self._version, "stop" if cut == tokens else "length")
 
-    def leave(self) -> None:
-        """Nobody waits for anybody here."""
+    def close(self) -> None:
+        """Do nothing: replies are not batched."""

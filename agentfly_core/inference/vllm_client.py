@@ -34,7 +34,7 @@ NO_LOGPROB = -9999.0
 
 
 class WrongWeights(RuntimeError):
-    """vLLM took a policy, and gives other log-probabilities than the learner that wrote it."""
+    """vLLM's log-probabilities differ from those of the learner that wrote the policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,10 @@ class VLLM:
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """The voice of one shard, bound to its event loop. aiohttp: at 64 connections httpx takes 15 times the CPU."""
+    """The sampler session of one shard, bound to its event loop.
+
+    aiohttp, since httpx takes 15 times the CPU at 64 connections.
+    """
 
     service: Service
     session: aiohttp.ClientSession
@@ -162,7 +165,7 @@ class _Shard:
             raise self._lost(f"{response.status} {answer}")
         return self._sampled(answer["choices"][0])
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Nothing waits for it: the server batches what is there."""
 
     def _sampled(self, choice: Mapping[str, Any]) -> Sampled:

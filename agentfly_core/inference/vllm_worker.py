@@ -1,4 +1,4 @@
-"""What vLLM's worker learns besides: to take the weights of a policy whose embeddings may be tied."""
+"""A vLLM worker extension: loads a policy's weights in place, tied embeddings too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models whose GGUF ships inside a Python package: a real model where nothing but a package index is in reach."""
+"""Models whose GGUF file ships in a Python package, for machines with a package index alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies beside a policy's weights so that a sampler can show that it serves these very weights."""
+"""The weight probe: log-probabilities stored with a policy, to verify a sampler's weights."""
 
 from __future__ import annotations
 

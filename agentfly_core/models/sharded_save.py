@@ -1,4 +1,4 @@
-"""Writing a model's weights as several files at once.
+"""Saving a model's weights as several safetensors files in parallel.
 
 The kernel finds memory for a new file page by page: for half a gigabyte that can take longer than the disk does.
 """

@@ -17,7 +17,6 @@ class SamplingRound:
 
     `SamplingRound(step=7, first=0, count=64, greedy=False, shards=range(4))`
 
-
     `first` counts in the step's own problems: after the first 64 come those of the dynamic-sampling
     rounds. With `greedy` each problem has one more episode, at temperature 0.
     """

@@ -1,4 +1,4 @@
-"""A process of an environment's own, which answers lines of JSON with lines of JSON."""
+"""An environment's child process, which answers each line of JSON with one line of JSON."""
 
 from __future__ import annotations
 

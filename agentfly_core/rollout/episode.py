@@ -1,4 +1,4 @@
-"""What an agent sees: it decides what is asked and called next, while the episode keeps the record and the limits."""
+"""The episode that an agent plays: samples replies, calls tools, records, enforces limits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STATE_SECONDS = 30.0
 
 
 class PromptTooLong(ValueError):
-    """What problems open with leaves no room for a reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens."""
+    """Prompts leave no room for a reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens."""
 
     def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
         worst = sorted(tokens, key=lambda problem: -tokens[problem])
@@ -50,7 +50,7 @@ class PromptTooLong(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSpec:
-    """One episode to be played: `Assignment(problem, chain=3, step=7, role="train", temperature=1.0, seed=5577006791)`.
+    """One episode to be played: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0, seed=5577006791)`.
 
     `step` is the split's name where a split is evaluated or demonstrated.
     """
@@ -65,7 +65,7 @@ class EpisodeSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeRules:
-    """What an episode is played by, whoever plays it; lengths in tokens."""
+    """The rules of an episode, the same for all agents; lengths in tokens."""
 
     template: ChatTemplate
     tools: tuple[Tool, ...]
@@ -137,7 +137,7 @@ class Episode:
         return await self._here.do(self._call(*calls), EpisodeOver(Ending.FAILED))
 
     async def leave(self) -> None:
-        """End what the agent still asks for, and let it ask for no more: it has ended, or nobody waits for it."""
+        """Cancel what the agent still waits for, and refuse what it asks from now on."""
         await self._here.close()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Where environments live: on an event loop that goes on while nobody waits for it."""
+"""The environments' event loop, in a background thread."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EnvironmentLoop:
 
 @contextmanager
 def environment_loop(limits: Mapping[type[Environment], Limit | int]) -> Iterator[EnvironmentLoop]:
-    """A home for environments; when the block ends they are closed, see ResourceManager for what is raised then."""
+    """An EnvironmentLoop, whose environments are closed when the block ends; raises as ResourceManager."""
     with _loop() as loop:
         here = EnvironmentLoop(ResourceManager(limits), loop)
         here.run(here.resources.__aenter__())

@@ -1,4 +1,4 @@
-"""The environments of one kind: started in parallel, lent one at a time each, and retired when worn or unwell."""
+"""A pool of environments of one kind: started in parallel and leased to one episode each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Limit:
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """An environment and how it stands: `Instance(Shop(), born=8123.5, state="leased", uses=3, problem=problem)`.
+    """An environment and its state: `Instance(Shop(), born=8123.5, state="leased", uses=3, problem=problem)`.
 
     `born` is on the monotonic clock; `returning` is its way back from a lease, once that has begun.
     """
@@ -166,6 +166,7 @@ class Pool:
 
     def _put(self, instance: Instance | None) -> None:
         """Give a place back: those with an instance are taken first."""
+        # Taken from the right: idle instances are reused before empty places start new ones.
         if instance is None:
             self._places.appendleft(None)
         else:
@@ -231,7 +232,9 @@ class Pool:
             self._put(None)
 
     def _back(self, instance: Instance, well: bool) -> asyncio.Task[None]:
-        """Take an instance back, once: whoever says first that its lease is over says how."""
+        """Take an instance back, once; the first caller decides whether it may be leased again."""
+        # An episode that ends and a deadline that expires may both return it. Were it put back twice, two
+        # episodes would share an environment, and the semaphore would count a place that does not exist.
         if instance.returning is None:
             instance.returning = self._go_on(self._take_back(instance, well))
         return instance.returning
@@ -287,7 +290,9 @@ class Pool:
         return f"{self._kind.__name__}.{injection.name(method)}()"
 
     def _go_on(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Do it whatever becomes of the caller."""
+        """Finish the work in the background, even where the caller is cancelled."""
+        # An environment that is half started or half closed has a process; were its close cancelled
+        # with the episode, nobody would end that process, and its place would stay taken.
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

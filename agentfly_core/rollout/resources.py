@@ -1,4 +1,4 @@
-"""Environments lent to episodes, one at a time each, never dirty, and all of them closed at the end."""
+"""Leases of environments: reset for each episode, and closed at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LeaseExpired(ServiceFailure):
 
 
 class ResourceManager:
-    """Lends environments of several kinds, at most `limits[kind]` of each at a time; belongs to one event loop.
+    """Leases environments of several kinds, at most `limits[kind]` of each at a time; belongs to one event loop.
 
         async with ResourceManager({Shop: Limit(8, max_uses=100)}) as resources:
             resources.warm([Shop], 8, timeout=60)

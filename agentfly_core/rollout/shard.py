@@ -1,4 +1,4 @@
-"""Playing episodes: one, and a shard of them at the same time."""
+"""Playing one episode, or a shard of them concurrently."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def _play_all(
             except (Exception, SystemExit) as error:  # whatever an author's code raised ends the stage, with its place
                 raise EpisodeBroken.by(error, episode_spec, spec) from error
             note(*played)
-        session.leave()
+        session.close()
 
     resources.warm(spec.kinds, seats, LEASE_SECONDS)
     async with sampler.shard(seats) as session, TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""How the episodes of an experiment are played, and which one is to be played."""
+"""RolloutSpec: how the episodes of an experiment are played."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running Python that a model wrote, with nothing of this machine in reach; the names for who runs code."""
+"""Running Python written by a model, isolated from this machine: the public names."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What hostile code would try. Nothing here does harm, even where nothing is stopped: every bomb is bounded.
+"""Attacks on the sandbox. They are bounded, and do no harm even where nothing stops them.
 
 Each attack first makes sure that it is inside private namespaces, prints "inside", and then tries; "REACHED" in its
 output says that it got through.

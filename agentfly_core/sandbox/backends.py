@@ -1,4 +1,4 @@
-"""The backend that stays warm: one server process, and for each execution a fork of it in namespaces of its own."""
+"""Sandbox backends: a fork server, bubblewrap, and a plain process without isolation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENVIRONMENT = {
 
 
 class Unavailable(OSError):
-    """The sandbox cannot be had here; the message says why, to people."""
+    """The sandbox does not work on this machine; the message says why."""
 
 
 class ForkServer:

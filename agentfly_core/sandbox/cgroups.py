@@ -1,4 +1,4 @@
-"""A control group for each execution, so that the memory of all its processes together is bounded.
+"""A control group for each execution, to bound the memory of all its processes together.
 
 cgroup v1 (a hierarchy a controller), v2 (one for all), or none where this user may not make any: then each process
 is bounded, and the keeper counts what they use together.

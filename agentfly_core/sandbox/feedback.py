@@ -1,4 +1,4 @@
-"""What a model reads of an execution."""
+"""The text about an execution that a model reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which backend this machine gets, found out once by what it does, not by what it claims."""
+"""Choosing this machine's sandbox backend, once, by testing what each one stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running Python that a model wrote, wherever and whenever: the sandbox's one door."""
+"""Running Python in a sandbox: one program, or a session that keeps its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sandbox of this machine: a backend, with executions that are ready for their orders."""
+"""The sandbox of this machine: a backend, with spare executions that wait for requests."""
 
 from __future__ import annotations
 

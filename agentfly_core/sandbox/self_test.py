@@ -1,4 +1,4 @@
-"""Trying attacks on a sandbox, and seeing what becomes of them and of this machine."""
+"""The sandbox's self test: runs attacks and checks what they reached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agentfly_core.sandbox.sandbox import Sandbox
 
 @dataclass(frozen=True)
 class Target:
-    """Things of this machine that the attacks are after."""
+    """Targets of the attacks on this machine."""
 
     file: Path
     secret: str
@@ -53,7 +53,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an attack: `Outcome("reach a port of this machine", True, "ok")`."""
+    """The outcome of an attack: `Outcome("reach a port of this machine", True, "ok")`."""
 
     name: str
     stopped: bool

@@ -1,4 +1,4 @@
-"""The process in which model-written code runs: it gives up what it could misuse, then runs it."""
+"""Child set-up: the process drops its privileges, then runs model-written code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first process of an execution's namespaces: it sets them up, watches the code, and ends all when it ends.
+"""The init process of an execution's namespaces: sets them up, runs the code, kills the rest.
 
 Model-written code runs in a child of it, so that nothing of the code is process 1: signals from inside cannot end it,
 and when it ends, the kernel ends whatever is left.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from agentfly_core.sandbox.guest import kernel, protocol, view
 from agentfly_core.sandbox.guest.child_setup import Work
-from agentfly_core.sandbox.guest.monitor import Watched
+from agentfly_core.sandbox.guest.monitor import Monitor
 from agentfly_core.sandbox.guest.protocol import Limits, Order
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def serve(connection: socket.socket, order: Order, blobs: list[bytes], work: Wor
     code, stdin, *contents = blobs
     named = dict(zip(order["files"], contents, strict=True))
     _lay_out(work.folder, named if work.kept else {"main.py": code, **named})
-    watched = Watched.start(stdin, work)
+    watched = Monitor.start(stdin, work)
     try:
         connection.sendall(protocol.packed({"started": True}))
         if work.kept:
@@ -75,7 +75,7 @@ def serve(connection: socket.socket, order: Order, blobs: list[bytes], work: Wor
         watched.end()
 
 
-def _reported(connection: socket.socket, order: Order, watched: Watched) -> bool:
+def _reported(connection: socket.socket, order: Order, watched: Monitor) -> bool:
     """Report what became of an order; False when its process has ended."""
     ended = watched.until_end(connection)
     seconds, alive = time.monotonic() - watched.started, ended is None and watched.waits

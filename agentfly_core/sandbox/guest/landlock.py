@@ -1,4 +1,4 @@
-"""Landlock (landlock(7), Linux 5.13): a second lock on the file system, should the first one be picked."""
+"""Landlock (landlock(7), Linux 5.13): a second restriction on the file system, should the first one fail."""
 
 from __future__ import annotations
 

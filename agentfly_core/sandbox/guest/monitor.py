@@ -1,4 +1,4 @@
-"""The process of model-written code as its keeper sees it: what comes out of it, and its end."""
+"""The monitor: collects the output of model-written code, and stops it at its limits."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ GLANCE, BLINK = 0.05, 0.01
 
 
 @dataclass
-class Watched:
-    """A process that runs code, and what came out of it since it was handed some.
+class Monitor:
+    """A process that runs code, and its output since it was given the code.
 
     `pipes` are its stdout, its stderr and its line: over the line a process that is kept is handed code, and says the
     exit code of what has ended, in one byte. Like every exit code, that is the word of model-written code.
@@ -39,7 +39,7 @@ class Watched:
     ending: tuple[int, int] | None = None
 
     @classmethod
-    def start(cls, stdin: bytes, work: Work) -> Watched:
+    def start(cls, stdin: bytes, work: Work) -> Monitor:
         """Start the process; raises OSError with what prevents it."""
         given, (line, theirs) = _in_memory(stdin), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         (out, write_out), (err, write_err) = os.pipe(), os.pipe()
@@ -68,6 +68,9 @@ class Watched:
 
     def until_end(self, connection: socket.socket) -> Status | None:
         """Take its output until the code ends, which is None, or a limit is reached, or the caller is gone."""
+        # The code may close its pipes, fork, stop itself or write its exit code early, so neither the end of
+        # output nor its report is trusted alone: wait for the process, the caller and all pipes.
+        # Memory is polled where no control group bounds it; pipes are read until they are empty.
         limits, reading = self.work.limits, set(self.pipes)
         glance = math.inf if self.work.grouped or os.getpid() != 1 else GLANCE
         while True:
@@ -102,6 +105,8 @@ class Watched:
 
     def end(self) -> tuple[int, int]:
         """Kill whatever is left, and wait for it, once; how the process ended, and its peak memory in bytes."""
+        # Children of the code are re-parented to us, so all of them are reaped here: a zombie left behind would
+        # count among the processes that later code may start.
         if self.ending is None:
             self._signal(signal.SIGKILL)
             wait, usage = os.wait4(self.pid, 0)[1:]

@@ -1,4 +1,4 @@
-"""Running model-written code in this very interpreter: one program, or one after another with what the others left."""
+"""Running model-written code in this interpreter: one program, or several that share state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages between the caller and an execution's keeper: JSON with some bytes behind it, never a pickle."""
+"""Messages between the caller and an execution: requests, limits, results; JSON and raw bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The system calls that model-written code does not get, as a filter that the kernel keeps to.
+"""The seccomp filter: system calls that model-written code may not make.
 
 What makes or enters namespaces, mounts, traces or limits other processes, reaches the kernel's larger surfaces (bpf,
 io_uring, userfaultfd, keyrings), takes memory that nothing counts (System V, memfd, aio), or makes a socket that could

@@ -1,4 +1,4 @@
-"""The program that stays warm: it enters the view, imports what code often needs, and forks for each execution.
+"""The fork server: isolates itself, imports common modules, and forks for each execution.
 
     python -m agentfly_core.sandbox.guest.server 3          (3: the descriptor on which requests come, one a message)
 

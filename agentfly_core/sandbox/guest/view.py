@@ -1,4 +1,4 @@
-"""What model-written code sees of this machine's files: the interpreter, the system's libraries and programs, numpy.
+"""The file system view of model-written code: interpreter, system libraries and programs, numpy.
 
 The rest is not there: no home folders, no /tmp, no project, no configuration beside what is needed to start programs.
 """

@@ -145,7 +145,7 @@ async def test_a_shard_goes_on_when_an_episode_has_left(sampler: TransformersSam
         waiting = asyncio.create_task(session.sample(request(0, [5, 6, 7])))
         await asyncio.sleep(0)
         assert not waiting.done()
-        session.leave()
+        session.close()
         assert (await waiting).tokens
 
 
@@ -155,7 +155,7 @@ async def test_an_episode_that_was_cancelled_is_not_decoded(sampler: Transformer
         cancelled = asyncio.create_task(session.sample(request(0, [5, 6])))
         await asyncio.sleep(0)
         cancelled.cancel()
-        session.leave()
+        session.close()
         assert await session.sample(request(1, [5, 6, 7])) == alone
 
 

@@ -96,7 +96,7 @@ def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_prece
             waited.clear()
             return lambda: (folder / "learner.json").write_text("{}") if waited.wait(60) else None
 
-    class Watched(AsyncCheckpointer):
+    class Monitor(AsyncCheckpointer):
         def wait(self):
             waited.set()
             super().wait()
@@ -108,7 +108,7 @@ def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_prece
         target = keys.policy(run.science, "demo", run.start, scored, 1)
         with run.store.publish(target):
             pass
-        checkpointer = Watched(Died())
+        checkpointer = Monitor(Died())
         checkpointer.begin(run.store.publish(keys.learner(target)), lambda: None)
         catch_up(run, checkpointer, 2)
         assert run.store.find(keys.learner(target))

@@ -183,7 +183,7 @@ async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean
             seats.append(episodes)
             return super().shard(episodes)
 
-        def leave(self) -> None:
+        def close(self) -> None:
             left.append(1)
 
     sampler = Seated(encode, STOP, lambda problem, chain, turn: ("<up>", "ok")[turn])
