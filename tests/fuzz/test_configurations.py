@@ -20,6 +20,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.pipeline import checks
 from tests.support.project import ROOT
+from tests.support.values import Values
 
 SEED = 15
 FILES = [*sorted((ROOT / "conf").glob("*.yaml")), ROOT / "tests/conf/tiny.yaml"]
@@ -42,26 +43,13 @@ class Spoilt:
     keys: tuple[str, ...]
 
 
-def value(draw: random.Random, depth: int = 0) -> Any:
-    """Anything that YAML can hold."""
-    kind = draw.randrange(6 if depth < 3 else 4)
-    if kind == 0:
-        return draw.choice((None, True, False))
-    if kind == 1:
-        return draw.choice(NUMBERS)
-    if kind == 2:
-        return draw.choice(WORDS)
-    if kind == 3:
-        return draw.choice(PATHS)
-    if kind == 4:
-        return [value(draw, depth + 1) for _ in range(draw.randrange(4))]
-    return {key(draw): value(draw, depth + 1) for _ in range(draw.randrange(4))}
-
-
 def key(draw: random.Random) -> Any:
     """The key of a mapping, mostly text."""
     known = (*Science.model_fields, *Site.model_fields, "use", "limit", "kl", "name")
     return draw.choice((draw.choice(known), draw.choice(known), draw.choice(PATHS), draw.choice(WORDS), 1, None, True))
+
+
+value = Values([NUMBERS, WORDS, PATHS], key)  # all that YAML can hold
 
 
 def near(draw: random.Random, old: Any) -> Any:

@@ -18,6 +18,7 @@ from agentfly_core.config import experiment
 from agentfly_core.config.experiment import Science
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem
+from tests.support.values import Values
 
 SEED = 15
 WORDS = ("", " ", "What is 2+2?", "é💥", "\0", "\ud800", "\u202e", "x" * 3000, "null", "NaN", "1")
@@ -25,18 +26,8 @@ NUMBERS = (0, 1, -1, 2**63, 10**99, 10**101, 0.5, 1e308, float("nan"), float("in
 FIELDS = ("prompt", "question", "instruction", "problem", "id", "answer", "facts", "", "\0", "Prompt", "ID")
 
 
-def value(draw: random.Random, depth: int = 0) -> Any:
-    """Anything that JSON can hold, and some numbers that it cannot."""
-    kind = draw.randrange(5 if depth < 3 else 3)
-    if kind == 0:
-        return draw.choice((None, True, False))
-    if kind == 1:
-        return draw.choice(NUMBERS)
-    if kind == 2:
-        return draw.choice(WORDS)
-    if kind == 3:
-        return [value(draw, depth + 1) for _ in range(draw.randrange(3))]
-    return {draw.choice(FIELDS): value(draw, depth + 1) for _ in range(draw.randrange(3))}
+# All that JSON can hold, and some numbers that it cannot.
+value = Values([NUMBERS, WORDS], lambda draw: draw.choice(FIELDS), sizes=3)
 
 
 def rows(draw: random.Random) -> list[Any]:

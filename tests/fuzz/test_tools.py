@@ -25,6 +25,7 @@ from agentfly_core.authoring import tool as tools
 from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.templates.chatml import Hermes
+from tests.support.values import Values
 
 SEED = 15
 
@@ -140,19 +141,8 @@ WORDS = ("", "a", "aaa", "red", "1", "1.5", "true", "null", "\0", "\ud800", "ðŸ’
 NUMBERS = (0, 1, -1, 9, 2**63, 10**50, -(10**90), 0.5, 1e308, 1e-300)
 
 
-def value(draw: random.Random, depth: int = 0) -> Any:
-    """What a model may send for an argument."""
-    which = draw.randrange(5 if depth < 3 else 3)
-    if which == 0:
-        return draw.choice((None, True, False))
-    if which == 1:
-        return draw.choice(NUMBERS)
-    if which == 2:
-        return draw.choice(WORDS)
-    if which == 3:
-        return [value(draw, depth + 1) for _ in range(draw.randrange(4))]
-    keys = (*NAMES, "key", "price", "product", "street", "order", "value", "children")
-    return {draw.choice(keys): value(draw, depth + 1) for _ in range(draw.randrange(4))}
+KEYS = (*NAMES, "key", "price", "product", "street", "order", "value", "children")
+value = Values([NUMBERS, WORDS], lambda draw: draw.choice(KEYS))  # what a model may send for an argument
 
 
 def fitting(draw: random.Random, schema: Any, root: Any) -> Any:
