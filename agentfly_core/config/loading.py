@@ -123,7 +123,8 @@ def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
 
 def _completed(science: Science) -> Science:
     """The science with the defaults of the parts that it names, so that nothing it depends on is left unsaid."""
-    refills = getattr(load(science.algorithm.use), "refills", None)
+    with at("algorithm.use"):
+        refills = getattr(load(science.algorithm.use), "refills", None)
     # What is no algorithm stays as written: the checks before a run say all that it lacks.
     parts = {name: given for name, given in GIVEN.items() if name != "algorithm" or refills is not None}
     full = science.model_copy(update={name: _full(name, getattr(science, name), given) for name, given in parts.items()})
