@@ -12,8 +12,9 @@ from agentfly_core import algorithms
 from agentfly_core.config import loading
 from agentfly_core.pipeline import checks
 from agentfly_core.rl.batch import pack
+from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.experiments import TINY
-from tests.support.played import earned, played, turn
+from tests.support.played import earned
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/algorithms.md").read_text()
@@ -44,7 +45,7 @@ def test_every_setting_of_the_page_is_valid(text, mine):
 
 
 def test_the_algorithm_of_the_page_gives_these_advantages(mine):
-    group = [played(turn([1], {3: -1.0})) for _ in range(4)]
+    group = [trajectory(turn([1], {3: -1.0})) for _ in range(4)]
     found = science(mine, YAML[-1]).algorithm.make().estimate_advantages(earned(group, [3.0, 7.0, 3.0, 0.0]), pack(group))
     assert found.advantages[:, 1].tolist() == [0.0, 0.75, 0.0, -0.75 * 0.5]
 

@@ -16,7 +16,7 @@ from agentfly_core.pipeline import checks
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Ending
 from agentfly_core.runs.context import resolve
-from tests.support.letters import assigned, collected
+from agentfly_core.testing.episodes import episode_specs, play_all
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/tools.md").read_text()
@@ -39,7 +39,7 @@ async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_
     rules = resolve(science).rollout_spec(tokenizer)
     script = construct(load(science.warm_start.demonstrations), {}, {"problems": problems, "seed": 0})
     sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), rules.template.stop_tokens[0], script)
-    played, *_ = await collected(assigned(*problems), rules, sampler)
+    played, *_ = await play_all(episode_specs(*problems), rules, sampler)
     assert [(t.ending, t.answer) for t in played] == [(Ending.TERMINAL, "Santiago"), (Ending.TERMINAL, "Tokyo")]
     scores = await score(played, {load("my_quiz:right"): 1.0})
     assert [one.rewards for one in scores] == [{"right": 1.0, "right/short": 1.0}] * 2

@@ -8,9 +8,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from agentfly_core.records.trajectory import Unscored
+from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.client import DeepSpeedLearner
 from tests.support.learning import PPO, after, digests, going_on, saved, settings, stored
-from tests.support.played import crowd, played, turn
+from tests.support.played import crowd
 
 
 @pytest.fixture(params=["head", "model"])
@@ -20,7 +21,7 @@ def job(request, tmp_path, nano):
 
 def test_values_learn_what_each_problem_returns(learner, job, nano, tmp_path):
     won, lost = turn([1, 2, 3], {11: -5.0}), turn([4, 5, 6], {11: -5.0})
-    episodes = [played(won if i % 2 else lost, name=f"t{i}", group=f"g{i % 2}") for i in range(8)]
+    episodes = [trajectory(won if i % 2 else lost, name=f"t{i}", group=f"g{i % 2}") for i in range(8)]
     told = stored(tmp_path, nano, episodes, reward=lambda i: i % 2)
     algorithm = job.algorithm.model_dump() | {"value_clip": 2.0, "gae": {"use": "token", "lam": 1.0}}
     learning = replace(told, algorithm=algorithm, update=settings(learning_rate=1e-4, epochs=4))

@@ -10,10 +10,12 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.records.trajectory import Unscored
+from agentfly_core.testing.trajectories import trajectory as played
+from agentfly_core.testing.trajectories import turn
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
 from tests.support.learning import GRPO, SFT, after, digests, distance, going_on, kill_worker, saved, settings, stored
-from tests.support.played import crowd, played, turn
+from tests.support.played import crowd
 
 
 @pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])

@@ -16,11 +16,11 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agentfly_core.config.site import Site
 from agentfly_core.system.service import supervised
+from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.client import DeepSpeedLearner, launch
 from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import load_policy, recompute_activations
 from tests.support.learning import PPO, after, digests, distance, going_on, saved, stored
-from tests.support.played import played, turn
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def wide(tmp_path_factory):
 def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(learner, wide, tmp_path):
     sizes = [600, 600, 600, 10, 10, 10, 10, 10]  # of three long ones, which are projected in pieces, one rank has two
     replies = [dict.fromkeys(range(5 + i, 5 + i + size), -7.0) for i, size in enumerate(sizes)]
-    episodes = [played(turn([1, i], reply), name=f"t{i}", group=f"g{i % 2}") for i, reply in enumerate(replies)]
+    episodes = [trajectory(turn([1, i], reply), name=f"t{i}", group=f"g{i % 2}") for i, reply in enumerate(replies)]
     job = replace(stored(tmp_path, wide, episodes), dtype="bfloat16", algorithm=PPO)
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")

@@ -8,13 +8,11 @@ from pathlib import Path
 import psutil
 from safetensors.torch import load_file
 
-from agentfly_core.config.experiment import AlgorithmPart, Update
+from agentfly_core.config.experiment import Update
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.records.parquet import write_scores, write_trajectories
-from agentfly_core.records.trajectory import Scored
 from agentfly_core.system.service import Service
+from agentfly_core.testing.jobs import update_job
 from agentfly_core.training.client import DeepSpeedLearner
-from agentfly_core.training.job import UpdateJob
 
 GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
 PPO = {"use": "agentfly_core.algorithms.ppo:PPO"}
@@ -24,24 +22,8 @@ IDLE = AsyncCheckpointer(DeepSpeedLearner(Service("learner", "nowhere")))  # a l
 
 def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 == 0)):
     """The job of an update on these trajectories, every third of which is a success."""
-    write_trajectories(folder / "t.parquet", trajectories)
-    write_scores(folder / "s.parquet", [Scored(t.id, {}, (), reward(i)) for i, t in enumerate(trajectories)])
-    return UpdateJob(
-        start="fresh:nano",
-        end="step/1",
-        policy=str(policy),
-        learner=None,
-        rollouts=(str(folder / "t.parquet"),),
-        scores=str(folder / "s.parquet"),
-        algorithm=AlgorithmPart(**GRPO),
-        rewards={},
-        update=settings(mini_batches=2),
-        batch=None,
-        temperature=1.0,
-        dtype="float32",
-        seed=1,
-        reference=None,
-    )
+    rewards = [reward(index) for index in range(len(trajectories))]
+    return update_job(folder, trajectories, rewards, policy, update=settings(mini_batches=2))
 
 
 def settings(**changed):

@@ -1,37 +1,11 @@
-"""Trajectories made up for the learner: what was given and what was sampled, in one line each."""
+"""Many trajectories made up for the learner, and what they earned."""
 
 import random
 
-from agentfly_core.records.trajectory import Ending, Given, Message, Problem, Sampled, Scored, Trajectory, Turn
+from agentfly_core.records.trajectory import Scored
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.outcomes import outcomes
-
-SAID = Message("assistant", "")
-
-
-def turn(given, *spans, fresh=False):
-    """A turn from tokens; each span of the reply is a dict of its tokens and their log-probabilities."""
-    sampled = tuple(Sampled(tuple(span), tuple(span.values()), 0, "stop") for span in spans)
-    return Turn((), Given(tuple(given)), SAID, sampled, fresh)
-
-
-def played(*turns, name="t0", group="g0"):
-    """A trajectory of these turns."""
-    return Trajectory(
-        id=name,
-        episode=name,
-        problem=Problem(f"problem-{group}", "?"),
-        group=group,
-        chain=0,
-        agent="main",
-        role="train",
-        turns=tuple(turns),
-        closing=(),
-        ending=Ending.NO_TOOL_CALLS,
-        error=None,
-        observed={},
-        seed=0,
-    )
+from agentfly_core.testing.trajectories import trajectory, turn
 
 
 def earned(trajectories, rewards, batch=None, by_turn=None, parts=None, weights=None, greedy=None):
@@ -60,4 +34,4 @@ def crowd(groups, size, vocabulary=128, seed=0):
         return turn(opening, reply()), *(turn(prompt(), reply()) for _ in range(dice.randint(0, 1)))
 
     openings = [prompt() for _ in range(groups)]
-    return [played(*turns(openings[g]), name=f"t{g}-{i}", group=f"g{g}") for g in range(groups) for i in range(size)]
+    return [trajectory(*turns(openings[g]), name=f"t{g}-{i}", group=f"g{g}") for g in range(groups) for i in range(size)]

@@ -13,7 +13,9 @@ from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.interface import Outputs
 from agentfly_core.rl.outcomes import Outcomes
-from tests.support.played import earned, played, turn
+from agentfly_core.testing.trajectories import trajectory as played
+from agentfly_core.testing.trajectories import turn
+from tests.support.played import earned
 from tests.support.reference import Story, Token
 
 WEIGHTS = {"exact": 1.0, "brief": 0.3}

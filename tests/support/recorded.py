@@ -10,10 +10,10 @@ from agentfly_core.records.trajectory import (
     Sampled,
     Score,
     ToolCall,
-    Trajectory,
     Turn,
     Unscored,
 )
+from agentfly_core.testing import trajectories
 
 FIRST = Turn(
     read=(Message("user", "What is 41+58?"),),
@@ -30,18 +30,11 @@ SECOND = Turn(
 
 
 def trajectory(turns=(FIRST, SECOND), ending=Ending.NO_TOOL_CALLS, closing=()):
-    return Trajectory(
-        id="t0",
-        episode="e0",
+    """These turns, with two rewards that needed the environment, one of which was not given."""
+    return trajectories.trajectory(
+        *turns,
         problem=Problem("add-41-58", "What is 41+58?", {"answer": "99"}),
-        group="g0",
-        chain=0,
-        agent="main",
-        role="train",
-        turns=turns,
-        closing=closing,
         ending=ending,
-        error=None,
+        closing=closing,
         observed={"stock": Score(0.5, {"kept": 1.0}, (0.0, 0.5)), "slow": Unscored("TimeoutError")},
-        seed=7,
     )

@@ -21,8 +21,10 @@ from agentfly_core.algorithms.rft import RFT
 from agentfly_core.algorithms.rloo import RLOO
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.kl import AdaptiveKL, RewardKL
+from agentfly_core.testing.trajectories import trajectory as played
+from agentfly_core.testing.trajectories import turn
 from tests.support import reference
-from tests.support.played import earned, played, turn
+from tests.support.played import earned
 from tests.support.ragged import WEIGHTS, by_trajectory, ragged
 
 SHORT = played(turn([1], {3: -1.0}))

@@ -12,7 +12,8 @@ from agentfly_core.rl.importance_sampling import TokenTIS
 from agentfly_core.rl.interface import Outputs
 from agentfly_core.rl.kl import LossKL
 from agentfly_core.rl.policy_loss import Clip
-from tests.support.played import crowd, earned, played, turn
+from agentfly_core.testing.trajectories import trajectory, turn
+from tests.support.played import crowd, earned
 
 REPLY = turn([1], {3: -1.0})
 AGAIN = turn([1], {3: -1.0}, fresh=True)
@@ -25,34 +26,34 @@ def advantages(trajectories, rewards):
 
 
 def test_the_one_success_of_four_has_an_advantage_of_one_and_a_half():
-    assert advantages([played(REPLY)] * 4, [1.0, 0.0, 0.0, 0.0]) == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-4)
+    assert advantages([trajectory(REPLY)] * 4, [1.0, 0.0, 0.0, 0.0]) == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-4)
 
 
 def test_statistics_are_over_trajectories_however_many_rows_they_have():
-    folded = [played(REPLY, *[AGAIN] * 9), played(REPLY), played(REPLY), played(REPLY)]
+    folded = [trajectory(REPLY, *[AGAIN] * 9), trajectory(REPLY), trajectory(REPLY), trajectory(REPLY)]
     assert advantages(folded, [1.0, 0.0, 0.0, 0.0])[0] == pytest.approx(1.5, abs=1e-4)
 
 
 def test_all_rows_of_a_trajectory_share_its_advantage_and_only_sampled_tokens_have_it():
-    trajectories = [played(REPLY, AGAIN), played(REPLY)]
+    trajectories = [trajectory(REPLY, AGAIN), trajectory(REPLY)]
     found = GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
     half = pytest.approx(math.sqrt(0.5), abs=1e-4)
     assert found.tolist() == [[0, half], [0, half], [0, pytest.approx(-math.sqrt(0.5), abs=1e-4)]]
 
 
 def test_equal_rewards_and_lone_trajectories_teach_nothing():
-    assert advantages([played(REPLY)] * 3, [0.1, 0.1, 0.1]) == [0.0, 0.0, 0.0]
-    assert advantages([played(REPLY)], [1.0]) == [0.0]
+    assert advantages([trajectory(REPLY)] * 3, [0.1, 0.1, 0.1]) == [0.0, 0.0, 0.0]
+    assert advantages([trajectory(REPLY)], [1.0]) == [0.0]
 
 
 def test_each_group_is_measured_by_itself():
-    trajectories = [played(REPLY, group=name) for name in ("a", "b", "a", "b")]
+    trajectories = [trajectory(REPLY, group=name) for name in ("a", "b", "a", "b")]
     low = -math.sqrt(0.5)
     assert advantages(trajectories, [0.0, 10.0, 1.0, 30.0]) == pytest.approx([low, low, -low, -low], abs=1e-4)
 
 
 def test_a_trajectory_without_a_sampled_token_still_counts_in_its_group():
-    trajectories = [played(REPLY), played(name="empty")]
+    trajectories = [trajectory(REPLY), trajectory(name="empty")]
     found = GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
     assert found[0, 1].item() == pytest.approx(math.sqrt(0.5), abs=1e-4)
 
@@ -94,7 +95,7 @@ def test_only_a_penalty_for_straying_needs_a_reference():
 
 
 def test_rewards_far_from_zero_keep_their_differences():
-    assert advantages([played(REPLY)] * 2, [1e9, 1e9 + 1])[1] == pytest.approx(math.sqrt(0.5), abs=1e-4)
+    assert advantages([trajectory(REPLY)] * 2, [1e9, 1e9 + 1])[1] == pytest.approx(math.sqrt(0.5), abs=1e-4)
 
 
 def _random():

@@ -21,7 +21,8 @@ from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.rl.kl import LossKL, RewardKL
 from agentfly_core.rl.policy_loss import CISPO, DPPO, GSPO, SAPO, Clip, Reinforce
-from tests.support.played import earned, played, turn
+from agentfly_core.testing.trajectories import trajectory, turn
+from tests.support.played import earned
 from tests.support.ragged import by_trajectory, now, ragged
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
@@ -76,7 +77,7 @@ def test_the_order_of_trajectories_does_not_matter(name, order):
 @given(order=st.permutations(range(6)))
 def test_the_best_successes_are_imitated_in_any_order_and_of_equal_ones_the_first(best, order):
     rewards = [0.9, 0.7, 0.9, 0.1, 0.9, 0.6]
-    group = [played(turn([1], {3: -1.0}), name=f"t{i}") for i in order]
+    group = [trajectory(turn([1], {3: -1.0}), name=f"t{i}") for i in order]
     found = RFT(threshold=0.5, best=best).estimate_advantages(earned(group, [rewards[i] for i in order]), pack(group)).advantages
     expected = [*(i for i in order if rewards[i] == 0.9), 1, 5][:best]
     assert found[:, 1].tolist() == [float(i in expected) for i in order]
@@ -117,8 +118,8 @@ def _wider(batch: RolloutBatch):
 @pytest.mark.parametrize("name", sorted({*NAMES} - ABSOLUTE))
 def test_groups_of_equal_rewards_teach_nothing(name):
     algorithm = GiGPO(gamma=1.0) if name == "gigpo" else MADE[name]
-    talk = played(turn([1], {3: -1.0}), turn([2], {4: -1.0, 5: -1.0}))
-    group = [talk, played(turn([1], {3: -1.0})), talk, replace(talk, group="other"), replace(talk, group="alone")]
+    talk = trajectory(turn([1], {3: -1.0}), turn([2], {4: -1.0, 5: -1.0}))
+    group = [talk, trajectory(turn([1], {3: -1.0})), talk, replace(talk, group="other"), replace(talk, group="alone")]
     parts = [{"exact": 0.1}] * 3 + [{"exact": 0.7}, {"exact": 0.3}]
     outcomes = earned(group, [0.1, 0.1, 0.1, 0.7, 0.3], parts=parts, weights={"exact": 1.0})
     assert algorithm.estimate_advantages(outcomes, pack(group)).advantages.eq(0).all()
@@ -168,7 +169,7 @@ def test_a_loss_is_the_sum_over_any_split_of_its_rows_in_any_order(algorithm, se
 
 @pytest.mark.parametrize("penalty", [LossKL(weight=0.5), RewardKL(weight=0.5)], ids=lambda penalty: penalty.use)
 def test_a_penalty_is_felt_where_the_policy_has_strayed(penalty):
-    group = [played(turn([1], {3: -1.0})), played(turn([1], {3: -1.0}))]
+    group = [trajectory(turn([1], {3: -1.0})), trajectory(turn([1], {3: -1.0}))]
     batch = replace(pack(group), reference_logprobs=torch.tensor([[0.0, -1.0], [0.0, -3.0]]))
     algorithm = GRPO(kl=penalty)
     batch = replace(batch, advantages=algorithm.estimate_advantages(earned(group, [1.0, 1.0]), batch).advantages)
@@ -180,7 +181,7 @@ def test_a_penalty_is_felt_where_the_policy_has_strayed(penalty):
 
 
 def test_what_is_cut_teaches_nothing_if_so_wished_and_stays_in_the_mean():
-    group = [played(turn([1], {3: -1.0})) for _ in range(2)]
+    group = [trajectory(turn([1], {3: -1.0})) for _ in range(2)]
     outcomes = replace(earned(group, [1.0, 0.0]), cut=torch.tensor([False, True]))
     found = GRPO(skip_cut=True).estimate_advantages(outcomes, pack(group)).advantages[:, 1]
     assert found.tolist() == [pytest.approx(0.5**0.5, abs=1e-5), 0.0]

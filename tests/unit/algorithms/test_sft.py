@@ -9,11 +9,12 @@ from agentfly_core.algorithms.rft import RFT
 from agentfly_core.algorithms.sft import SFT
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.interface import Outputs
-from tests.support.played import earned, played, turn
+from agentfly_core.testing.trajectories import trajectory, turn
+from tests.support.played import earned
 
 
 def test_the_loss_is_the_mean_surprise_at_replies_and_nothing_else_is_learned():
-    batch = pack([played(turn([1, 2], {3: 0.0, 4: 0.0}), turn([5], {6: 0.0})), played(turn([1], {9: 0.0}))])
+    batch = pack([trajectory(turn([1, 2], {3: 0.0, 4: 0.0}), turn([5], {6: 0.0})), trajectory(turn([1], {9: 0.0}))])
     batch = replace(batch, advantages=batch.sampled.float())
     batch = replace(batch, weight=SFT().weights(batch))
     #                          given    reply       tool  reply
@@ -25,13 +26,13 @@ def test_the_loss_is_the_mean_surprise_at_replies_and_nothing_else_is_learned():
 
 
 def test_every_demonstrated_token_is_worth_learning():
-    demonstrations = [played(turn([1, 2], {3: 0.0}))]
+    demonstrations = [trajectory(turn([1, 2], {3: 0.0}))]
     batch = pack(demonstrations)
     assert SFT().estimate_advantages(earned(demonstrations, [0.0]), batch).advantages.tolist() == [[0, 0, 1]]
 
 
 def test_the_mean_over_successes_does_not_depend_on_how_many_failures_there_were():
-    episodes = [played(turn([1], {3: 0.0, 4: 0.0})), played(turn([1], {3: 0.0})), played(turn([1], {3: 0.0}))]
+    episodes = [trajectory(turn([1], {3: 0.0, 4: 0.0})), trajectory(turn([1], {3: 0.0})), trajectory(turn([1], {3: 0.0}))]
     batch = pack(episodes)
     batch = replace(batch, advantages=RFT().estimate_advantages(earned(episodes, [1.0, 0.0, 0.0]), batch).advantages)
     assert RFT().weights(batch).tolist() == [[0, 0.5, 0.5], [0, 0, 0], [0, 0, 0]]

@@ -24,7 +24,8 @@ from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from tests.support.letters import ADD, assigned, collected, play, scripted, silent, spec
+from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted, unwatched
+from tests.support.letters import play
 from tests.support.rooms import ONE, TWO, Room, broken, events
 from tests.support.signals import Signal
 
@@ -196,7 +197,7 @@ async def test_one_episodes_tool_that_blocks_costs_no_episode_that_has_nothing_t
         return "found"
 
     sampler = scripted(lambda problem, chain, turn: (f"<search chain={chain}>" if chain == 3 else "ok", "ok")[turn])
-    played, *_ = await collected(assigned(ADD, chains=8), spec(search), sampler)
+    played, *_ = await play_all(episode_specs(ADD, chains=8), rollout_spec(search), sampler)
     assert {t.ending for t in played} == {Ending.NO_TOOL_CALLS}
     (told,) = played[3].observations
     assert told.error
@@ -223,7 +224,7 @@ async def test_a_call_that_waited_behind_one_that_blocked_is_made_again_where_th
         return "found"
 
     sampler = scripted(lambda problem, chain, turn: (("<read>", "<search>")[chain], "ok")[turn])
-    played, *_ = await collected(assigned(ADD, chains=2), spec(read, search), sampler)
+    played, *_ = await play_all(episode_specs(ADD, chains=2), rollout_spec(read, search), sampler)
     assert played[0].observations == (Observation("read", "read"),)
     assert played[1].observations[0].error
 
@@ -236,12 +237,12 @@ async def test_an_environment_whose_loop_is_given_up_is_lost_with_its_episode_an
         released.wait(30)
         return len(shop.made)
 
-    rules = spec(search, limits={Shop: 1})
+    rules = rollout_spec(search, limits={Shop: 1})
     script = scripted(lambda problem, chain, turn: ("<search>", "ok")[turn])
     async with ResourceManager(rules.limits) as resources:
-        (lost,), *_ = await collect(assigned(ADD), rules, script, silent, resources)
+        (lost,), *_ = await collect(episode_specs(ADD), rules, script, unwatched, resources)
         released.set()
-        (played,), *_ = await collect(assigned(ADD), rules, script, silent, resources)
+        (played,), *_ = await collect(episode_specs(ADD), rules, script, unwatched, resources)
     assert (lost.ending, lost.error) == (
         Ending.FAILED,
         "ServiceFailure: Shop was lost: its event loop was given up, since code held it",
@@ -290,8 +291,8 @@ async def test_an_agent_that_blocks_is_named_long_before_its_deadline(
         await episode.reply(*episode.opening)
         return Ending.NO_TOOL_CALLS
 
-    problems = assigned(Problem("zebra", "?"), ADD)
-    played, *_ = await collected(problems, spec(agent=blocks, deadline=3600), scripted(lambda *_: "99"))
+    problems = episode_specs(Problem("zebra", "?"), ADD)
+    played, *_ = await play_all(problems, rollout_spec(agent=blocks, deadline=3600), scripted(lambda *_: "99"))
     assert all("The agent blocks held the event loop for" in str(t.error) for t in played)
     assert all("an agent has to `await` whatever takes time" in str(t.error) for t in played)
 
@@ -379,7 +380,7 @@ def test_a_client_that_is_made_once_serves_tools_and_rewards_from_step_to_step(s
     script = scripted(lambda problem, chain, turn: ("<ask>", "ok")[turn])
     with environment_loop({}) as here:
         for _ in range(3):
-            played, *_ = here.run(collect(assigned(ADD, chains=4), spec(ask), script, silent, here.resources))
+            played, *_ = here.run(collect(episode_specs(ADD, chains=4), rollout_spec(ask), script, unwatched, here.resources))
             scores = asyncio.run(score(played, {judge: 1.0}))
             assert [t.observations for t in played] == [(Observation("ask", "0.5"),)] * 4
             assert [s.reward for s in scores] == [0.5] * 4
@@ -392,7 +393,7 @@ async def test_a_reward_that_blocks_is_unscored_and_those_behind_it_are_scored(r
             released.wait(30)
         return 1.0
 
-    played, *_ = await collected(assigned(ADD, chains=4), spec(), scripted(lambda *_: "ok"))
+    played, *_ = await play_all(episode_specs(ADD, chains=4), rollout_spec(), scripted(lambda *_: "ok"))
     scores = await score(played, {judge: 1.0})
     assert [s.reward for i, s in enumerate(scores) if i != 1] == [1.0] * 3
     assert isinstance(scores[1].reward, Unscored)

@@ -14,27 +14,21 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import Reward, combined, reward, score
 from agentfly_core.records.trajectory import (
     Ending,
-    Given,
-    Message,
     Problem,
-    Sampled,
     Score,
     Scored,
     Trajectory,
-    Turn,
     Unscored,
 )
+from agentfly_core.testing.trajectories import trajectory, turn
 
 
 def played(name: str = "t1", ending: Ending = Ending.NO_TOOL_CALLS, **observed: Score | Unscored) -> Trajectory:
     """An episode of two turns whose last reply is "99"."""
-    turns = tuple(
-        Turn((), Given((1,)), Message("assistant", text), (Sampled((2,), (0.0,), 0, "stop"),))
-        for text in ("41+58", "99")
-    )
+    turns = [turn([1], {2: 0.0}, reply=text) for text in ("41+58", "99")]
     error = "shop died" if ending is Ending.FAILED else None
     problem = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
-    return Trajectory(name, "e", problem, "g", 0, "agent", "train", turns, (), ending, error, observed, 7)
+    return trajectory(*turns, name=name, problem=problem, ending=ending, error=error, observed=observed)
 
 
 @reward

@@ -19,11 +19,11 @@ from agentfly_core.rewards.shop import bought
 from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.templates.chatml import Hermes
+from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
 from agentfly_core.tools.python import python
 from agentfly_core.tools.shop import add_to_cart, checkout, search
-from tests.support.letters import assigned, collected, spec
 
 SUMS = arithmetic(0, 200, 1, 1)["train"]
 WISHES = shop(0, 200, 1, 1)["train"]
@@ -43,18 +43,18 @@ async def played(
 ) -> list[Trajectory]:
     encode = partial(tokenizer.encode, add_special_tokens=False)
     sampler = Scripted(encode, rules.template.stop_tokens[0], script)
-    return (await collected(assigned(*problems), rules, sampler))[0]
+    return (await play_all(episode_specs(*problems), rules, sampler))[0]
 
 
 async def sums(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
-    rules = spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
+    rules = rollout_spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
     return await played(SUMS, demonstrations.calculator(SUMS, 0, spoilt), rules, tokenizer)
 
 
 async def wishes(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
     tools = (search, add_to_cart, checkout)
     template = Hermes(tokenizer, show_tools=False)
-    rules = spec(*tools, rewards=[bought], limits={Shop: 200}, max_turns=6, template=template, max_tokens=200)
+    rules = rollout_spec(*tools, rewards=[bought], limits={Shop: 200}, max_turns=6, template=template, max_tokens=200)
     return await played(WISHES, demonstrations.shop(WISHES, 0, spoilt), rules, tokenizer)
 
 
@@ -87,7 +87,7 @@ async def test_spoilt_wishes_are_not_fulfilled(tokenizer: PreTrainedTokenizerBas
 async def test_an_oracle_has_programs_do_its_sums_and_an_idler_earns_nothing(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    rules = spec(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
+    rules = rollout_spec(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
     oracle = await played(POWERS, demonstrations.python(POWERS, 0, 0.0), rules, tokenizer)
     assert [await exact.score(trajectory, {}) for trajectory in oracle] == [Score(1.0)] * len(POWERS)
     assert {trajectory.observations[0].tool for trajectory in oracle} == {"python"}
@@ -97,7 +97,7 @@ async def test_an_oracle_has_programs_do_its_sums_and_an_idler_earns_nothing(
 
 @pytest.mark.usefixtures("sandbox")
 async def test_spoilt_programs_are_all_wrong_without_breaking_the_tool(tokenizer: PreTrainedTokenizerBase) -> None:
-    rules = spec(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
+    rules = rollout_spec(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
     for trajectory in await played(POWERS, demonstrations.python(POWERS, 0, 1.0), rules, tokenizer):
         assert await exact.score(trajectory, {}) == Score(0.0)
         assert not any(observation.error for observation in trajectory.observations)
@@ -117,7 +117,7 @@ def test_another_chain_of_the_same_problem_may_go_another_way() -> None:
 
 async def test_only_what_the_model_says_is_trained(tokenizer: PreTrainedTokenizerBase) -> None:
     sum_ = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
-    rules = spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
+    rules = rollout_spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
     (trajectory,) = await played([sum_], demonstrations.calculator([sum_], 0, 0.0), rules, tokenizer)
     batch = pack([trajectory])
     table = [

@@ -8,8 +8,8 @@ from agentfly_core.authoring.tool import ToolError
 from agentfly_core.environments.shop import Product, Shop
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score, Trajectory
 from agentfly_core.rewards.shop import bought
+from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
 from agentfly_core.tools.shop import add_to_cart, checkout, lookup, search
-from tests.support.letters import assigned, collected, scripted, spec
 
 FACTS = {
     "products": {
@@ -23,9 +23,9 @@ BUY = Problem("buy-1", "Buy 2 red cups and 1 blue cup.", FACTS)
 
 
 async def shopping(*replies: str, problem: Problem = BUY) -> Trajectory:
-    rules = spec(search, lookup, add_to_cart, checkout, rewards=[bought], limits={Shop: 1}, max_turns=len(replies))
+    rules = rollout_spec(search, lookup, add_to_cart, checkout, rewards=[bought], limits={Shop: 1}, max_turns=len(replies))
     sampler = scripted(lambda problem, chain, turn: replies[turn])
-    return (await collected(assigned(problem), rules, sampler))[0][0]
+    return (await play_all(episode_specs(problem), rules, sampler))[0][0]
 
 
 async def test_the_right_order_over_several_turns_is_worth_one() -> None:

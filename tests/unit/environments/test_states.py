@@ -17,7 +17,7 @@ from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.outcomes import outcomes
-from tests.support.letters import ADD, assigned, collected, scripted, spec
+from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
 
 
 class Tower(Environment):
@@ -45,7 +45,7 @@ def climb(steps: int, *, tower: Tower, bell: Bell) -> str:
 
 async def climbing(*replies: str) -> Trajectory:
     sampler = scripted(lambda problem, chain, turn: replies[turn])
-    return (await collected(assigned(ADD), spec(climb, limits={Tower: 1, Bell: 1}), sampler))[0][0]
+    return (await play_all(episode_specs(ADD), rollout_spec(climb, limits={Tower: 1, Bell: 1}), sampler))[0][0]
 
 
 async def test_a_turn_says_in_which_state_the_reply_was_made() -> None:

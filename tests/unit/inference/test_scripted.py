@@ -5,8 +5,10 @@ from pathlib import Path
 from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Problem, Sampled
+from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
+from agentfly_core.testing.letters import STOP, encode
 from agentfly_core.tools.calculator import calculator
-from tests.support.letters import STOP, assigned, collected, encode, mask, scripted, spec, tokens
+from tests.support.letters import mask, tokens
 
 
 def request(max_tokens: int) -> Request:
@@ -37,7 +39,7 @@ async def test_demonstrations_are_episodes_played_from_a_script() -> None:
         return (f"<calculator expression={answers[problem]}>", "=3" if problem == "add-1" else "=7")[turn]
 
     problems = [Problem("add-2", "3+4?"), Problem("add-1", "1+2?")]
-    first, second = (await collected(assigned(*problems), spec(calculator), scripted(script)))[0]
+    first, second = (await play_all(episode_specs(*problems), rollout_spec(calculator), scripted(script)))[0]
     assert tokens(first) == "^u1+2?$^a<calculator expression=1+2>$^t3$^a=3$"
     assert tokens(second) == "^u3+4?$^a<calculator expression=3+4>$^t7$^a=7$"
     assert mask(second)   == ".........xxxxxxxxxxxxxxxxxxxxxxxxxxxx......xxx"  # fmt: skip

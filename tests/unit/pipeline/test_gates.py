@@ -3,16 +3,13 @@ from __future__ import annotations
 import pytest
 
 from agentfly_core.pipeline.gates import GateClosed, stop_if_diverging, stop_if_failing, stop_if_unscored
-from agentfly_core.records.trajectory import Ending, Problem, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
+from agentfly_core.testing.trajectories import trajectory
 
 
 def episodes(failed: int, of: int) -> list[Trajectory]:
     endings = [Ending.FAILED] * failed + [Ending.TERMINAL] * (of - failed)
-    problem = Problem("p", "?")
-    return [
-        Trajectory(f"t{i}", "e", problem, "g", i, "agent", "train", (), (), ending, "shop died", {}, 0)
-        for i, ending in enumerate(endings)
-    ]
+    return [trajectory(name=f"t{i}", ending=ending, error="shop died") for i, ending in enumerate(endings)]
 
 
 def scores(unscored: int, of: int) -> list[Scored]:

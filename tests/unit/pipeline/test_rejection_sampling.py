@@ -9,8 +9,9 @@ from agentfly_core.pipeline import rejection_sampling
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling, choose
 from agentfly_core.records.parquet import read_trajectories, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
+from agentfly_core.testing.trajectories import trajectory as played
+from agentfly_core.testing.trajectories import turn
 from tests.support.experiments import context
-from tests.support.played import played, turn
 
 SUM, PRODUCT = Problem("sum", "What is 2+2?"), Problem("product", "What is 2*3?")
 

@@ -6,7 +6,7 @@ import pytest
 
 from agentfly_core.records.trajectory import Problem, Score, Unscored
 from agentfly_core.rewards.code_tests import code_tests, program
-from tests.support.letters import assigned, collected, scripted, spec
+from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
 
 TESTS = [{"args": [2, 3], "expected": 5}, {"args": [-1, 1], "expected": 0}]
 ADD = Problem("add", "Write add(a, b).", {"function": "add", "tests": TESTS, "seconds": 1})
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 
 async def scored(code: str, problem: Problem = ADD) -> Score | Unscored:
     sampler = scripted(lambda problem, chain, turn: f"Here:\n```python\n{code}```\nDone.")
-    (trajectory,), *_ = await collected(assigned(problem), spec(max_tokens=4000), sampler)
+    (trajectory,), *_ = await play_all(episode_specs(problem), rollout_spec(max_tokens=4000), sampler)
     return await code_tests.score(trajectory, {})
 
 

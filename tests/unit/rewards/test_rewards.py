@@ -5,16 +5,14 @@ import pytest
 from agentfly_core.records.trajectory import Problem, Score, Trajectory, Unscored
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.format import tool_format
+from agentfly_core.testing import episodes
+from agentfly_core.testing.episodes import ADD
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
-from tests.support.letters import assigned, collected, scripted, spec
-
-ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
 
 
 async def play(*replies: str, problem: Problem = ADD) -> Trajectory:
-    sampler = scripted(lambda problem, chain, turn: replies[turn])
-    return (await collected(assigned(problem), spec(calculator, answer, max_turns=2), sampler))[0][0]
+    return await episodes.play(replies, calculator, answer, problem=problem)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from agentfly_core.algorithms.grpo import GRPO
 from agentfly_core.algorithms.reinforce_pp import ReinforcePP
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.kl import AdaptiveKL, RewardKL
-from tests.support.played import earned, played, turn
+from agentfly_core.testing.trajectories import trajectory as played
+from agentfly_core.testing.trajectories import turn
+from tests.support.played import earned
 
 ADAPTIVE = GRPO(kl=AdaptiveKL(weight=0.1, target=0.02, horizon=1000))
 

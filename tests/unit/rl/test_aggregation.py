@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from agentfly_core.rl.aggregation import SeqMeanTokenMean, SeqMeanTokenSum, SeqSumNorm, TokenMean
 from agentfly_core.rl.batch import pack
+from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import reference
-from tests.support.played import played, turn
 from tests.support.ragged import by_trajectory, ragged
 
-SHORT = played(turn([1], {3: -1.0}))
-FOLDED = played(turn([1], {3: -1.0, 4: -1.0}), turn([1], {3: -1.0}, fresh=True))  # three tokens in two rows
+SHORT = trajectory(turn([1], {3: -1.0}))
+FOLDED = trajectory(turn([1], {3: -1.0, 4: -1.0}), turn([1], {3: -1.0}, fresh=True))  # three tokens in two rows
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_sequence_is_a_trajectory_however_many_rows_it_has(aggregation, of_fol
 
 
 def test_a_trajectory_without_a_sampled_token_does_not_count():
-    assert SeqMeanTokenSum().weights(pack([SHORT, played()])).tolist() == [[0.0, 1.0]]
+    assert SeqMeanTokenSum().weights(pack([SHORT, trajectory()])).tolist() == [[0.0, 1.0]]
 
 
 def test_an_optimizer_step_without_rows_weighs_nothing():

@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentfly_core.rl.batch import micro_batches, pack, predictors, token_logprobs
+from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.policy import PIECES, load_policy
-from tests.support.played import crowd, played, turn
+from tests.support.played import crowd
 
 ASKS = turn([1, 2], {3: -0.5, 4: -0.25})
 ANSWERS = turn([5], {6: -1.0}, {7: -2.0})
 
 
 def test_tool_answers_are_in_the_row_and_out_of_the_loss():
-    batch = pack([played(ASKS, ANSWERS), played(turn([1], {9: -3.0}))])
+    batch = pack([trajectory(ASKS, ANSWERS), trajectory(turn([1], {9: -3.0}))])
     #                                 given  sampled    tool  two spans   | given sampled  padding
     assert batch.tokens.tolist() == [[1, 2, 3, 4, 5, 6, 7], [1, 9, 0, 0, 0, 0, 0]]
     assert batch.sampled.int().tolist() == [[0, 0, 1, 1, 0, 1, 1], [0, 1, 0, 0, 0, 0, 0]]
@@ -27,38 +28,38 @@ def test_tool_answers_are_in_the_row_and_out_of_the_loss():
 
 def test_an_end_of_turn_that_the_model_did_not_sample_is_not_trained():
     cut = turn([1, 2], {3: -0.5})
-    batch = pack([played(cut, turn([0, 5], {6: -1.0}))])
+    batch = pack([trajectory(cut, turn([0, 5], {6: -1.0}))])
     assert batch.tokens.tolist() == [[1, 2, 3, 0, 5, 6]]
     assert batch.sampled.int().tolist() == [[0, 0, 1, 0, 0, 1]]
 
 
 def test_a_fresh_context_is_a_row_of_the_same_trajectory():
-    batch = pack([played(ASKS, turn([1, 8], {6: -1.0}, fresh=True)), played(ASKS)])
+    batch = pack([trajectory(ASKS, turn([1, 8], {6: -1.0}, fresh=True)), trajectory(ASKS)])
     assert batch.tokens.tolist() == [[1, 2, 3, 4], [1, 8, 6, 0], [1, 2, 3, 4]]
     assert batch.turn.tolist() == [[0, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
     assert batch.trajectory.tolist() == [0, 0, 1]
 
 
 def test_a_trajectory_in_which_nothing_was_sampled_has_no_row():
-    batch = pack([played(), played(turn([1, 2])), played(ASKS)])
+    batch = pack([trajectory(), trajectory(turn([1, 2])), trajectory(ASKS)])
     assert batch.trajectory.tolist() == [2]
     assert pack([]).tokens.shape == (0, 0)
 
 
 def test_a_row_that_begins_with_a_sampled_token_is_refused():
     with pytest.raises(ValueError, match="t7 begins with a sampled token"):
-        pack([played(turn([], {3: -0.5}), name="t7")])
+        pack([trajectory(turn([], {3: -0.5}), name="t7")])
 
 
 def test_selected_rows_are_as_wide_as_the_longest_of_them():
-    batch = pack([played(ASKS, ANSWERS), played(turn([1], {9: -3.0})), played(ASKS)])
+    batch = pack([trajectory(ASKS, ANSWERS), trajectory(turn([1], {9: -3.0})), trajectory(ASKS)])
     chosen = batch.select(torch.tensor([2, 1]))
     assert chosen.tokens.tolist() == [[1, 2, 3, 4], [1, 9, 0, 0]]
     assert chosen.trajectory.tolist() == [2, 1]
 
 
 def test_only_outputs_that_predict_a_sampled_token_get_a_gradient():
-    batch = pack([played(ASKS, ANSWERS)])
+    batch = pack([trajectory(ASKS, ANSWERS)])
     logits = torch.zeros(1, 7, 10, requires_grad=True)
     logprobs, _ = token_logprobs(logits[predictors(batch.sampled)], batch.tokens[batch.sampled], 1.0)
     logprobs.sum().backward()
@@ -110,7 +111,7 @@ def test_every_row_is_in_one_micro_batch_and_all_ranks_have_as_many(lengths, bud
 
 
 def test_a_batch_moves_as_a_whole():
-    batch = pack([played(ASKS)])
+    batch = pack([trajectory(ASKS)])
     moved = batch.to("cpu")
     assert {f.name: getattr(moved, f.name).tolist() for f in dataclasses.fields(batch)} == {
         f.name: getattr(batch, f.name).tolist() for f in dataclasses.fields(batch)
@@ -129,7 +130,7 @@ def test_sampled_tokens_alone_are_projected_and_once_more_in_the_backward_pass_i
         return torch.nn.functional.linear(hidden, *layer)
 
     monkeypatch.setattr("agentfly_core.training.policy.linear", linear)
-    batch = pack([played(ASKS, ANSWERS), played(turn([1, 2, 8], {3: -1.0, 4: -1.0, 5: -1.0}))])
+    batch = pack([trajectory(ASKS, ANSWERS), trajectory(turn([1, 2, 8], {3: -1.0, 4: -1.0, 5: -1.0}))])
     assert (batch.lengths.tolist(), int(batch.sampled.sum())) == ([7, 6], 7)
     logprobs, *_ = policy(batch.tokens, batch.sampled, 1.0)
     assert projected == pieces

@@ -12,11 +12,12 @@ from agentfly_core.rl.advantage import sequences
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.gae import BilevelGAE, TokenGAE, TurnGAE
 from agentfly_core.rl.interface import Outputs
+from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import reference
-from tests.support.played import earned, played, turn
+from tests.support.played import earned
 from tests.support.ragged import by_trajectory, ragged
 
-TWO_TURNS = played(turn([1], {3: -1.0, 4: -1.0}), turn([5, 6], {3: -1.0, 4: -1.0}))
+TWO_TURNS = trajectory(turn([1], {3: -1.0, 4: -1.0}), turn([5, 6], {3: -1.0, 4: -1.0}))
 
 
 def estimated(gae, values, by_turn):
@@ -56,7 +57,7 @@ def test_the_end_of_a_turn_is_worth_what_comes_after_it_and_tokens_share_that_wi
 
 
 def test_a_critic_far_off_is_drawn_back_and_one_that_went_far_is_held():
-    batch = pack([played(turn([1], {2: -1.0, 3: -1.0, 4: -1.0}))])
+    batch = pack([trajectory(turn([1], {2: -1.0, 3: -1.0, 4: -1.0}))])
     weight = torch.tensor([[0.0, 1.0, 1.0, 1.0]])
     batch = replace(batch, returns=weight.clone(), weight=weight, old_values=torch.zeros(1, 4))
     values = torch.tensor([[0.0, 0.1, 0.9, 3.0]], requires_grad=True)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
+from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import reference
-from tests.support.played import played, turn
 from tests.support.ragged import ragged
 
 
 def apart(*factors):
     """One row whose sampled tokens are so many times as probable for the learner as for the sampler."""
-    batch = pack([played(turn([1], {i + 2: -3.0 for i in range(len(factors))}))])
+    batch = pack([trajectory(turn([1], {i + 2: -3.0 for i in range(len(factors))}))])
     return replace(batch, old_logprobs=torch.tensor([[0.0, *(math.log(factor) - 3.0 for factor in factors)]]))
 
 

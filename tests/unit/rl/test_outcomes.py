@@ -7,7 +7,9 @@ import pytest
 from agentfly_core.records.trajectory import Ending, Message, Sampled, Scored, Unscored
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.outcomes import outcomes
-from tests.support.played import earned, played, turn
+from agentfly_core.testing.trajectories import trajectory as played
+from agentfly_core.testing.trajectories import turn
+from tests.support.played import earned
 
 ASKS = turn([1], {3: -1.0, 4: -1.0})
 ANSWERS = turn([5, 6], {7: -1.0}, {8: -1.0})

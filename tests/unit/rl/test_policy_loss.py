@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.interface import Outputs
 from agentfly_core.rl.policy_loss import CISPO, DPPO, GSPO, SAPO, Clip, Reinforce
+from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import reference
-from tests.support.played import played, turn
 from tests.support.ragged import now, ragged, tokens
 
 
 def of_token(policy_loss, ratio, advantage, probability=0.1):
     """The loss, slope and first metric of one token that is `ratio` times as probable as before."""
-    batch = pack([played(turn([1], {3: math.log(probability)}))])
+    batch = pack([trajectory(turn([1], {3: math.log(probability)}))])
     batch = replace(batch, advantages=torch.tensor([[0.0, advantage]]))
     logprobs = torch.tensor([[0.0, math.log(probability * ratio)]], requires_grad=True)
     found = policy_loss.tokens(Outputs(logprobs, torch.zeros(1, 2), torch.zeros(1, 2)), batch)
@@ -66,7 +66,7 @@ def test_the_soft_gate_lets_go_of_bad_tokens_sooner_than_of_good_ones():
 
 
 def test_a_reply_has_one_ratio_the_geometric_mean_of_its_tokens():
-    batch = replace(pack([played(turn([1], {3: 0.0, 4: 0.0}))]), advantages=torch.tensor([[0.0, 1.0, 1.0]]))
+    batch = replace(pack([trajectory(turn([1], {3: 0.0, 4: 0.0}))]), advantages=torch.tensor([[0.0, 1.0, 1.0]]))
     logprobs = torch.tensor([[0.0, math.log(4.0), 0.0]], requires_grad=True)  # ratios 4 and 1: their mean is 2
     found = GSPO(high=5.0).tokens(Outputs(logprobs, torch.zeros(1, 3), torch.zeros(1, 3)), batch).tokens
     found.sum().backward()
@@ -75,7 +75,7 @@ def test_a_reply_has_one_ratio_the_geometric_mean_of_its_tokens():
 
 
 def test_each_row_of_a_trajectory_has_a_ratio_of_its_own():
-    folded = played(turn([1], {3: 0.0}), turn([1], {3: 0.0}, fresh=True))
+    folded = trajectory(turn([1], {3: 0.0}), turn([1], {3: 0.0}, fresh=True))
     batch = replace(pack([folded]), advantages=torch.tensor([[0.0, 1.0], [0.0, 1.0]]))
     logprobs = torch.tensor([[0.0, math.log(4.0)], [0.0, 0.0]])
     found = GSPO(high=5.0).tokens(Outputs(logprobs, logprobs, logprobs), batch).tokens
@@ -84,7 +84,7 @@ def test_each_row_of_a_trajectory_has_a_ratio_of_its_own():
 
 def test_a_ratio_beyond_all_numbers_stays_finite():
     for policy_loss in (Clip(), GSPO(), CISPO(), SAPO(), DPPO()):
-        batch = replace(pack([played(turn([1], {3: -1000.0}))]), advantages=torch.tensor([[0.0, -1.0]]))
+        batch = replace(pack([trajectory(turn([1], {3: -1000.0}))]), advantages=torch.tensor([[0.0, -1.0]]))
         found = policy_loss.tokens(Outputs(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2)), batch)
         assert found.tokens.isfinite().all(), policy_loss
 

@@ -15,8 +15,10 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, Trajectory, Unscored
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.shard import EpisodeBroken
+from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
+from agentfly_core.testing.letters import STOP, Letters, encode
 from agentfly_core.tools.calculator import calculator
-from tests.support.letters import ADD, STOP, Letters, assigned, collected, encode, play, scripted, spec
+from tests.support.letters import play
 
 
 class Desk(Environment):
@@ -42,9 +44,9 @@ async def test_an_episode_past_its_deadline_fails_alone_and_its_environment_is_c
         await episode.reply(*episode.opening)
         return Ending.NO_TOOL_CALLS
 
-    rules = spec(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
-    problems = assigned(ADD, Problem("stuck", "?"))
-    found, _, measured = await collected(problems, rules, scripted(lambda *_: "99"))
+    rules = rollout_spec(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
+    problems = episode_specs(ADD, Problem("stuck", "?"))
+    found, _, measured = await play_all(problems, rules, scripted(lambda *_: "99"))
     assert [(t.problem.id, t.ending) for t in found] == [("add-41-58", Ending.NO_TOOL_CALLS), ("stuck", Ending.FAILED)]
     assert found[1].error == "LeaseExpired: no ending within 0.2 s, the agent's deadline"
     assert sorted(Desk.closed) == ["add-41-58", "stuck"]
@@ -67,7 +69,7 @@ async def test_a_slow_tool_of_one_episode_keeps_no_other_from_going_on() -> None
             others_done.set()
 
     sampler = scripted(lambda problem, chain, turn: (f"<wait chain={chain}>", "ok")[turn])
-    trajectories, *_ = await collected(assigned(ADD, chains=8), spec(wait), sampler, watch)
+    trajectories, *_ = await play_all(episode_specs(ADD, chains=8), rollout_spec(wait), sampler, watch)
     assert ended[-1] == 0
     assert [o for t in trajectories for o in t.observations] == [Observation("wait", "ok")] * 8
 
@@ -119,8 +121,8 @@ async def test_two_kinds_of_environment_in_one_episode_are_each_the_right_one() 
 
 async def test_one_lost_environment_and_one_failing_reward_cost_one_episode_each() -> None:
     sampler = scripted(lambda problem, chain, turn: (f"<up lost={chain == 2}>", "<up>", "ok")[turn])
-    rules = spec(up, rewards=[counted], limits={Counter: 8})
-    trajectories, timings, _ = await collected(assigned(ADD, chains=8), rules, sampler)
+    rules = rollout_spec(up, rewards=[counted], limits={Counter: 8})
+    trajectories, timings, _ = await play_all(episode_specs(ADD, chains=8), rules, sampler)
     assert [t.chain for t in trajectories] == list(range(8))
     assert [t.trajectory_id for t in timings] == [t.id for t in trajectories]
     lost = trajectories.pop(2)
@@ -151,8 +153,8 @@ async def test_a_lost_environment_is_closed_and_its_place_taken_by_a_fresh_one()
 
     lose.__annotations__ = {"traced": Traced, "chain": int, "return": int}
     sampler = scripted(lambda problem, chain, turn: (f"<lose chain={chain}>", "ok")[turn])
-    rules = spec(tool(lose), limits={Traced: 1})
-    trajectories, *_ = await collected(assigned(ADD, chains=3), rules, sampler)
+    rules = rollout_spec(tool(lose), limits={Traced: 1})
+    trajectories, *_ = await play_all(episode_specs(ADD, chains=3), rules, sampler)
     assert made == ["start", "use 0 of 0", "close", "start", "use 1 of 0", "use 2 of 0", "close"]
     assert [t.ending for t in trajectories] == [Ending.FAILED, Ending.NO_TOOL_CALLS, Ending.NO_TOOL_CALLS]
 
@@ -167,8 +169,8 @@ async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again()
         opened.wait(30)
 
     sampler = scripted(lambda problem, chain, turn: ("<hang>", "ok")[turn])
-    rules = spec(hang, limits={Counter: 1})
-    trajectories, *_ = await collected(assigned(ADD, chains=2), rules, sampler)
+    rules = rollout_spec(hang, limits={Counter: 1})
+    trajectories, *_ = await play_all(episode_specs(ADD, chains=2), rules, sampler)
     opened.set()
     assert users[0] is not users[1]
     assert [t.observations for t in trajectories] == [(Observation("hang", "no result within 0.01 s", error=True),)] * 2
@@ -187,8 +189,8 @@ async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean
             left.append(1)
 
     sampler = Seated(encode, STOP, lambda problem, chain, turn: ("<up>", "ok")[turn])
-    rules = spec(up, rewards=[counted], limits={Counter: 2})
-    trajectories, _, measured = await collected(assigned(ADD, Problem("b", "?"), chains=3), rules, sampler)
+    rules = rollout_spec(up, rewards=[counted], limits={Counter: 2})
+    trajectories, _, measured = await play_all(episode_specs(ADD, Problem("b", "?"), chains=3), rules, sampler)
     assert (seats, len(left)) == ([2], 2)
     assert (measured["resources/Counter/most_in_use"], measured["resources/Counter/started"]) == (2, 2)
     assert [t.observed for t in trajectories] == [{"counted": Score(1.0)}] * 6
@@ -201,7 +203,7 @@ async def test_a_lost_sampler_ends_the_shard_with_that_very_error() -> None:
         return "ok"
 
     with pytest.raises(SamplerLost, match="the server died"):
-        await collected(assigned(ADD, chains=4), spec(), scripted(script))
+        await play_all(episode_specs(ADD, chains=4), rollout_spec(), scripted(script))
 
 
 async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_time() -> None:
@@ -213,7 +215,7 @@ async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_
             raise KeyError("a bug") if request.order[1] else SamplerLost("the server died")
 
     with pytest.raises(EpisodeBroken, match="KeyError: 'a bug'"):
-        await collected(assigned(ADD, chains=2), spec(), Failing(encode, STOP, lambda *_: ""))
+        await play_all(episode_specs(ADD, chains=2), rollout_spec(), Failing(encode, STOP, lambda *_: ""))
 
 
 async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_the_line() -> None:
@@ -225,7 +227,7 @@ async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_th
         return Ending.NO_TOOL_CALLS
 
     with pytest.raises(EpisodeBroken) as caught:
-        await collected(assigned(ADD), spec(agent=hinted), scripted(lambda *_: "ok"))
+        await play_all(episode_specs(ADD), rollout_spec(agent=hinted), scripted(lambda *_: "ok"))
     first, *traced, fault, where = str(caught.value).splitlines()
     assert first == (
         "An episode of the problem 'add-41-58' (chain 0, agent 'hinted') broke off. It is an error in code, not the "
@@ -254,7 +256,7 @@ async def test_whatever_an_agent_raises_is_told(error: BaseException, told: str)
         raise error
 
     with pytest.raises(EpisodeBroken) as caught:
-        await collected(assigned(ADD), spec(agent=raising), scripted(lambda *_: "ok"))
+        await play_all(episode_specs(ADD), rollout_spec(agent=raising), scripted(lambda *_: "ok"))
     assert str(caught.value).splitlines()[-2] == told
 
 
@@ -263,7 +265,7 @@ async def test_an_agent_that_does_not_say_how_it_ended_is_told_where_it_is_writt
         await episode.reply(*episode.opening)
 
     with pytest.raises(EpisodeBroken, match="The agent forgetful returned None, expected an Ending") as caught:
-        await collected(assigned(ADD), spec(agent=forgetful), scripted(lambda *_: "ok"))
+        await play_all(episode_specs(ADD), rollout_spec(agent=forgetful), scripted(lambda *_: "ok"))
     assert str(caught.value).endswith(f"Look at {__file__}:{forgetful.__code__.co_firstlineno}.")
 
 
@@ -273,7 +275,7 @@ async def test_an_error_in_a_template_is_told_with_its_own_line() -> None:
             raise IndexError("template")
 
     with pytest.raises(EpisodeBroken, match=r"IndexError: template\nLook at .*test_episode.py:\d+ in parse"):
-        await collected(assigned(ADD), spec(template=Broken()), scripted(lambda *_: "ok"))
+        await play_all(episode_specs(ADD), rollout_spec(template=Broken()), scripted(lambda *_: "ok"))
 
 
 async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_episode_alone() -> None:
@@ -300,9 +302,9 @@ async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_ep
 
 async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> None:
     sampler = scripted(lambda problem, chain, turn: (f"<calculator expression={chain}+1>", f"{chain}")[turn])
-    problems = assigned(Problem("b", "?"), ADD, chains=3)
-    first, *_ = await collected(problems, spec(calculator), sampler)
-    again, *_ = await collected(problems[::-1], spec(calculator), sampler)
+    problems = episode_specs(Problem("b", "?"), ADD, chains=3)
+    first, *_ = await play_all(problems, rollout_spec(calculator), sampler)
+    again, *_ = await play_all(problems[::-1], rollout_spec(calculator), sampler)
     assert first == again
     assert [(t.problem.id, t.chain) for t in first] == [(p, c) for p in ("add-41-58", "b") for c in range(3)]
     assert len({t.id for t in first}) == 6
@@ -312,17 +314,17 @@ async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> 
 
 async def test_every_trajectory_is_told_to_the_watcher_as_it_ends() -> None:
     seen: list[Trajectory] = []
-    trajectories, *_ = await collected(assigned(ADD, chains=3), spec(), scripted(lambda *_: "ok"), seen.append)
+    trajectories, *_ = await play_all(episode_specs(ADD, chains=3), rollout_spec(), scripted(lambda *_: "ok"), seen.append)
     assert sorted(seen, key=lambda t: t.chain) == trajectories
 
 
 async def test_no_episode_is_no_work() -> None:
-    assert await collected([], spec(), scripted(lambda *_: "ok")) == ([], [], {})
+    assert await play_all([], rollout_spec(), scripted(lambda *_: "ok")) == ([], [], {})
 
 
 async def test_times_say_what_an_episode_waited_for() -> None:
     sampler = scripted(lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
-    _, (timing,), _ = await collected(assigned(ADD), spec(calculator), sampler)
+    _, (timing,), _ = await play_all(episode_specs(ADD), rollout_spec(calculator), sampler)
     assert [span.doing for span in timing.spans] == ["waiting", "generating", "tools", "generating", "rewards"]
     starts = [span.start for span in timing.spans]
     assert starts == sorted(starts)
@@ -333,10 +335,10 @@ async def test_times_say_what_an_episode_waited_for() -> None:
 async def test_no_time_is_negative_when_the_clock_is_set_back_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     hours = itertools.count()
     monkeypatch.setattr("time.time", lambda: 1763740000.0 - 3600 * next(hours))
-    _, (timing,), _ = await collected(assigned(ADD), spec(), scripted(lambda *_: "ok"))
+    _, (timing,), _ = await play_all(episode_specs(ADD), rollout_spec(), scripted(lambda *_: "ok"))
     assert all(span.start <= span.end for span in timing.spans)
 
 
 def test_an_environment_without_a_limit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"asks for a Counter and there is no limit.*tests.unit.rollout.test_episode:Counter: 8"):
-        spec(up)
+        rollout_spec(up)

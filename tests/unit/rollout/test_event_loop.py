@@ -27,7 +27,7 @@ from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
 from agentfly_core.runs.context import ExperimentContext, resolve
-from tests.support.letters import ADD, assigned, scripted, silent, spec
+from agentfly_core.testing.episodes import ADD, episode_specs, rollout_spec, scripted, unwatched
 from tests.support.rooms import ONE, TWO, Room, broken, events
 
 COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"
@@ -96,10 +96,10 @@ async def visit(resources: ResourceManager) -> Room:
 
 
 def test_an_environment_is_started_once_for_two_shards_and_closed_when_its_home_is() -> None:
-    rules = spec(enter, limits={Room: 2})
+    rules = rollout_spec(enter, limits={Room: 2})
     with environment_loop(rules.limits) as here:
         for shard in (1, 2):
-            work = collect(assigned(ADD, chains=2), rules, calling("enter"), silent, here.resources)
+            work = collect(episode_specs(ADD, chains=2), rules, calling("enter"), unwatched, here.resources)
             played, _, measured = here.run(work)
             assert [t.observations[0].content for t in played] == [str(shard)] * 2
             counts = [measured[f"resources/Room/{name}"] for name in ("started", "closed", "in_use", "most_in_use")]
@@ -110,10 +110,10 @@ def test_an_environment_is_started_once_for_two_shards_and_closed_when_its_home_
 
 def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
     Fresh.started = threading.Semaphore(0)
-    rules = spec(glance, limits={Fresh: 1})
+    rules = rollout_spec(glance, limits={Fresh: 1})
     with environment_loop(rules.limits) as here:
         for shard in (1, 2):
-            (played,), *_ = here.run(collect(assigned(ADD), rules, calling("glance"), silent, here.resources))
+            (played,), *_ = here.run(collect(episode_specs(ADD), rules, calling("glance"), unwatched, here.resources))
             assert played.observations[0].content == str(shard)
             assert all(Fresh.started.acquire(timeout=30) for _ in range(2 if shard == 1 else 1))
             assert events() == [["start", "reset add-41-58", "close"]] * shard + [["start"]]
@@ -121,10 +121,10 @@ def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
 
 def test_an_environment_whose_process_died_while_nobody_played_is_replaced_and_no_episode_fails() -> None:
     Engine.made = []
-    rules = spec(ask, limits={Engine: 2})
+    rules = rollout_spec(ask, limits={Engine: 2})
     with environment_loop(rules.limits) as here:
         for shard in (1, 2):
-            work = collect(assigned(ADD, chains=2), rules, calling("ask"), silent, here.resources)
+            work = collect(episode_specs(ADD, chains=2), rules, calling("ask"), unwatched, here.resources)
             played, _, measured = here.run(work)
             assert [t.ending for t in played] == [Ending.NO_TOOL_CALLS] * 2
             if shard == 1:
@@ -141,11 +141,11 @@ def test_a_shard_whose_sampler_was_lost_is_played_again_in_the_same_home() -> No
             raise lost.pop()
         return ("<enter>", "ok")[turn]
 
-    rules = spec(enter, limits={Room: 1})
+    rules = rollout_spec(enter, limits={Room: 1})
     with environment_loop(rules.limits) as here:
         with pytest.raises(SamplerLost):
-            here.run(collect(assigned(ADD), rules, scripted(script), silent, here.resources))
-        (played,), _, measured = here.run(collect(assigned(ADD), rules, scripted(script), silent, here.resources))
+            here.run(collect(episode_specs(ADD), rules, scripted(script), unwatched, here.resources))
+        (played,), _, measured = here.run(collect(episode_specs(ADD), rules, scripted(script), unwatched, here.resources))
     assert played.observations[0].content == "1"
     assert [measured[f"resources/Room/{name}"] for name in ("started", "closed")] == [2, 1]
 

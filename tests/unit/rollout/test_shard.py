@@ -13,9 +13,11 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation, Sampled, ToolCall
 from agentfly_core.rollout.episode import Episode, PromptTooLong
+from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec
+from agentfly_core.testing.letters import STOP, decode, encode
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
-from tests.support.letters import ADD, STOP, assigned, collected, decode, encode, mask, play, spec, tokens
+from tests.support.letters import mask, play, tokens
 
 
 async def test_two_turns_are_kept_token_by_token_and_only_replies_are_sampled() -> None:
@@ -41,7 +43,7 @@ async def test_the_sampler_is_asked_with_exactly_the_tokens_of_the_record() -> N
             return await super().sample(request)
 
     sampler = Listening(encode, STOP, lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
-    (trajectory,), *_ = await collected(assigned(ADD), spec(calculator), sampler)
+    (trajectory,), *_ = await play_all(episode_specs(ADD), rollout_spec(calculator), sampler)
     assert decode(asked[1].prompt) == tokens(trajectory)[: len(asked[1].prompt)]
     assert [request.order for request in asked] == [("add-41-58", 0, 0), ("add-41-58", 0, 1)]
     assert asked[0].seed != asked[1].seed
@@ -222,4 +224,4 @@ async def test_whatever_tools_answer_the_record_can_be_written_and_read(tmp_path
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="2 tools are called 'calculator'"):
-        spec(calculator, tool(name="calculator")(answer.function))
+        rollout_spec(calculator, tool(name="calculator")(answer.function))

@@ -15,8 +15,8 @@ from agentfly_core.rewards.shop import bought
 from agentfly_core.rollout.episode import Episode, PromptTooLong
 from agentfly_core.rollout.resources import Limit
 from agentfly_core.runs.context import resolve
+from agentfly_core.testing.letters import Letters
 from agentfly_core.tools.shop import checkout, search
-from tests.support.letters import Letters
 
 SHOP = "agentfly_core.environments.shop:Shop"
 

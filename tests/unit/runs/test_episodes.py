@@ -27,6 +27,7 @@ from agentfly_core.records.trajectory import (
     Unscored,
 )
 from agentfly_core.runs.episodes import Piece, lines, pieces, read_step, show, table
+from agentfly_core.testing.trajectories import trajectory
 
 PROMPT = "<|im_start|>user\nWhat is 41+58?<|im_end|>\n<|im_start|>assistant\n"
 CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "41+58"}}</tool_call><|im_end|>'
@@ -55,8 +56,9 @@ def turn(given: str, sampled: str, finish: Finish = "stop") -> Turn:
 def episode(chain: int, *turns: Turn, closing: tuple[Observation, ...] = (), error: str | None = None) -> Trajectory:
     problem = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
     ending = Ending.TERMINAL if closing else Ending.FAILED if error else Ending.NO_TOOL_CALLS
-    name = f"chain-{chain}"
-    return Trajectory(name, name, problem, "g", chain, "main", "train", turns, closing, ending, error, {}, seed=1)
+    return trajectory(
+        *turns, name=f"chain-{chain}", chain=chain, problem=problem, ending=ending, closing=closing, error=error
+    )
 
 
 GOOD = episode(0, turn(PROMPT, CALL), turn(ANSWER, "The sum is 99.<|im_end|>"))

@@ -20,6 +20,7 @@ from agentfly_core.records.trajectory import (
     Unscored,
 )
 from agentfly_core.runs.metrics import point, rollout_metrics, solved_by_problem
+from agentfly_core.testing import trajectories
 
 TOOLS = ("calculator", "answer")
 
@@ -38,7 +39,7 @@ def trajectory(
     name: str, group: str, ending: Ending, *turns: Turn, closing: tuple[Observation, ...] = ()
 ) -> Trajectory:
     problem = Problem(group, "What is 41+58?", {"answer": "99"})
-    return Trajectory(name, name, problem, group, 0, "main", "train", turns, closing, ending, None, {}, seed=1)
+    return trajectories.trajectory(*turns, name=name, group=group, problem=problem, ending=ending, closing=closing)
 
 
 CALL = ToolCall("calculator", {"expression": "41+58"})

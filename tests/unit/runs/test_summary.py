@@ -19,7 +19,7 @@ from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.run import opened
 from agentfly_core.runs.summary import Evaluation, stored_stages, summarise
 from agentfly_core.runs.summary import evaluation as read_evaluation
-from tests.support.played import played, turn
+from agentfly_core.testing.trajectories import trajectory, turn
 
 KEYS = "run experiment steps success_before success_after interval_before interval_after seconds policy_digest"
 LINKS = "mlflow_run_id prefect_flow_run_ids"
@@ -63,7 +63,7 @@ def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(tmp
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
     settings = {"model": "nano:calculator", "data": data, "rewards": rewards, "steps": 2}
     context = ExperimentContext("tiny", resolve(Science.model_validate(settings)), {}, Site(), Store.at(str(tmp_path), tmp_path))
-    lost = replace(played(turn([1], {3: -1.0})), ending=Ending.FAILED, error="ServiceFailure: shop died.")
+    lost = replace(trajectory(turn([1], {3: -1.0})), ending=Ending.FAILED, error="ServiceFailure: shop died.")
     with context.store.publish(target := ArtifactKey("evaluations/9f2c/test-000", "evaluate", "key", {})) as folder:
         write_trajectories(folder / EPISODES, [lost])
     with context.store.publish(scored := ArtifactKey("evaluations/9f2c/scored", "score", "key", {})) as folder:

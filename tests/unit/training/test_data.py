@@ -6,15 +6,14 @@ from itertools import chain
 import pytest
 import torch
 
-from agentfly_core.config.experiment import AlgorithmPart, Update
+from agentfly_core.config.experiment import AlgorithmPart
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Scored, Unscored
+from agentfly_core.testing.jobs import update_job
 from agentfly_core.training.data import mini_batches, read_update_data
-from agentfly_core.training.job import UpdateJob
 from tests.support.played import crowd
 
 SFT = AlgorithmPart(use="agentfly_core.algorithms.sft:SFT")
-JOB = UpdateJob("fresh:0", "one", "", None, (), None, SFT, {}, Update(), None, 1.0, "float32", 1, None)
 
 
 def stored(folder, rewards):
@@ -24,7 +23,8 @@ def stored(folder, rewards):
     write_trajectories(folder / "1.parquet", trajectories[3:])
     write_scores(folder / "s.parquet", [Scored(name, {}, (), reward) for name, reward in rewards.items()])
     files = (str(folder / "0.parquet"), str(folder / "1.parquet"))
-    return replace(JOB, rollouts=files, scores=str(folder / "s.parquet"))
+    job = update_job(folder, [], [], algorithm=SFT)
+    return replace(job, rollouts=files, scores=str(folder / "s.parquet"))
 
 
 def test_a_group_may_lie_in_two_shards(tmp_path):

@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from agentfly_core.rl.batch import pack
+from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.policy import Policy
 from agentfly_core.training.prefix_tree import build_trees, flatten
-from tests.support.played import played, turn
 
 ROWS = torch.tensor([[1, 87, 5, 0], [9, 9, 0, 0], [1, 87, 4, 2]])
 LENGTHS = torch.tensor([3, 2, 4])
@@ -98,7 +98,7 @@ def episodes(seed):
         first = [turn(prompt, reply(6)) for _ in range(2)]
         turns = [(dice.choice(first), turn(dice.choices(range(128), k=3), reply(6))) for _ in range(4)]
         turns += [(turn(prompt, reply(9)),), (first[0],), turns[0]]
-        found += [played(*each, name=f"t{group}-{i}", group=f"g{group}") for i, each in enumerate(turns)]
+        found += [trajectory(*each, name=f"t{group}-{i}", group=f"g{group}") for i, each in enumerate(turns)]
     return found
 
 

@@ -1,0 +1,115 @@
+"""Episodes that are played for real, with replies that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.authoring.chat_template import ChatTemplate
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.formats.hashing import seed
+from agentfly_core.inference.sampler import Sampler
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.records.timing import Timing
+from agentfly_core.records.trajectory import Problem, Scored, ToolCall, Trajectory
+from agentfly_core.rollout.episode import Agent, EpisodeSpec
+from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.shard import collect
+from agentfly_core.rollout.spec import RolloutSpec, kinds_needed
+from agentfly_core.testing.letters import STOP, Letters, call_text, encode
+
+ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
+Reply = str | ToolCall | Sequence[ToolCall]
+
+
+def rollout_spec(
+    *tools: Tool,
+    rewards: Sequence[Reward] = (),
+    agent: Agent = tool_loop,
+    system: str = "",
+    max_turns: int = 4,
+    max_tokens: int = 100,
+    max_observation_tokens: int = 200,
+    max_model_len: int = 1000,
+    deadline: float = 60.0,
+    limits: Mapping[type[Environment], int] | None = None,
+    template: ChatTemplate | None = None,
+) -> RolloutSpec:
+    """How episodes are played: by default with tokens that are letters and the default agent.
+
+    `rewards` are those that need an environment. Without `limits` there is one environment of each
+    kind that is needed.
+    """
+    one_each = dict.fromkeys(kinds_needed(tools, rewards), 1)
+    return RolloutSpec(
+        template=template or Letters(),
+        tools=tools,
+        rewards=tuple(rewards),
+        agent=agent,
+        system=system,
+        max_turns=max_turns,
+        max_tokens=max_tokens,
+        max_observation_tokens=max_observation_tokens,
+        max_model_len=max_model_len,
+        deadline=deadline,
+        limits={kind: Limit(n) for kind, n in (one_each if limits is None else limits).items()},
+    )
+
+
+def scripted(script: Callable[[str, int, int], str]) -> Scripted:
+    """A sampler that says `script(problem id, chain, turn)`, in letters."""
+    return Scripted(encode, STOP, script)
+
+
+def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
+    """Episodes of these problems in step 7 of training."""
+    return [
+        EpisodeSpec(problem, chain, 7, "train", 1.0, seed(0, 7, problem.id, chain))
+        for problem in problems
+        for chain in range(chains)
+    ]
+
+
+def unwatched(trajectory: Trajectory) -> None:
+    """A listener that does nothing with a finished episode."""
+
+
+async def play_all(
+    episodes: Sequence[EpisodeSpec],
+    spec: RolloutSpec,
+    sampler: Sampler,
+    watch: Callable[[Trajectory], None] = unwatched,
+) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
+    """The trajectories, timings and metrics of episodes that have environments of their own."""
+    async with ResourceManager(spec.limits) as resources:
+        return await collect(episodes, spec, sampler, watch, resources)
+
+
+async def play(
+    replies: Sequence[Reply], *tools: Tool, problem: Problem = ADD, spec: RolloutSpec | None = None
+) -> Trajectory:
+    """An episode with these replies: what the model says is given, what tools answer is real.
+
+        await play([ToolCall("look_up", {"country": "Chile"}), "Santiago"], look_up, problem=chile)
+
+    A reply is a text, a call or several calls. Say by `spec=rollout_spec(...)` what else is needed.
+    """
+    said = [_text(reply) for reply in replies]
+    rules = spec or rollout_spec(*tools, max_turns=len(said), max_tokens=10_000, max_model_len=100_000)
+    sampler = scripted(lambda problem_id, chain, turn: said[turn])
+    (trajectory,), *_ = await play_all(episode_specs(problem), rules, sampler)
+    return trajectory
+
+
+async def score_of(trajectory: Trajectory, reward: Reward) -> Scored:
+    """What one reward says of a trajectory; its number is `.reward`, or says why there is none."""
+    (scored,) = await score([trajectory], {reward: 1.0})
+    return scored
+
+
+def _text(reply: Reply) -> str:
+    if isinstance(reply, str):
+        return reply
+    return "".join(map(call_text, [reply] if isinstance(reply, ToolCall) else reply))

@@ -1,0 +1,78 @@
+"""A template whose tokens are letters, so that every token of an episode can be written by hand.
+
+    ^u41+58?$^a<calculator expression=41+58>$^t99$^a99$
+
+A token is the code point of its letter; `^` opens a message, the next letter is its role, `$` ends
+it and is the stop token. Text of users and tools cannot write either: there they are `_`. A call is
+`<tool key=text key:json>`, with the JSON percent-encoded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from urllib.parse import quote, unquote
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.text import clip
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+
+STOP = ord("$")
+_CALL = re.compile(r"<([^<>]*)(>?)")
+
+
+def encode(text: str) -> tuple[int, ...]:
+    """The tokens of a text."""
+    return tuple(map(ord, text))
+
+
+def decode(tokens: Sequence[int]) -> str:
+    """The text of tokens."""
+    return "".join(map(chr, tokens))
+
+
+def call_text(call: ToolCall) -> str:
+    """A call as a model writes it."""
+    pairs = [f"{name}:{quote(json.dumps(value))}" for name, value in call.arguments.items()]
+    return f"<{' '.join([call.name, *pairs])}>"
+
+
+class Letters:
+    """The template of these letters."""
+
+    stop_tokens = (STOP,)
+
+    def open(
+        self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
+    ) -> tuple[int, ...]:
+        return encode("".join(map(_written, messages)) + "^a")
+
+    def extend(self, reply: Sequence[int], read: Sequence[Message | Observation]) -> tuple[int, ...]:
+        ended = reply[-1] == STOP
+        return encode(("" if ended else "$") + "".join(map(_written, read)) + "^a")
+
+    def fit(self, text: str, tokens: int) -> str:
+        return clip(text, tokens)
+
+    def parse(self, reply: Sequence[int]) -> Message:
+        text = decode(reply).removesuffix("$")
+        calls = tuple(_call(*found) for found in _CALL.findall(text))
+        return Message("assistant", _CALL.sub("", text), calls)
+
+
+def _written(item: Message | Observation) -> str:
+    role = "t" if isinstance(item, Observation) else item.role[0]
+    return f"^{role}{item.content.replace('^', '_').replace('$', '_')}$"
+
+
+def _call(text: str, closed: str) -> ToolCall | BadCall:
+    if not closed:
+        return BadCall(text, "> is missing")
+    name, *pairs = text.split()
+    arguments: dict[str, JSON] = {}
+    for pair in pairs:
+        key, sign, value = re.split("([=:])", pair, maxsplit=1)
+        arguments[key] = value if sign == "=" else json.loads(unquote(value))
+    return ToolCall(name, arguments)

@@ -1,0 +1,67 @@
+"""Turns and trajectories from their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentfly_core.records.trajectory import (
+    Ending,
+    Given,
+    Message,
+    Observation,
+    Problem,
+    Role,
+    Sampled,
+    Score,
+    Trajectory,
+    Turn,
+    Unscored,
+)
+
+
+def turn(
+    given: Sequence[int],
+    *spans: Mapping[int, float],
+    read: Sequence[Message | Observation] = (),
+    reply: Message | str = "",
+    fresh: bool = False,
+    version: int = 0,
+) -> Turn:
+    """A turn: the tokens that were read, then the log-probability of each sampled token.
+
+    `turn([1, 87, 203], {57: -0.1, 2: -0.5}, reply="99")`. The policy's `version` is that of all
+    tokens; `fresh` begins a new context.
+    """
+    sampled = tuple(Sampled(tuple(span), tuple(span.values()), version, "stop") for span in spans)
+    said = Message("assistant", reply) if isinstance(reply, str) else reply
+    return Turn(tuple(read), Given(tuple(given)), said, sampled, fresh)
+
+
+def trajectory(
+    *turns: Turn,
+    name: str = "t0",
+    group: str = "g0",
+    chain: int = 0,
+    problem: Problem | None = None,
+    role: Role = "train",
+    ending: Ending = Ending.NO_TOOL_CALLS,
+    closing: Sequence[Observation] = (),
+    error: str | None = None,
+    observed: Mapping[str, Score | Unscored] | None = None,
+) -> Trajectory:
+    """The trajectory of these turns; without a `problem` it has that of its `group`."""
+    return Trajectory(
+        id=name,
+        episode=name,
+        problem=problem or Problem(f"problem-{group}", "?"),
+        group=group,
+        chain=chain,
+        agent="main",
+        role=role,
+        turns=turns,
+        closing=tuple(closing),
+        ending=ending,
+        error=error,
+        observed=observed or {},
+        seed=0,
+    )
