@@ -1,4 +1,4 @@
-"""Episodes that are played for real, with replies that are given."""
+"""Episodes played by the real rollout, with replies that the test gives."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def rollout_spec(
     limits: Mapping[type[Environment], int] | None = None,
     template: ChatTemplate | None = None,
 ) -> RolloutSpec:
-    """How episodes are played: by default with tokens that are letters and the default agent.
+    """Rules of episodes; by default tokens are letters, and the agent is the default one.
 
-    `rewards` are those that need an environment. Without `limits` there is one environment of each
-    kind that is needed.
+    `rewards` are those that need an environment. Without `limits`, there is one environment of each
+    kind that tools and rewards need.
     """
     one_each = dict.fromkeys(kinds_needed(tools, rewards), 1)
     return RolloutSpec(
@@ -59,7 +59,7 @@ def rollout_spec(
 
 
 def scripted(script: Callable[[str, int, int], str]) -> Scripted:
-    """A sampler that says `script(problem id, chain, turn)`, in letters."""
+    """A sampler whose replies are `script(problem id, chain, turn)`, in letters."""
     return Scripted(encode, STOP, script)
 
 
@@ -90,21 +90,24 @@ async def play_all(
 async def play(
     replies: Sequence[Reply], *tools: Tool, problem: Problem = ADD, spec: RolloutSpec | None = None
 ) -> Trajectory:
-    """An episode with these replies: what the model says is given, what tools answer is real.
+    """An episode in which the model gives these replies and the tools really answer.
 
         await play([ToolCall("look_up", {"country": "Chile"}), "Santiago"], look_up, problem=chile)
 
-    A reply is a text, a call or several calls. Say by `spec=rollout_spec(...)` what else is needed.
+    A reply is a text, a call or several calls. `spec=rollout_spec(...)` sets limits, rewards that
+    need an environment, or an agent.
     """
-    said = [_text(reply) for reply in replies]
-    rules = spec or rollout_spec(*tools, max_turns=len(said), max_tokens=10_000, max_model_len=100_000)
-    sampler = scripted(lambda problem_id, chain, turn: said[turn])
+    texts = [_text(reply) for reply in replies]
+    rules = spec or rollout_spec(
+        *tools, max_turns=len(texts), max_tokens=10_000, max_model_len=100_000
+    )
+    sampler = scripted(lambda problem_id, chain, turn: texts[turn])
     (trajectory,), *_ = await play_all(episode_specs(problem), rules, sampler)
     return trajectory
 
 
 async def score_of(trajectory: Trajectory, reward: Reward) -> Scored:
-    """What one reward says of a trajectory; its number is `.reward`, or says why there is none."""
+    """The score that one reward gives; `.reward` is a number, or `Unscored` with the reason."""
     (scored,) = await score([trajectory], {reward: 1.0})
     return scored
 

@@ -1,4 +1,4 @@
-"""Updates on trajectories that are at hand."""
+"""Jobs for a learner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentfly_core.config.experiment import AlgorithmPart, Update
-from agentfly_core.records.parquet import write_scores, write_trajectories
+from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.training.job import FRESH, UpdateJob
 
@@ -21,20 +21,20 @@ def update_job(
     algorithm: AlgorithmPart = GRPO,
     update: Update = Update(mini_batches=1),  # noqa: B008 - it is frozen
 ) -> UpdateJob:
-    """The first update of a policy on trajectories, each with its reward; both are written to a folder.
+    """The first update of a policy on trajectories with these rewards, written to `folder`.
 
-    `dataclasses.replace` changes the rest. See `agentfly_core.training.data.read_update_data`.
+    `dataclasses.replace` changes other fields of the job.
     """
     scores = [Scored(t.id, {}, (), reward) for t, reward in zip(trajectories, rewards, strict=True)]
-    write_trajectories(folder / "trajectories.parquet", trajectories)
-    write_scores(folder / "scores.parquet", scores)
+    write_trajectories(folder / EPISODES, trajectories)
+    write_scores(folder / SCORES, scores)
     return UpdateJob(
         start=f"{FRESH}policy",
         end="step/1",
         policy=str(policy),
         learner=None,
-        rollouts=(str(folder / "trajectories.parquet"),),
-        scores=str(folder / "scores.parquet"),
+        rollouts=(str(folder / EPISODES),),
+        scores=str(folder / SCORES),
         algorithm=algorithm,
         rewards={},
         update=update,

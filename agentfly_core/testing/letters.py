@@ -17,7 +17,14 @@ from urllib.parse import quote, unquote
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip
-from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Message,
+    Observation,
+    ToolCall,
+    Trajectory,
+    Turn,
+)
 
 STOP = ord("$")
 _CALL = re.compile(r"<([^<>]*)(>?)")
@@ -37,6 +44,17 @@ def call_text(call: ToolCall) -> str:
     """A call as a model writes it."""
     pairs = [f"{name}:{quote(json.dumps(value))}" for name, value in call.arguments.items()]
     return f"<{' '.join([call.name, *pairs])}>"
+
+
+def as_letters(trajectory: Trajectory) -> str:
+    """All tokens of a trajectory, as text."""
+    return "".join(decode(turn.given.tokens) + decode(_sampled(turn)) for turn in trajectory.turns)
+
+
+def loss_mask(trajectory: Trajectory) -> str:
+    """A sign for each token of a trajectory: `.` was read, `x` was sampled and is learned from."""
+    parts = ("." * len(turn.given.tokens) + "x" * len(_sampled(turn)) for turn in trajectory.turns)
+    return "".join(parts)
 
 
 class Letters:
@@ -60,6 +78,10 @@ class Letters:
         text = decode(reply).removesuffix("$")
         calls = tuple(_call(*found) for found in _CALL.findall(text))
         return Message("assistant", _CALL.sub("", text), calls)
+
+
+def _sampled(turn: Turn) -> list[int]:
+    return [token for span in turn.sampled for token in span.tokens]
 
 
 def _written(item: Message | Observation) -> str:

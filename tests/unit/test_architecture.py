@@ -150,6 +150,23 @@ def test_what_is_shown_to_authors_imports_through_the_doors_only(path):
     assert {*found} <= {*DOORS, "agentfly_core.testing"}
 
 
+def test_the_kit_for_tests_is_used_by_tests_only_and_loads_neither_pytest_nor_anything_slow():
+    users = [name for name in MODULES if any(room(used) == "testing" for used in ours(name))]
+    assert [name for name in users if room(name) != "testing"] == []
+    unwanted = ("pytest", "_pytest", "transformers", *SLOW)
+    code = "import sys, agentfly_core.testing;"
+    code += f"print([name for name in {unwanted} if name in sys.modules])"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_tests_import_nothing_from_other_tests():
+    for path in (ROOT / "tests").rglob("*.py"):
+        ours = [name for name in imported(path) if name.split(".")[0] == "tests"]
+        assert [name for name in ours if not name.startswith("tests.support")] == [], path
+
+
 @pytest.mark.parametrize("package", list(ONLY))
 def test_a_heavy_package_has_its_one_place_in_the_core(package):
     core = ROOT / "agentfly_core"

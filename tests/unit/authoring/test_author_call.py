@@ -24,8 +24,15 @@ from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted, unwatched
-from tests.support.letters import play
+from agentfly_core.testing.episodes import (
+    ADD,
+    episode_specs,
+    play,
+    play_all,
+    rollout_spec,
+    scripted,
+    unwatched,
+)
 from tests.support.rooms import ONE, TWO, Room, broken, events
 from tests.support.signals import Signal
 
@@ -262,7 +269,7 @@ async def deaf(episode: Episode) -> Ending:
 
 
 async def test_an_agent_that_does_not_listen_fails_at_the_deadline_and_is_given_no_more_replies() -> None:
-    trajectory = await play(["99"], agent=deaf, deadline=0.1)
+    trajectory = await play(["99"], spec=rollout_spec(agent=deaf, deadline=0.1))
     assert (trajectory.ending, trajectory.turns) == (Ending.FAILED, ())
     assert trajectory.error == "LeaseExpired: no ending within 0.1 s, the agent's deadline"
 
@@ -275,7 +282,7 @@ async def test_an_agent_that_blocks_fails_at_the_deadline_and_the_next_episode_c
         released.wait(30)
         return Ending.NO_TOOL_CALLS
 
-    trajectory = await play(["99"], agent=blocks, deadline=0.1)
+    trajectory = await play(["99"], spec=rollout_spec(agent=blocks, deadline=0.1))
     assert (trajectory.ending, len(trajectory.turns)) == (Ending.FAILED, 1)
     assert (await play(["99"])).ending is Ending.NO_TOOL_CALLS
 
@@ -338,7 +345,7 @@ async def test_making_an_environment_and_asking_for_its_state_are_bounded_too(
         with pytest.raises(ServiceFailure, match=r"Slow could not be made: Overdue: Slow\(\) held the event loop for"):
             async with resources.lease(Slow, ONE, 0.05):
                 pass
-    trajectory = await play(["ok"], look, limits={Slow: 1})
+    trajectory = await play(["ok"], look)
     assert trajectory.ending is Ending.FAILED
     assert "Slow.state_key()" in str(trajectory.error)
 

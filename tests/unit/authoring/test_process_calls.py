@@ -21,8 +21,8 @@ from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.reward import Reward, reward, score
 from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.records.trajectory import Observation, Problem, Score, ToolCall, Trajectory, Unscored
+from agentfly_core.testing.episodes import play
 from tests.support import crunchers
-from tests.support.letters import play
 from tests.support.project import ROOT
 
 ADD = Problem("add", "1+1?", {"answer": "2"})
@@ -134,6 +134,7 @@ def test_what_cannot_run_in_another_process_is_refused(part: Tool | Reward, told
 def test_its_processes_die_with_ours() -> None:
     program = """
 import asyncio, os, signal, sys
+from agentfly_core.testing.episodes import play
 from tests.support import crunchers
 from agentfly_core.records.trajectory import Problem, ToolCall
 lent = {Problem: Problem("p", "?", {"answer": "2"})}

@@ -6,9 +6,8 @@ from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
-from agentfly_core.testing.letters import STOP, encode
+from agentfly_core.testing.letters import STOP, as_letters, encode, loss_mask
 from agentfly_core.tools.calculator import calculator
-from tests.support.letters import mask, tokens
 
 
 def request(max_tokens: int) -> Request:
@@ -40,6 +39,6 @@ async def test_demonstrations_are_episodes_played_from_a_script() -> None:
 
     problems = [Problem("add-2", "3+4?"), Problem("add-1", "1+2?")]
     first, second = (await play_all(episode_specs(*problems), rollout_spec(calculator), scripted(script)))[0]
-    assert tokens(first) == "^u1+2?$^a<calculator expression=1+2>$^t3$^a=3$"
-    assert tokens(second) == "^u3+4?$^a<calculator expression=3+4>$^t7$^a=7$"
-    assert mask(second)   == ".........xxxxxxxxxxxxxxxxxxxxxxxxxxxx......xxx"  # fmt: skip
+    assert as_letters(first) == "^u1+2?$^a<calculator expression=1+2>$^t3$^a=3$"
+    assert as_letters(second) == "^u3+4?$^a<calculator expression=3+4>$^t7$^a=7$"
+    assert loss_mask(second)  == ".........xxxxxxxxxxxxxxxxxxxxxxxxxxxx......xxx"  # fmt: skip

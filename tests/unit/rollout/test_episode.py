@@ -15,10 +15,9 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, Trajectory, Unscored
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.shard import EpisodeBroken
-from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
+from agentfly_core.testing.episodes import ADD, episode_specs, play, play_all, rollout_spec, scripted
 from agentfly_core.testing.letters import STOP, Letters, encode
 from agentfly_core.tools.calculator import calculator
-from tests.support.letters import play
 
 
 class Desk(Environment):
@@ -108,14 +107,14 @@ async def counted(counter: Counter, trajectory: Trajectory) -> float:
 
 
 async def test_a_reward_sees_the_environment_that_the_tools_used() -> None:
-    trajectory = await play(["<up><up>", "<up>", "ok"], up, rewards=[counted], limits={Counter: 1})
+    trajectory = await play(["<up><up>", "<up>", "ok"], spec=rollout_spec(up, rewards=[counted]))
     assert trajectory.observed == {"counted": Score(3.0)}
     (scored,) = await score([trajectory], {counted: 0.5})
     assert scored.reward == 1.5
 
 
 async def test_two_kinds_of_environment_in_one_episode_are_each_the_right_one() -> None:
-    trajectory = await play(["<book>", "ok"], book, limits={Counter: 1, Ledger: 1})
+    trajectory = await play(["<book>", "ok"], book)
     assert trajectory.observations[0].content == '["Ledger", "Counter"]'
 
 
@@ -295,7 +294,7 @@ async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_ep
         return tool(use)
 
     for kind, what in ((Unmade, "Unmade could not be made"), (Stateless, "Stateless could not name its state")):
-        trajectory = await play(["<use>", "ok"], asked(kind), limits={kind: 1})
+        trajectory = await play(["<use>", "ok"], asked(kind))
         assert trajectory.ending is Ending.FAILED
         assert trajectory.error == f"ServiceFailure: {what}: Mute: its text cannot be had (ValueError)"
 
@@ -341,4 +340,4 @@ async def test_no_time_is_negative_when_the_clock_is_set_back_meanwhile(monkeypa
 
 def test_an_environment_without_a_limit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"asks for a Counter and there is no limit.*tests.unit.rollout.test_episode:Counter: 8"):
-        rollout_spec(up)
+        rollout_spec(up, limits={})

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,15 +17,20 @@ from tests.support.played import crowd
 SFT = AlgorithmPart(use="agentfly_core.algorithms.sft:SFT")
 
 
+@pytest.fixture
+def job(tmp_path):
+    return update_job(tmp_path, [], [], algorithm=SFT)
+
+
 def stored(folder, rewards):
     """Three groups of two trajectories, in two files as two shards leave them, with these rewards by id."""
     trajectories = crowd(3, 2)
     write_trajectories(folder / "0.parquet", trajectories[:3])
     write_trajectories(folder / "1.parquet", trajectories[3:])
-    write_scores(folder / "s.parquet", [Scored(name, {}, (), reward) for name, reward in rewards.items()])
     files = (str(folder / "0.parquet"), str(folder / "1.parquet"))
-    job = update_job(folder, [], [], algorithm=SFT)
-    return replace(job, rollouts=files, scores=str(folder / "s.parquet"))
+    job = replace(update_job(folder, [], [], algorithm=SFT), rollouts=files)
+    write_scores(Path(job.scores), [Scored(name, {}, (), reward) for name, reward in rewards.items()])
+    return job
 
 
 def test_a_group_may_lie_in_two_shards(tmp_path):
@@ -72,26 +78,27 @@ def test_a_demonstration_that_failed_is_not_imitated(tmp_path):
     assert read_update_data(replace(job, scores=None)).trajectories == 3
 
 
-def test_every_epoch_deals_out_all_trajectories_in_an_order_of_its_own():
-    steps = [part.tolist() for part in mini_batches(JOB, torch.arange(10), epochs=2, count=4)]
+def test_every_epoch_deals_out_all_trajectories_in_an_order_of_its_own(job):
+    steps = [part.tolist() for part in mini_batches(job, torch.arange(10), epochs=2, count=4)]
     assert [len(part) for part in steps] == [3, 3, 2, 2] * 2
     first, second = sorted(chain(*steps[:4])), sorted(chain(*steps[4:]))
     assert first == second == list(range(10))
     assert steps[:4] != steps[4:]
 
 
-def test_a_batch_of_demonstrations_bounds_the_trajectories_of_a_step():
-    assert [len(part) for part in mini_batches(replace(JOB, batch=4), torch.arange(10), 1, 1)] == [4, 3, 3]
+def test_a_batch_of_demonstrations_bounds_the_trajectories_of_a_step(job):
+    parts = mini_batches(replace(job, batch=4), torch.arange(10), 1, 1)
+    assert [len(part) for part in parts] == [4, 3, 3]
 
 
-def test_the_order_depends_on_the_seed_alone():
-    def order(job):
-        return [part.tolist() for part in mini_batches(job, torch.arange(10), 1, 2)]
+def test_the_order_depends_on_the_seed_alone(job):
+    def order(of):
+        return [part.tolist() for part in mini_batches(of, torch.arange(10), 1, 2)]
 
-    assert order(JOB) == order(replace(JOB, policy="elsewhere", end="two"))
-    assert order(JOB) != order(replace(JOB, seed=2))
+    assert order(job) == order(replace(job, policy="elsewhere", end="two"))
+    assert order(job) != order(replace(job, seed=2))
 
 
-def test_more_mini_batches_than_trajectories_are_as_many_as_there_are():
-    assert [len(part) for part in mini_batches(JOB, torch.arange(2), 1, 8)] == [1, 1]
-    assert mini_batches(JOB, torch.arange(0), 1, 8) == []
+def test_more_mini_batches_than_trajectories_are_as_many_as_there_are(job):
+    assert [len(part) for part in mini_batches(job, torch.arange(2), 1, 8)] == [1, 1]
+    assert mini_batches(job, torch.arange(0), 1, 8) == []
