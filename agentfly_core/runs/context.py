@@ -122,14 +122,26 @@ class ExperimentContext:
 def resolve(science: Science) -> Resolved:
     """Import what an experiment names; raises ValueError, with the key where it stands, for what does not fit."""
     with at("agent.use"):
-        agent = _agent(science.agent.use)
+        agent: Agent = load(science.agent.use)
+        callables = (agent, agent.__call__)  # type: ignore[operator]
+        if isinstance(agent, type) or not any(map(inspect.iscoroutinefunction, callables)):
+            raise ValueError(
+                f"{science.agent.use} is no agent, expected an `async def` of one Episode that "
+                "returns its Ending."
+            )
     with at("tools"):
         tools = tuple(_named(path, Tool) for path in science.tools)
     with at("rewards"):
         rewards = [_named(path, Reward) for path in science.rewards]
+    limits = {}
     with at("environments"):
-        environments = {_environment(path): pool for path, pool in science.environments.items()}
-    limits = {kind: Limit(pool.limit, pool.max_uses, pool.lifetime) for kind, pool in environments.items()}
+        for path, pool in science.environments.items():
+            kind = load(path)
+            if not (isinstance(kind, type) and issubclass(kind, Environment)):
+                raise ValueError(
+                    f"{path} is no environment, expected a subclass of agentfly_core.Environment."
+                )
+            limits[kind] = Limit(pool.limit, pool.max_uses, pool.lifetime)
     refuse_misfits(tools, rewards, limits)
     weights = dict(zip(rewards, science.rewards.values(), strict=True))
     goal = _named(science.goal, Reward).name
@@ -194,17 +206,3 @@ def _named(path: str, kind: type[P]) -> P:
         name = kind.__name__
         raise ValueError(f"{path} is a {type(found).__name__}, expected a {name}: decorate it with @{name.lower()}.")
     return found
-
-
-def _environment(path: str) -> type[Environment]:
-    kind = load(path)
-    if not (isinstance(kind, type) and issubclass(kind, Environment)):
-        raise ValueError(f"{path} is no environment, expected a subclass of agentfly_core.Environment.")
-    return kind
-
-
-def _agent(path: str) -> Agent:
-    agent: Agent = load(path)
-    if isinstance(agent, type) or not any(map(inspect.iscoroutinefunction, (agent, agent.__call__))):  # type: ignore[operator]
-        raise ValueError(f"{path} is no agent, expected an `async def` of one Episode that returns its Ending.")
-    return agent

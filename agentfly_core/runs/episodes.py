@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pandas as pd
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -79,8 +79,15 @@ def read_step(store: Store, run: str, number: int | None) -> Step:
     layout = RunLayout(run)
     played = [step for step in layout.steps(store) if _played(store, layout.step(step))]
     if not played or (number is not None and number not in played):
+        known = store.names("runs")
+        if played:
+            why = f"; it has steps {played[0]} to {played[-1]}."
+        elif run in known:
+            why = "; its first step has not begun."
+        else:
+            why = f" in {store.uri}.{did_you_mean(run, known)}"
         what = f"episodes of step {number}" if number else "episodes"
-        raise ValueError(f"The run {run!r} has no {what}{_has(store, run, played)}")
+        raise ValueError(f"The run {run!r} has no {what}{why}")
     step = played[-1] if number is None else number
     here = layout.step(step)
     shards = [store.open(store.artifact(uri)) for uri in _played(store, here)]
@@ -124,13 +131,6 @@ def lines(piece: Piece, width: int) -> list[str]:
     return [part for parts in wrapped for part in parts or [""]]
 
 
-def _has(store: Store, run: str, played: Sequence[int]) -> str:
-    if played:
-        return f"; it has steps {played[0]} to {played[-1]}."
-    known = store.names("runs")
-    return "; its first step has not begun." if run in known else f" in {store.uri}.{did_you_mean(run, known)}"
-
-
 def runs(store: Store) -> RenderableType:
     """All runs of a store; print it with `soft_wrap=True`, so that no command is cut."""
     return view(listed(store), store)
@@ -138,7 +138,12 @@ def runs(store: Store) -> RenderableType:
 
 def show(step: Step, worst: int) -> RenderableType:
     """A step's episodes of lowest reward, `worst` of them."""
-    title = Text(f"{step.run}, step {step.number}: {len(step.episodes)} episodes, {_overall(step)}", "bold")
+    rewards = [reward for _, scored in step.episodes if (reward := _reward(scored)) is not None]
+    overall = "none scored"
+    if rewards:
+        overall = f"{len(rewards)} scored, mean reward {sum(rewards) / len(rewards):.3f}"
+    episodes = f"{len(step.episodes)} episodes, {overall}"
+    title = Text(f"{step.run}, step {step.number}: {episodes}", "bold")
     legend = Text.assemble(
         ("| read by the model", STYLES["read"]), "   ", ("> sampled: chosen by it", STYLES["sampled"])
     )
@@ -158,50 +163,47 @@ def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
 
 def table(step: Step) -> pd.DataFrame:
     """A step's episodes for people: one row an episode, with its rewards and its text, each line marked."""
-    return pd.DataFrame([_row(trajectory, scored, step.decode) for trajectory, scored in step.episodes])
-
-
-def _row(trajectory: Trajectory, scored: Scored | None, decode: Decode) -> dict[str, Any]:
-    marked = [f"{MARKS[p.kind]} {line}" for p in pieces(trajectory, decode) for line in lines(p, 120)]
-    return {
-        "problem": trajectory.problem.prompt,
-        "chain": trajectory.chain,
-        "reward": _reward(scored),
-        "episode": "\n".join(marked),
-        "answer": trajectory.answer,
-        "ending": trajectory.ending.value,
-        "turns": len(trajectory.turns),
-        "sampled_tokens": trajectory.sampled_tokens,
-        **(scored.rewards if scored else {}),
-    }
+    rows = []
+    for trajectory, scored in step.episodes:
+        marked = [
+            f"{MARKS[piece.kind]} {line}"
+            for piece in pieces(trajectory, step.decode)
+            for line in lines(piece, 120)
+        ]
+        row = {
+            "problem": trajectory.problem.prompt,
+            "chain": trajectory.chain,
+            "reward": _reward(scored),
+            "episode": "\n".join(marked),
+            "answer": trajectory.answer,
+            "ending": trajectory.ending.value,
+            "turns": len(trajectory.turns),
+            "sampled_tokens": trajectory.sampled_tokens,
+        }
+        rows.append({**row, **(scored.rewards if scored else {})})
+    return pd.DataFrame(rows)
 
 
 def _episode(trajectory: Trajectory, scored: Scored | None, decode: Decode) -> RenderableType:
-    versions = sorted({span.policy_version for turn in trajectory.turns for span in turn.sampled})
+    """A line of facts about an episode, and then its text."""
+    if scored is None:
+        graded = "not scored yet"
+    elif isinstance(scored.reward, Unscored):
+        graded = f"unscored ({scored.reward.reason})"
+    else:
+        parts = ", ".join(f"{name} {value:g}" for name, value in scored.rewards.items())
+        graded = f"reward {scored.reward:g} ({parts})"
+    spans = [span for turn in trajectory.turns for span in turn.sampled]
+    versions = sorted({span.policy_version for span in spans})
+    policies = ", ".join(map(str, versions)) or "none"
     facts = [
         f"problem {trajectory.problem.id}, chain {trajectory.chain}",
-        _graded(scored),
+        graded,
         f"ended {trajectory.ending.value}",
-        f"{trajectory.sampled_tokens} sampled tokens of policy {', '.join(map(str, versions)) or 'none'}",
+        f"{trajectory.sampled_tokens} sampled tokens of policy {policies}",
     ]
     error = [Text(f"  error: {trajectory.error}", "red")] if trajectory.error else []
     return Group("", Text("; ".join(facts), "bold"), *error, *pieces(trajectory, decode))
-
-
-def _overall(step: Step) -> str:
-    rewards = [reward for _, scored in step.episodes if (reward := _reward(scored)) is not None]
-    if not rewards:
-        return "none scored"
-    return f"{len(rewards)} scored, mean reward {sum(rewards) / len(rewards):.3f}"
-
-
-def _graded(scored: Scored | None) -> str:
-    if scored is None:
-        return "not scored yet"
-    if isinstance(scored.reward, Unscored):
-        return f"unscored ({scored.reward.reason})"
-    parts = ", ".join(f"{name} {value:g}" for name, value in scored.rewards.items())
-    return f"reward {scored.reward:g} ({parts})"
 
 
 def _reward(scored: Scored | None) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,7 +18,6 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import record_of, summary_of
 
@@ -52,8 +50,14 @@ class Unreadable:
 
 def listed(store: Store) -> list[Listed | Unreadable]:
     """The runs of a store, by name."""
-    found = [_of(store, name) for name in store.names("runs")]
-    return [run for run in found if run is not None]
+    found: list[Listed | Unreadable] = []
+    for name in store.names("runs"):
+        try:
+            if (record := record_of(store, name)) is not None:
+                found.append(_listed(store, name, record))
+        except Damaged as damage:
+            found.append(Unreadable(name, str(damage)))
+    return found
 
 
 def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
@@ -61,7 +65,18 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
     if not runs:
         return Text(f"There is no run in {store.uri} yet. Start one: agentfly train quickstart")
     width = max(len(run.name) for run in runs)
-    return Group(*(line for run in runs for line in _view(run, width)))
+    shown = []
+    for run in runs:
+        name = (f"{run.name:<{width}}  ", "bold")
+        if isinstance(run, Unreadable):
+            shown += [Text.assemble(name, ("damaged", "red")), Text(f"  {run.fault}", "dim")]
+            continue
+        success = "" if run.success is None else f"  held-out success {run.success:.1%}"
+        owner = f"  {run.owner}" if run.owner else ""
+        line = Text.assemble(name, (f"{run.state:<8}", STYLES[run.state]))
+        line.append(f"  step {run.step}/{run.steps}{success}{owner}")
+        shown += [line, Text(f"  {run.command}", "dim")]
+    return Group(*shown)
 
 
 def continuing(store: Store, name: str, record: RunRecord) -> str:
@@ -81,71 +96,50 @@ def in_store(store: Store, *words: str) -> str:
 
 
 def _overrides(path: Path | None, record: RunRecord) -> list[str]:
+    """Each setting in which a run differs from its experiment's file as it is now, as `key=value`.
+
+    Where that cannot be read: each one that was overridden when the run was started.
+    """
     science = Science.restored(record["science"])
-    keys = _differing(path, science)
-    if keys is None:
-        keys = [key for key, origin in record["origin"].items() if origin == "override"]
-    values = loading.flat(science)
-    absent = [section for section, value in values.items() if value is None]
-    keys = [next((section for section in absent if key.startswith(f"{section}.")), key) for key in keys]
-    whole = {key.partition(".")[0] if ":" in key else key for key in keys}  # an import path has dots of its own
-    return [f"{key}={_yaml(values.get(key, science.get(key)))}" for key in sorted(whole)]
-
-
-def _differing(path: Path | None, science: Mapping[str, JSON]) -> list[str] | None:
-    """The keys in which a run differs from its experiment's file as it is now; None when that cannot be read."""
     try:
         now = loading.read(str(path)).science.model_dump(mode="json")
     except ValueError:
-        return None
-    return [change.key for change in loading.differences(now, science)]
+        keys = [key for key, origin in record["origin"].items() if origin == "override"]
+    else:
+        keys = [change.key for change in loading.differences(now, science)]
 
+    values = loading.flat(science)
+    absent = [section for section, value in values.items() if value is None]
+    whole = set()
+    for key in keys:
+        section = next((one for one in absent if key.startswith(f"{one}.")), key)
+        is_import_path = ":" in section  # which has dots of its own
+        whole.add(section.partition(".")[0] if is_import_path else section)
 
-def _yaml(value: JSON) -> str:
-    return yaml.safe_dump(value, default_flow_style=True, width=100_000).removesuffix("...\n").strip()
-
-
-def _of(store: Store, name: str) -> Listed | Unreadable | None:
-    try:
-        record = record_of(store, name)
-        return _listed(store, name, record) if record is not None else None
-    except Damaged as damage:
-        return Unreadable(name, str(damage))
+    words = []
+    for key in sorted(whole):
+        value = values.get(key, science.get(key))
+        dumped = yaml.safe_dump(value, default_flow_style=True, width=100_000)
+        text = dumped.removesuffix("...\n").strip()
+        words.append(f"{key}={text}")
+    return words
 
 
 def _listed(store: Store, name: str, record: RunRecord) -> Listed:
-    owner, steps = _owner(store, name), record["science"]["steps"]
+    layout, steps = RunLayout(name), record["science"]["steps"]
     assert isinstance(steps, int)
+    remote, here = store.remote, store.root / layout.uri
+    owner = leaseholder(remote, layout.uri) if remote else holder_of(here)
+    published = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
     summary = summary_of(store, name)
     done = summary is not None and summary["steps"] == steps
-    state: Literal["finished", "running", "stopped"] = "finished" if done else "running" if owner else "stopped"
-    success = summary["success_after"] if summary and done else None
+    state: Literal["finished", "running", "stopped"] = "running" if owner else "stopped"
     return Listed(
         name=name,
-        state=state,
+        state="finished" if done else state,
         owner=owner,
-        step=_last_step(store, name),
+        step=max(published, default=0),
         steps=steps,
-        success=success,
+        success=summary["success_after"] if summary and done else None,
         command=in_store(store, "agentfly", "show", name) if done else continuing(store, name, record),
     )
-
-
-def _owner(store: Store, name: str) -> str:
-    """Who works on the run now, in words; empty when nobody does."""
-    uri = RunLayout(name).uri
-    return leaseholder(store.remote, uri) if store.remote else holder_of(store.root / uri)
-
-
-def _last_step(store: Store, name: str) -> int:
-    layout = RunLayout(name)
-    return max((step for step in layout.steps(store) if store.holds(layout.step(step).policy)), default=0)
-
-
-def _view(run: Listed | Unreadable, width: int) -> list[Text]:
-    if isinstance(run, Unreadable):
-        return [Text.assemble((f"{run.name:<{width}}  ", "bold"), ("damaged", "red")), Text(f"  {run.fault}", "dim")]
-    success = "" if run.success is None else f"  held-out success {run.success:.1%}"
-    owner = f"  {run.owner}" if run.owner else ""
-    line = Text.assemble((f"{run.name:<{width}}  ", "bold"), (f"{run.state:<8}", STYLES[run.state]))
-    return [line.append(f"  step {run.step}/{run.steps}{success}{owner}"), Text(f"  {run.command}", "dim")]

@@ -31,16 +31,22 @@ def rollout_metrics(
     """
     if not trajectories:
         return {}
+    sampled_tokens = sum(t.sampled_tokens for t in trajectories)
     rollout = {
-        **_endings(trajectories),
-        **_conversation(trajectories),
-        **_calls(trajectories, tools),
-        **_times(timings, sum(t.sampled_tokens for t in trajectories)),
-        "unscored": fmean(isinstance(s.reward, Unscored) for s in scored),
-        "zero_spread_groups": _zero_spread(trajectories, scored),
-        **_rewards(scored, goal),
+        **_conversation(trajectories, tools),
+        **_times(timings, sampled_tokens),
+        **_rewards(trajectories, scored, goal),
     }
-    return {f"agent/rollout/{name}": value for name, value in rollout.items()} | _extra(scored)
+    metrics = {f"agent/rollout/{name}": value for name, value in rollout.items()}
+    by_reward: defaultdict[str, list[float]] = defaultdict(list)
+    for score in scored:
+        for name, value in score.rewards.items():
+            by_reward[name].append(value)
+    for name, values in by_reward.items():
+        metrics[f"reward_extra/{name}/mean"] = fmean(values)
+        metrics[f"reward_extra/{name}/max"] = max(values)
+        metrics[f"reward_extra/{name}/min"] = min(values)
+    return metrics
 
 
 def telling(metrics: Mapping[str, float], compares_group: bool) -> dict[str, float]:
@@ -74,48 +80,25 @@ def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JS
     return {"step": step, "time_ms": time_ms, "metrics": finite}
 
 
-def _rewards(scored: Sequence[Scored], goal: str) -> dict[str, float]:
-    rewards = [s.reward for s in scored if not isinstance(s.reward, Unscored)]
-    outcomes = [outcome for s in scored if (outcome := solved(s, goal)) is not None]
-    return {"reward": fmean(rewards), "success": fmean(outcomes)} if rewards else {}
-
-
-def _extra(scored: Sequence[Scored]) -> dict[str, float]:
-    values: defaultdict[str, list[float]] = defaultdict(list)
-    for score in scored:
-        for name, value in score.rewards.items():
-            values[name].append(value)
-    found = {}
-    for name, given in values.items():
-        found[f"reward_extra/{name}/mean"] = fmean(given)
-        found[f"reward_extra/{name}/max"] = max(given)
-        found[f"reward_extra/{name}/min"] = min(given)
-    return found
-
-
-def _endings(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    return {f"ending/{ending.value}": fmean(t.ending is ending for t in trajectories) for ending in Ending}
-
-
-def _conversation(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    replies = [span for t in trajectories for turn in t.turns for span in turn.sampled[-1:]]
-    return {
-        "avg_turns": fmean(len(t.turns) for t in trajectories),
-        "avg_sampled_tokens": fmean(t.sampled_tokens for t in trajectories),
-        "avg_given_tokens": fmean(sum(len(turn.given.tokens) for turn in t.turns) for t in trajectories),
-        "cut_replies": fmean(span.finish == "length" for span in replies) if replies else 0.0,
-    }
-
-
-def _calls(trajectories: Sequence[Trajectory], tools: Sequence[str]) -> dict[str, float]:
-    calls = [call for t in trajectories for turn in t.turns for call in turn.reply.calls]
-    by_tool = Counter(call.name for call in calls if not isinstance(call, BadCall) and call.name in tools)
+def _conversation(trajectories: Sequence[Trajectory], tools: Sequence[str]) -> dict[str, float]:
+    """How episodes ended, their turns and tokens, and the calls of tools in them."""
+    turns = [turn for t in trajectories for turn in t.turns]
+    replies = [span for turn in turns for span in turn.sampled[-1:]]
+    calls = [call for turn in turns for call in turn.reply.calls]
+    read = [call.name for call in calls if not isinstance(call, BadCall)]
+    by_tool = Counter(name for name in read if name in tools)
+    bad_calls = len(calls) - by_tool.total()
     errors = Counter(o.tool for t in trajectories for o in t.observations if o.error)
     episodes = len(trajectories)
     return {
+        **{f"ending/{end.value}": fmean(t.ending is end for t in trajectories) for end in Ending},
+        "avg_turns": len(turns) / episodes,
+        "avg_sampled_tokens": fmean(t.sampled_tokens for t in trajectories),
+        "avg_given_tokens": sum(len(turn.given.tokens) for turn in turns) / episodes,
+        "cut_replies": fmean(span.finish == "length" for span in replies) if replies else 0.0,
         "avg_tool_calls": len(calls) / episodes,
-        "avg_bad_calls": (len(calls) - by_tool.total()) / episodes,
-        "bad_call_share": (len(calls) - by_tool.total()) / max(len(calls), 1),
+        "avg_bad_calls": bad_calls / episodes,
+        "bad_call_share": bad_calls / max(len(calls), 1),
         "avg_tool_errors": errors.total() / episodes,
         **{f"tool_calls/{name}": by_tool[name] / episodes for name in tools},
         **{f"tool_errors/{name}": errors[name] / episodes for name in tools},
@@ -123,6 +106,7 @@ def _calls(trajectories: Sequence[Trajectory], tools: Sequence[str]) -> dict[str
 
 
 def _times(timings: Sequence[Timing], sampled_tokens: int) -> dict[str, float]:
+    """Seconds of an episode, and sampled tokens per second; empty without timings."""
     if not timings:
         return {}
     seconds = [t.generating + t.tools + t.rewards + t.waiting for t in timings]
@@ -139,10 +123,21 @@ def _times(timings: Sequence[Timing], sampled_tokens: int) -> dict[str, float]:
     }
 
 
-def _zero_spread(trajectories: Sequence[Trajectory], scored: Sequence[Scored]) -> float:
-    rewards = {s.trajectory_id: s.reward for s in scored}
+def _rewards(
+    trajectories: Sequence[Trajectory], scored: Sequence[Scored], goal: str
+) -> dict[str, float]:
+    """The mean reward and success, and the shares of unscored episodes and of equal groups."""
+    by_id = {s.trajectory_id: s.reward for s in scored}
     groups: defaultdict[str, set[float]] = defaultdict(set)
     for trajectory in trajectories:
-        reward = rewards[trajectory.id]
+        reward = by_id[trajectory.id]
         groups[trajectory.group] |= set() if isinstance(reward, Unscored) else {reward}
-    return fmean(len(values) < 2 for values in groups.values())
+    found = {
+        "unscored": fmean(isinstance(s.reward, Unscored) for s in scored),
+        "zero_spread_groups": fmean(len(values) < 2 for values in groups.values()),
+    }
+    rewards = [s.reward for s in scored if not isinstance(s.reward, Unscored)]
+    outcomes = [outcome for s in scored if (outcome := solved(s, goal)) is not None]
+    if rewards:
+        found |= {"reward": fmean(rewards), "success": fmean(outcomes)}
+    return found

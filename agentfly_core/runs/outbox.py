@@ -90,7 +90,12 @@ class Outbox(Generic[C]):
             self._changed.notify_all()
 
     def _work(self) -> None:
-        while (call := self._next()) is not None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._calls or self._closed)
+                if self._closed:
+                    return
+                call = self._calls[0]
             try:
                 self.connection = self.connection or self._connect()
                 call.send(self.connection)
@@ -98,11 +103,6 @@ class Outbox(Generic[C]):
                 self._failed(call, error)
             else:
                 self._drop(call)
-
-    def _next(self) -> _Call[C] | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._calls or self._closed)
-            return None if self._closed else self._calls[0]
 
     def _drop(self, call: _Call[C]) -> None:
         with self._changed:

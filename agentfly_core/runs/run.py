@@ -111,7 +111,8 @@ class Run:
 
     def remember_sandbox(self) -> None:
         """Write down, in run.json, the backend of the sandbox in which its tools and rewards run code, if any does."""
-        if (backend := _sandbox(self.resolved)) is not None:
+        if chosen in [part.ready for part in self.resolved.parts]:
+            backend = chosen().backend.name
             self.store.write_json(self.layout.record, as_json({**self.record, "sandbox": backend}))
 
     def link(self, kind: str, value: str) -> None:
@@ -189,16 +190,17 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         if record is None:
             record = new or _record(context, name)
         else:
-            _compare_settings(record, context.science, name)
-            _compare_stages(record, name)
-            _refuse_fewer_steps(store, context.science.steps, name)
+            _require_continuable(record, context, name)
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
         current = {"science": context.science.identity(), "site": context.site.model_dump(mode="json")}
         told = {**record, **current, "science_digest": context.science.digest}
         store.write_json(layout.record, as_json(told))
+        parent = None
+        if found := record["parent"]:
+            parent = Parent(found["run"], Artifact(found["uri"], found["digest"]))
         try:
-            yield Run(context, name, record["uid"], record["created_ms"], _parent(record))
+            yield Run(context, name, record["uid"], record["created_ms"], parent)
         except ValueError:
             if new is record:
                 _forget_if_empty(store, layout.uri)
@@ -260,11 +262,6 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
     }
 
 
-def _sandbox(resolved: Resolved) -> str | None:
-    """The backend of the sandbox that an experiment's tools and rewards run code in; None where they run none."""
-    return chosen().backend.name if chosen in [part.ready for part in resolved.parts] else None
-
-
 def _compare_settings(record: RunRecord, science: Science, name: str) -> None:
     changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
     if fixed := [change for change in changes if not change.resumable]:
@@ -275,7 +272,9 @@ def _compare_settings(record: RunRecord, science: Science, name: str) -> None:
         )
 
 
-def _compare_stages(record: RunRecord, name: str) -> None:
+def _require_continuable(record: RunRecord, context: ExperimentContext, name: str) -> None:
+    """Raise ValueError for other settings, stages of another version, or fewer steps than done."""
+    _compare_settings(record, context.science, name)
     if any(keys.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(
@@ -284,21 +283,13 @@ def _compare_stages(record: RunRecord, name: str) -> None:
         )
     if record["revision"] != revision():
         logger.warning("The run was started under revision %s and goes on under %s.", record["revision"], revision())
-
-
-def _refuse_fewer_steps(store: Store, steps: int, name: str) -> None:
-    layout = RunLayout(name)
+    store, layout, steps = context.store, RunLayout(name), context.science.steps
     beyond = [step for step in layout.steps(store) if step > steps]
     if done := [step for step in beyond if store.manifest(layout.step(step).policy)]:
         raise ValueError(
             f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as many or more with "
             f"steps={done[-1]}, or for another run with --new."
         )
-
-
-def _parent(record: RunRecord) -> Parent | None:
-    found = record["parent"]
-    return Parent(found["run"], Artifact(found["uri"], found["digest"])) if found else None
 
 
 def _versions() -> dict[str, str]:

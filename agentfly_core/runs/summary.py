@@ -16,7 +16,7 @@ from agentfly_core.records import ledger
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.run_record import Summary
-from agentfly_core.records.trajectory import Scored, Unscored
+from agentfly_core.records.trajectory import Unscored
 from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent
 from agentfly_core.runs.metrics import solved_by_problem
@@ -42,26 +42,29 @@ class Evaluation:
     time_ms: int
 
 
-def evaluation(context: ExperimentContext, policy: Artifact, split: str, rollouts: Sequence[Artifact], scored: Artifact) -> Evaluation:
+def evaluation(
+    context: ExperimentContext,
+    policy: Artifact,
+    split: str,
+    rollouts: Sequence[Artifact],
+    scored: Artifact,
+) -> Evaluation:
     """Read an evaluation from its stored episodes and scores; raises ValueError where no episode has a score."""
     played = [t for rollout in rollouts for t in read_trajectories(context.store.open(rollout) / EPISODES)]
     scores = read_scores(context.store.open(scored) / SCORES)
     if not (solved := solved_by_problem(played, scores, context.resolved.goal)):
-        raise ValueError(_unscored(context, split, (*rollouts, scored), scores))
+        causes = [score.reward.reason for score in scores if isinstance(score.reward, Unscored)]
+        first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
+        stored = ", ".join(artifact.uri for artifact in (*rollouts, scored))
+        raise ValueError(
+            f"None of the {len(scores)} episodes of the evaluation on {split} has a score, so that "
+            f"there is no success to tell. First causes: {first} Mend them, then remove {stored} "
+            f"from {context.store.uri}: they are played again."
+        )
     success, interval = intervals.success(solved)
     stages = [measured(context.store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
     return Evaluation(policy.digest, split, success, interval, solved, seconds, time_ms)
-
-
-def _unscored(context: ExperimentContext, split: str, stored: Sequence[Artifact], scores: Sequence[Scored]) -> str:
-    causes = [score.reward.reason for score in scores if isinstance(score.reward, Unscored)]
-    first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
-    return (
-        f"None of the {len(scores)} episodes of the evaluation on {split} has a score, so that there is no success to "
-        f"tell. First causes: {first} Mend them, then remove {', '.join(artifact.uri for artifact in stored)} from "
-        f"{context.store.uri}: they are played again."
-    )
 
 
 def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) -> Evaluation:
@@ -76,6 +79,13 @@ def summarise(
     run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
 ) -> Summary:
     """The content of summary.json; `made` is what there was before the first step."""
+    steps = steps_frame(run.context, run.name)
+    seconds: dict[str, float] = {}
+    for stage, artifacts in made.items():
+        seconds[stage] = sum(measured(run.store, artifact).seconds for artifact in artifacts)
+    for stage in ("rollout", "score", "update"):
+        seconds[stage] = float(steps[f"time/{stage}"].sum())
+    seconds["evaluate"] = before.seconds + after.seconds
     return {
         "run": run.name,
         "experiment": run.context.experiment,
@@ -84,7 +94,7 @@ def summarise(
         "success_after": after.success,
         "interval_before": list(before.interval),
         "interval_after": list(after.interval),
-        "seconds": _seconds(run, made, before, after),
+        "seconds": seconds,
         "policy_digest": after.policy,
         "mlflow_run_id": mlflow_run_id,
         "prefect_flow_run_ids": run.links("prefect_flow_run_ids"),
@@ -127,12 +137,3 @@ def run_ledger(run: Run) -> pd.DataFrame:
     """Every problem consumed by the run and what became of it, step by step."""
     steps = [run.layout.step(number) for number in range(1, run.science.steps + 1)]
     return ledger.joined([run.store.open(run.store.artifact(step.scored)) for step in steps])
-
-
-def _seconds(run: Run, made: StagesBefore, before: Evaluation, after: Evaluation) -> dict[str, float]:
-    steps = steps_frame(run.context, run.name)
-    played = {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
-    prepared = {
-        stage: sum(measured(run.store, artifact).seconds for artifact in found) for stage, found in made.items()
-    }
-    return {**prepared, **played, "evaluate": before.seconds + after.seconds}

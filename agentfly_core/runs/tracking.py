@@ -14,7 +14,6 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -189,9 +188,13 @@ class _Sink:
     """One run of an MLflow store, through explicit ids; used by one thread."""
 
     def __init__(self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int) -> None:
-        with _alone(place):
+        place.state.mkdir(parents=True, exist_ok=True)
+        with (place.state / "mlflow.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # several processes at once on a new database all fail
             self.client = _connect(place)
-            self.experiment_id = self._experiment(experiment, place.artifacts)
+            known = self.client.get_experiment_by_name(experiment)
+            new = None if known else self.client.create_experiment(experiment, place.artifacts)
+            self.experiment_id = str(known.experiment_id if known else new)
         self.run_id = self._run(run_name, run_uid, started_ms)
 
     def answers(self) -> bool:
@@ -282,10 +285,6 @@ class _Sink:
         source = f"{self.client.get_run(self.run_id).info.artifact_uri}/{pointer}"
         return self.client.create_model_version(model, source, self.run_id, tags=dict(lineage), await_creation_for=0)
 
-    def _experiment(self, name: str, artifacts: str | None) -> str:
-        found = self.client.get_experiment_by_name(name)
-        return str(found.experiment_id if found else self.client.create_experiment(name, artifacts))
-
     def _run(self, name: str, uid: str, started_ms: int) -> str:
         found = self.client.search_runs([self.experiment_id], f"tags.`{RUN_UID}` = '{uid}'", max_results=1)
         if found:
@@ -306,15 +305,6 @@ def _connect(place: Place) -> MlflowClient:
 def _charts(server: str, experiment_id: str, run_id: str) -> str:
     run = f"experiments/{experiment_id}/runs/{run_id}"
     return f"{server.rstrip('/')}/#/{run}/model-metrics?workflowType=machine_learning"
-
-
-@contextmanager
-def _alone(place: Place) -> Iterator[None]:
-    """Let one process at a time set up the project's database: several at once on a fresh one all fail."""
-    place.state.mkdir(parents=True, exist_ok=True)
-    with (place.state / "mlflow.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

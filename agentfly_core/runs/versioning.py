@@ -11,8 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,15 +59,17 @@ def dataset_version(name: str, science: Science, project: Path) -> Version | Unv
     """
     if reason := _not_versioned(name, science, project):
         return Unversioned(reason)
-    file = pipeline(name, project)
+    file, path = pipeline(name, project), f"data/generated/{name}"
     anew = ["--force"] if _is_of_other_files(name, science, project) else []
-    with _alone(project) as lock:
-        code, printed = _quietly(["repro", *anew, f"{file}:prepare"], project, lock)
+    code, printed = _quietly(["repro", *anew, f"{file}:prepare"], project)
     if BUSY in printed:
         return Unversioned("another DVC command is working on it")
     if code:
-        raise ValueError(f"DVC could not prepare the data of {name!r}:\n{_tail(printed)}")
-    return _locked_version(project / file.with_suffix(".lock"), f"data/generated/{name}")
+        end = "\n".join(printed.strip().splitlines()[-15:])
+        raise ValueError(f"DVC could not prepare the data of {name!r}:\n{end}")
+    locked = yaml.safe_load((project / file.with_suffix(".lock")).read_text())
+    outs: list[Mapping[str, Any]] = locked["stages"]["prepare"]["outs"]
+    return Version(next(str(out["md5"]) for out in outs if out["path"] == path), path)
 
 
 def reproduce(name: str, project: Path) -> int:
@@ -122,15 +123,23 @@ def _is_of_other_files(name: str, science: Science, project: Path) -> bool:
         return True
 
 
-def _quietly(words: Sequence[str], project: Path, lock: int) -> tuple[int, str]:
-    """DVC's exit status and what it printed; whatever interrupts this ends DVC and the stage that it runs."""
+def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
+    """DVC's exit status and what it printed; what interrupts this ends DVC and its stage.
+
+    DVC inherits the lock: it is held until DVC has ended, even if this process is killed.
+    """
+    folder = project / ".dvc" / "tmp"
+    folder.mkdir(exist_ok=True)
     captured = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with _dvc(words, project, process_group=0, pass_fds=[lock], **captured) as process:
-        try:
-            printed, _ = process.communicate()
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+    with (folder / "agentfly.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        inherited = [lock.fileno()]
+        with _dvc(words, project, process_group=0, pass_fds=inherited, **captured) as process:
+            try:
+                printed, _ = process.communicate()
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
     return process.returncode, printed
 
 
@@ -139,22 +148,3 @@ def _dvc(words: Sequence[str], project: Path, **options: Any) -> subprocess.Pope
     environment = {**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1"}
     command = [sys.executable, "-P", "-m", "dvc", "--wait-for-lock", *words]
     return subprocess.Popen(command, cwd=project, env=environment, stdin=subprocess.DEVNULL, text=True, **options)
-
-
-@contextmanager
-def _alone(project: Path) -> Iterator[int]:
-    """Hold the lock, whose descriptor DVC inherits: it is held until DVC has ended, even if this process is killed."""
-    folder = project / ".dvc" / "tmp"
-    folder.mkdir(exist_ok=True)
-    with (folder / "agentfly.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file.fileno()
-
-
-def _locked_version(lock: Path, path: str) -> Version:
-    outs: list[Mapping[str, Any]] = yaml.safe_load(lock.read_text())["stages"]["prepare"]["outs"]
-    return Version(next(str(out["md5"]) for out in outs if out["path"] == path), path)
-
-
-def _tail(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-15:])
