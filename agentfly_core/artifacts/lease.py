@@ -135,8 +135,9 @@ class Lease:
         """Create or take over the lock; raises Locked."""
         found = self.awaited()
         self.fence = found.fence + 1
-        text = self._text(released=False)
-        if not self._put(text, found.tag):
+        text, remote, tag = self._text(released=False), self.remote, found.tag
+        taken = remote.replace(self.uri, text, tag) if tag else remote.create(self.uri, text)
+        if not taken:
             raise locked(self._run, in_words(None))
         return found.owner
 
@@ -186,9 +187,6 @@ class Lease:
                 self.remote.replace(self.uri, self._text(released), tag)
         except Exception as error:  # whatever the network does, the next beat tries again, and writes are guarded
             logger.warning("The lock %s was not renewed: %s", self.address, error)
-
-    def _put(self, text: str, tag: str) -> bool:
-        return self.remote.replace(self.uri, text, tag) if tag else self.remote.create(self.uri, text)
 
     def _mine(self, text: str | None) -> bool:
         if text is None:

@@ -74,14 +74,11 @@ def in_words(owner: Owner | None) -> str:
 def _lock(file: IO[str], folder: Path) -> None:
     for _ in range(TRIES):
         if _taken(file, fcntl.LOCK_EX):
-            return _refuse_if_removed(file, folder)
+            if os.fstat(file.fileno()).st_nlink == 0:  # who held it has removed the run meanwhile
+                raise locked(folder.name, in_words(None))
+            return
         time.sleep(0.01)  # those who only ask who holds it share it for an instant
     raise locked(folder.name, in_words(_owner_of(folder)))
-
-
-def _refuse_if_removed(file: IO[str], folder: Path) -> None:
-    if os.fstat(file.fileno()).st_nlink == 0:  # who held it has removed the run meanwhile
-        raise locked(folder.name, in_words(None))
 
 
 def _taken(file: IO[str] | IO[bytes], how: int) -> bool:

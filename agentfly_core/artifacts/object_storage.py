@@ -160,30 +160,27 @@ def asking(store: str, to: str, name: str) -> Iterator[None]:
     except Refused:
         raise
     except (OSError, BotoCoreError) as error:
-        why = _why(error)
-        if _is_no_refusal(error) and why != NO_BUCKET:
+        why, status = _why(error)
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        if (full or isinstance(error, FileNotFoundError)) and why != NO_BUCKET:
             raise
-        raise Refused(sentence(f"The store {store} could not {to} {name}: {why}"), _answer(error)[1]) from error
+        message = sentence(f"The store {store} could not {to} {name}: {why}")
+        raise Refused(message, status) from error
 
 
-def _is_no_refusal(error: Exception) -> bool:
-    return isinstance(error, FileNotFoundError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
+def _why(error: Exception) -> tuple[str, int]:
+    """Why a store refused and with which HTTP status, 0 where its server did not answer.
 
-
-def _why(error: Exception) -> str:
-    code, status = _answer(error)
+    s3fs keeps the server's answer as the cause of its own error.
+    """
+    code, status = "", 0
+    if isinstance(cause := error.__cause__, ClientError):
+        code = str(cause.response["Error"].get("Code"))
+        status = int(cause.response["ResponseMetadata"]["HTTPStatusCode"])
     if code == "NoSuchBucket":
-        return NO_BUCKET
+        return NO_BUCKET, status
     if isinstance(error, NoCredentialsError):
-        return NO_CREDENTIALS
+        return NO_CREDENTIALS, status
     if isinstance(error, HTTPClientError | NotReached | ConnectionError | TimeoutError):
-        return f"{NO_ANSWER} ({fault(error, 300)})"
-    return DENIED.format(code) if status in (401, 403) else fault(error, 300)
-
-
-def _answer(error: Exception) -> tuple[str, int]:
-    """The code and the HTTP status of the server's answer, which s3fs keeps as the cause of its own error."""
-    cause = error.__cause__
-    if not isinstance(cause, ClientError):
-        return "", 0
-    return str(cause.response["Error"].get("Code")), int(cause.response["ResponseMetadata"]["HTTPStatusCode"])
+        return f"{NO_ANSWER} ({fault(error, 300)})", status
+    return DENIED.format(code) if status in (401, 403) else fault(error, 300), status

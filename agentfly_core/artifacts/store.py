@@ -142,10 +142,7 @@ class Store:
 
     def artifact(self, uri: str) -> Artifact:
         """The artifact under `uri`, whatever made it; raises Damaged, and FileNotFoundError where nothing is."""
-        manifest = self.manifest(uri)
-        if manifest is None:
-            raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
-        return Artifact(uri, _digest(manifest))
+        return Artifact(uri, _digest(self._published(uri)))
 
     def key_of(self, artifact: Artifact) -> ArtifactKey:
         """The key that the artifact was published with; raises Damaged, and FileNotFoundError where nothing is."""
@@ -181,23 +178,23 @@ class Store:
         if (folder, artifact.digest) in _opened:
             return folder
         if self.remote and not _whole(folder, artifact.digest):
-            self._fetch(self.remote, artifact)
+            key = self._manifest_of(artifact)["key"]
+            with _unfinished(folder) as copy:
+                self.remote.download(artifact.uri, copy, last=MANIFEST)
+                shutil.rmtree(folder, ignore_errors=True)
+                _move(copy, folder, key)
         self._require(artifact, verify(folder))
         _opened.add((folder, artifact.digest))
         return folder
 
-    def _fetch(self, remote: Remote, artifact: Artifact) -> None:
-        path, manifest = self.root / artifact.uri, self._manifest_of(artifact)
-        with _unfinished(path) as folder:
-            remote.download(artifact.uri, folder, last=MANIFEST)
-            shutil.rmtree(path, ignore_errors=True)
-            _move(folder, path, manifest["key"])
-
     def _manifest_of(self, artifact: Artifact) -> Manifest:
-        manifest = self.manifest(artifact.uri)
-        if manifest is None:
-            raise FileNotFoundError(f"Nothing is published under {artifact.uri!r} in {self.uri}.")
+        manifest = self._published(artifact.uri)
         self._require(artifact, manifest)
+        return manifest
+
+    def _published(self, uri: str) -> Manifest:
+        if (manifest := self.manifest(uri)) is None:
+            raise FileNotFoundError(f"Nothing is published under {uri!r} in {self.uri}.")
         return manifest
 
     def _require(self, artifact: Artifact, manifest: Manifest) -> None:
@@ -232,7 +229,13 @@ class Store:
 
     def names(self, uri: str) -> list[str]:
         """The sorted names below `uri`, without those of unfinished work."""
-        found = self.remote.names(uri) if self.remote else _names(self.root / uri)
+        folder = self.root / uri
+        if self.remote:
+            found = self.remote.names(uri)
+        elif folder.is_dir():
+            found = os.listdir(folder)
+        else:
+            found = []
         return sorted(name for name in found if not name.startswith(".tmp-"))
 
     def remove(self, uri: str) -> None:
@@ -248,7 +251,10 @@ class Store:
 
         What has a temporary name and was not made by us stays, and is named in the log.
         """
-        left = list(_unfinished_below(self.root / uri))
+        left: list[Path] = []
+        for place, folders, names in os.walk(self.root / uri):  # passes over what goes meanwhile
+            left += [Path(place, name) for name in (*folders, *names) if name.startswith(".tmp-")]
+            folders[:] = [name for name in folders if not name.startswith(".tmp-")]
         for path in left:
             if not marked(path.name):
                 logger.warning("%s is not ours and stays: its name says of no process that it made it.", path)
@@ -298,13 +304,6 @@ def _unfinished(path: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _unfinished_below(folder: Path) -> Iterator[Path]:
-    """What has a temporary name; folders that go meanwhile, or that we may not read, are passed over."""
-    for place, folders, names in os.walk(folder):
-        yield from (Path(place, name) for name in (*folders, *names) if name.startswith(".tmp-"))
-        folders[:] = [name for name in folders if not name.startswith(".tmp-")]
 
 
 def _seal(folder: Path, target: ArtifactKey) -> None:
@@ -367,7 +366,3 @@ def _remove(path: Path) -> None:
 
 def _read(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
-
-
-def _names(folder: Path) -> list[str]:
-    return os.listdir(folder) if folder.is_dir() else []
