@@ -16,14 +16,17 @@ from agentfly_core.runs.context import Resolved, resolve
 
 def check(science: Science) -> Resolved:
     """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
-    with at("algorithm.use"):
-        _require_algorithm(science.algorithm.use)
+    _require_algorithm(science.algorithm.use)
     resolved = resolve(science)
-    _learn_from_rewards(science)
-    _correct_once(resolved)
-    _correct_for_another_policy(resolved)
+    _require_correction(resolved)
     _compare_something(resolved)
-    _require_ready(resolved)
+    if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
+        raise ValueError(
+            f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
+            "docstring, or say `@tool(description=...)`."
+        )
+    for part in resolved.parts:
+        part.ready()
     data, template, warm_start = science.data, science.template, science.warm_start
     check_settings(load(template.use), template.settings, GIVEN["template"])
     check_settings(load(data.use), data.settings, GIVEN["data"])
@@ -47,7 +50,12 @@ def check_place(science: Science, place: Site) -> None:
             f"{list(place.sampler_gpus)} shares one with the learner: to sample while updates run, each needs GPUs of "
             "its own. Set sampler_gpus and learner_gpus apart, or rollout.max_staleness=0."
         )
-    _apply_adapter(science, place)
+    on_gpu = (place.sampler, place.device) == ("vllm", "cuda")
+    if science.adapter and science.dtype == "float32" and on_gpu:
+        raise ValueError(
+            "dtype is float32, and on a GPU vLLM can apply an adapter to bfloat16 only: choose "
+            "dtype=bfloat16, or AGENTFLY_SAMPLER=transformers."
+        )
     if place.zero_stage == 0 and place.ranks > 1 and science.dtype != "float32":
         raise ValueError(
             f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights it is ZeRO that keeps "
@@ -55,48 +63,37 @@ def check_place(science: Science, place: Site) -> None:
         )
 
 
-def _apply_adapter(science: Science, place: Site) -> None:
-    if science.adapter and science.dtype == "float32" and (place.sampler, place.device) == ("vllm", "cuda"):
+def _require_algorithm(use: str) -> None:
+    """Raise ValueError for what is no algorithm, and for sft, which learns from no reward."""
+    with at("algorithm.use"):
+        maker = load(use)
+        public = [name for name in dir(Algorithm) if not name.startswith("_")]
+        missing = [name for name in public if not hasattr(maker, name)]
+        if isinstance(maker, type | FunctionType) and missing:
+            raise ValueError(
+                f"{use} is no algorithm, expected a class like those in algorithms/: it has no "
+                f"{', '.join(missing)}."
+            )
+    if use == full_name("sft", "agentfly_core.algorithms"):
         raise ValueError(
-            "dtype is float32, and on a GPU vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or "
-            "AGENTFLY_SAMPLER=transformers."
+            "algorithm is sft, which imitates all episodes whatever they earned: choose rft to "
+            "imitate those that succeeded, or give a warm_start to imitate demonstrations."
         )
 
 
-def _learn_from_rewards(science: Science) -> None:
-    if science.algorithm.use == full_name("sft", "agentfly_core.algorithms"):
-        raise ValueError(
-            "algorithm is sft, which imitates all episodes whatever they earned: choose rft to imitate those that "
-            "succeeded, or give a warm_start to imitate demonstrations."
-        )
-
-
-def _require_ready(resolved: Resolved) -> None:
-    if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
-        raise ValueError(
-            f"The tool {silent[0]!r} says nothing of itself to the model: give its function a docstring, or say "
-            "`@tool(description=...)`."
-        )
-    for part in resolved.parts:
-        part.ready()
-
-
-def _correct_once(resolved: Resolved) -> None:
-    science, needs = resolved.science, resolved.algorithm.needs
-    if science.update.old_logprobs == "sampler" and not needs.old_logprobs:
+def _require_correction(resolved: Resolved) -> None:
+    """Raise ValueError unless the loss corrects once for episodes of another policy, if needed."""
+    science, needs, update = resolved.science, resolved.algorithm.needs, resolved.science.update
+    if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
             f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old policy: leave it out, "
             "or choose an algorithm.policy_loss with a ratio, such as clip."
         )
-    if needs.corrects_sampler and science.update.old_logprobs == "sampler":
+    if needs.corrects_sampler and update.old_logprobs == "sampler":
         raise ValueError(
             "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss corrects for the sampler "
             "already; leave one of them out."
         )
-
-
-def _correct_for_another_policy(resolved: Resolved) -> None:
-    science, needs, update = resolved.science, resolved.algorithm.needs, resolved.science.update
     ratio = "an algorithm.policy_loss with a ratio, such as clip"
     if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
@@ -125,13 +122,4 @@ def _compare_something(resolved: Resolved) -> None:
         raise ValueError(
             f"rollout.refills is {settings.refills}, and to {science.algorithm.use} episodes of equal reward teach "
             "as much as others: leave it out."
-        )
-
-
-def _require_algorithm(use: str) -> None:
-    maker = load(use)
-    missing = [name for name in dir(Algorithm) if not name.startswith("_") and not hasattr(maker, name)]
-    if isinstance(maker, type | FunctionType) and missing:
-        raise ValueError(
-            f"{use} is no algorithm, expected a class like those in algorithms/: it has no {', '.join(missing)}."
         )

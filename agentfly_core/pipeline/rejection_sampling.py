@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -16,6 +16,8 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
+
+Sampled = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,23 @@ class RejectionSampling:
 
     def among(self, played: Iterable[tuple[Trajectory, Scored]], most: int) -> list[Trajectory]:
         """At most so many, as demonstrations: each problem's first, then each one's second, and so on."""
-        problems: defaultdict[str, dict[Any, Trajectory]] = defaultdict(dict)
-        for trajectory in self._good_ones_first(played):
-            problems[trajectory.problem.id].setdefault(_said(trajectory), trajectory)
-        ranked = [item for said in problems.values() for item in enumerate([*said.values()][: self.best])]
+        good = [
+            (trajectory, score.reward)
+            for trajectory, score in played
+            if trajectory.role == "train"
+            and not isinstance(score.reward, Unscored)
+            and score.reward >= self.threshold
+        ]
+        good.reverse()  # of equal ones the sort keeps the order
+        good.sort(key=lambda item: -item[1])
+        problems: defaultdict[str, dict[Sampled, Trajectory]] = defaultdict(dict)
+        for trajectory, _ in good:
+            sampled = tuple(span.tokens for turn in trajectory.turns for span in turn.sampled)
+            problems[trajectory.problem.id].setdefault(sampled, trajectory)
+        best = [[*different.values()][: self.best] for different in problems.values()]
+        ranked = [item for of_problem in best for item in enumerate(of_problem)]
         ranked.sort(key=lambda item: (item[0], item[1].seed))
         return [replace(trajectory, role="demonstration") for _, trajectory in ranked[:most]]
-
-    def _good_ones_first(self, played: Iterable[tuple[Trajectory, Scored]]) -> Iterator[Trajectory]:
-        good = [(t, reward) for t, reward in _rewarded(played) if reward >= self.threshold]
-        good.reverse()  # of equal ones the sort keeps the order
-        return (t for t, _ in sorted(good, key=lambda item: -item[1]))
 
 
 def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
@@ -73,14 +81,6 @@ def of_problems(
     """Those of these problems only, by id: what is held out from one experiment may have trained another."""
     known = set(problems)
     return [(trajectory, score) for trajectory, score in played if trajectory.problem.id in known]
-
-
-def _rewarded(played: Iterable[tuple[Trajectory, Scored]]) -> Iterator[tuple[Trajectory, float]]:
-    return ((t, s.reward) for t, s in played if t.role == "train" and not isinstance(s.reward, Unscored))
-
-
-def _said(trajectory: Trajectory) -> tuple[tuple[int, ...], ...]:
-    return tuple(span.tokens for turn in trajectory.turns for span in turn.sampled)
 
 
 def choose(science: Science, played: Iterable[tuple[Trajectory, Scored]], folder: Path) -> dict[str, float]:

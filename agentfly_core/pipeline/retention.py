@@ -37,7 +37,8 @@ def retain(run: Run, step: int) -> None:
     sample from it.
     """
     keep, store = run.science.update, run.store
-    states = [k for k in range(1, step + 1) if _has_both(run, k)]
+    steps = [(number, run.layout.step(number)) for number in range(1, step + 1)]
+    states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.whole(store.artifact(run.layout.step(states[-1]).learner)):
         return
     for old in states[: -keep.keep_learner]:
@@ -58,7 +59,11 @@ def require_space(context: ExperimentContext, policy: Artifact, checkpointer: As
     """
     folder, models = context.store.root, 2 if context.resolved.algorithm.needs.critic == "model" else 1
     width = 2 if context.science.dtype == "bfloat16" else 4
-    size = _size(context, policy, width)
+    files, base = adapter_artifact.folders(context.store, policy)
+    if context.science.adapter:
+        size = width * adapter_artifact.weights(base or files, context.science.adapter)
+    else:
+        size = sum(path.stat().st_size for path in files.iterdir())
     needed = size + models * size * 12 // width * (2 if checkpointer.busy() else 1)
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -66,17 +71,3 @@ def require_space(context: ExperimentContext, policy: Artifact, checkpointer: As
             f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs {needed / 2**30:.1f} GiB. "
             "Free some space and run the same command again."
         )
-
-
-def _size(context: ExperimentContext, policy: Artifact, width: int) -> int:
-    """The bytes of the next policy, with so many for a number."""
-    folder, base = adapter_artifact.folders(context.store, policy)
-    if context.science.adapter:
-        return width * adapter_artifact.weights(base or folder, context.science.adapter)
-    return sum(path.stat().st_size for path in folder.iterdir())
-
-
-def _has_both(run: Run, step: int) -> bool:
-    """Whether a step has its learner state and the policy that goes with it."""
-    here = run.layout.step(step)
-    return run.store.holds(here.learner) and run.store.holds(here.policy)

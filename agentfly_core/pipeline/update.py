@@ -10,7 +10,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import rollouts
 from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
-from agentfly_core.config.experiment import AlgorithmPart, Science, Update
+from agentfly_core.config.experiment import AlgorithmPart, Update
 from agentfly_core.formats import hashing
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
@@ -66,7 +66,11 @@ def warm_start_job(context: ExperimentContext, model: Artifact, demonstrations: 
     here = keys.warm_start(science, model, demonstrations, number)
     before = keys.warm_start(science, model, demonstrations, number - 1)
     policy, base = adapter_artifact.folders(context.store, context.store.artifact(before.uri) if number > 1 else model)
-    learning_rate = warm_start.learning_rate * (1 - (number - 1) / warm_start.rounds)
+    update = Update(
+        learning_rate=warm_start.learning_rate * (1 - (number - 1) / warm_start.rounds),
+        epochs=warm_start.epochs_per_round,
+        share_prefixes=science.update.share_prefixes,
+    )
     return UpdateJob(
         start=before.key if number > 1 else fresh(model),
         end=here.key,
@@ -76,7 +80,7 @@ def warm_start_job(context: ExperimentContext, model: Artifact, demonstrations: 
         scores=None,
         algorithm=SFT,
         rewards={},
-        update=_supervised(science, learning_rate),
+        update=update,
         batch=warm_start.batch,
         temperature=1.0,
         dtype=science.dtype,
@@ -158,9 +162,3 @@ def _published(run: Run, step: int) -> ArtifactKey:
 def _learner_state(store: Store, policy: ArtifactKey) -> str | None:
     found = store.find(keys.learner(policy))
     return str(store.open(found)) if found else None
-
-
-def _supervised(science: Science, learning_rate: float) -> Update:
-    assert science.warm_start is not None
-    epochs, share = science.warm_start.epochs_per_round, science.update.share_prefixes
-    return Update(learning_rate=learning_rate, epochs=epochs, share_prefixes=share)

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import require_space, retain
-from agentfly_core.pipeline.update import _supervised, catch_up, publish
+from agentfly_core.pipeline.update import catch_up, publish, warm_start_job
 from agentfly_core.runs.context import resolve
 from agentfly_core.runs.run import opened
 from tests.support.experiments import context
@@ -181,11 +181,15 @@ def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, busy, needed, 
 
 
 def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
-    warm_start = {"demonstrations": "my:script", "epochs_per_round": 3}
-    model, found = Artifact("artifacts/model/1f2e", "9f2c"), set()
+    warm_start = {"demonstrations": "my:script", "epochs_per_round": 3, "learning_rate": 0.5}
+    found = set()
     for share in (True, False):
-        science = context(tmp_path, warm_start=warm_start, update={"share_prefixes": share}).science
-        settings = _supervised(science, 0.5)
+        place = context(tmp_path, warm_start=warm_start, update={"share_prefixes": share})
+        with place.store.publish(ArtifactKey("artifacts/model/1f2e", "model", "0", {})) as folder:
+            (folder / "model.safetensors").write_bytes(b"weights")
+        model = place.store.artifact("artifacts/model/1f2e")
+        job = warm_start_job(place, model, model, 1)
+        settings = job.update
         assert (settings.share_prefixes, settings.learning_rate, settings.epochs) == (share, 0.5, 3)
-        found.add(keys.warm_start(science, model, model, 1).key)
+        found.add(job.end)
     assert len(found) == 2
