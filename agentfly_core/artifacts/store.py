@@ -177,13 +177,17 @@ class Store:
         folder = self.root / artifact.uri
         if (folder, artifact.digest) in _opened:
             return folder
-        if self.remote and not _whole(folder, artifact.digest):
+        manifest = None
+        with suppress(Damaged):
+            manifest = verify(folder)
+        if self.remote and (manifest is None or _digest(manifest) != artifact.digest):
             key = self._manifest_of(artifact)["key"]
             with _unfinished(folder) as copy:
                 self.remote.download(artifact.uri, copy, last=MANIFEST)
                 shutil.rmtree(folder, ignore_errors=True)
                 _move(copy, folder, key)
-        self._require(artifact, verify(folder))
+            manifest = None
+        self._require(artifact, manifest or verify(folder))
         _opened.add((folder, artifact.digest))
         return folder
 
@@ -271,14 +275,10 @@ def verify(folder: Path) -> Manifest:
         raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
     entries = {folder / name: e for name, e in manifest["files"].items() if name not in manifest.get("stripped", [])}
     with ThreadPoolExecutor() as threads:
-        for path, same in zip(entries, threads.map(_same, entries, entries.values()), strict=True):
-            if not same:
+        for path, found in zip(entries, threads.map(_entry, entries), strict=True):
+            if found != entries[path]:
                 raise Damaged(_changed(str(path)))
     return manifest
-
-
-def _same(path: Path, entry: Entry) -> bool:
-    return path.is_file() and path.stat().st_size == entry["size"] and files.sha256(path) == entry["sha256"]
 
 
 def _changed(path: str) -> str:
@@ -309,16 +309,24 @@ def _unfinished(path: Path) -> Iterator[Path]:
 def _seal(folder: Path, target: ArtifactKey) -> None:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     with ThreadPoolExecutor() as threads:
+        list(threads.map(files.sync, paths))
         names = (path.relative_to(folder).as_posix() for path in paths)
         entries = dict(zip(names, threads.map(_entry, paths), strict=True))
-    manifest: dict[str, JSON] = {"stage": target.stage, "key": target.key, "inputs": dict(target.inputs)}
-    manifest["files"] = entries
-    files.write_json(folder / MANIFEST, checksummed_json.sealed({**manifest, "revision": revision()}))
+    manifest: dict[str, JSON] = {
+        "stage": target.stage,
+        "key": target.key,
+        "inputs": dict(target.inputs),
+        "files": as_json(entries),
+        "revision": revision(),
+    }
+    files.write_json(folder / MANIFEST, checksummed_json.sealed(manifest))
 
 
-def _entry(path: Path) -> dict[str, JSON]:
-    files.sync(path)
-    return {"sha256": files.sha256(path), "size": path.stat().st_size}
+def _entry(path: Path) -> Entry | None:
+    """What a manifest says of a file; None where there is no file."""
+    if not path.is_file():
+        return None
+    return Entry(sha256=files.sha256(path), size=path.stat().st_size)
 
 
 def _move(folder: Path, path: Path, key: str) -> None:
@@ -349,12 +357,6 @@ def _manifest(folder: Path) -> Manifest | None:
     written: Any = checksummed_json.value_of(content, str(folder / MANIFEST))  # its checksum says that it is ours
     manifest: Manifest = written
     return manifest
-
-
-def _whole(folder: Path, expected: str) -> bool:
-    with suppress(Damaged):
-        return _digest(verify(folder)) == expected
-    return False
 
 
 def _remove(path: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -242,6 +242,10 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
     if parent:
         came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest}
     site: Any = context.site.model_dump(mode="json")  # all of it, of which a SiteRecord knows what is read
+    versions = {}
+    for package in PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
     return {
         "uid": uuid.uuid4().hex,
         "name": name,
@@ -249,7 +253,7 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
         "origin": dict(context.origin),
         "seed": context.science.seed,
         "revision": revision(),
-        "versions": _versions(),
+        "versions": versions,
         "stages": dict(keys.VERSIONS),
         "threads": context.site.threads,
         "ranks": context.site.ranks,
@@ -290,13 +294,3 @@ def _require_continuable(record: RunRecord, context: ExperimentContext, name: st
             f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as many or more with "
             f"steps={done[-1]}, or for another run with --new."
         )
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
