@@ -47,7 +47,17 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
     """The arguments, and as `typed` the command; settings may stand anywhere behind the experiment, among options."""
-    parser = _parser()
+    parser = argparse.ArgumentParser(
+        prog="agentfly",
+        description="Train language-model agents with reinforcement learning; a run can be killed "
+        "and continued.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = Commands(parser)
+    for add in GROUPS:
+        add(commands)
+
     arguments, more = parser.parse_known_args(words)
     if strange := [word for word in more if word.startswith("-") or "overrides" not in arguments]:
         parser.error(f"unrecognized arguments: {' '.join(strange)}")
@@ -55,19 +65,6 @@ def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
         arguments.overrides = [*arguments.overrides, *more]
     arguments.typed = shlex.join(["agentfly", *(sys.argv[1:] if words is None else words)])
     return arguments
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="agentfly",
-        description="Train language-model agents with reinforcement learning; a run can be killed and continued.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = Commands(parser)
-    for add in GROUPS:
-        add(commands)
-    return parser
 
 
 def command_line() -> NoReturn:

@@ -80,16 +80,19 @@ def recorded_changes(context: ExperimentContext, night: str) -> list[str]:
 
 
 def _nights(context: ExperimentContext, before: str) -> list[str]:
-    names = [name for name in context.store.names("runs") if name.startswith(PREFIX) and name < before]
-    return [name for name in names if _is_ours(context, name)]
-
-
-def _is_ours(context: ExperimentContext, night: str) -> bool:
-    try:
-        record = record_of(context.store, night)
-    except Damaged:  # it is told of when it is to be finished
-        return True
-    return record is not None and record["experiment"] == context.experiment
+    """The experiment's earlier nights, and those too damaged to say whose they are."""
+    nights = []
+    for name in context.store.names("runs"):
+        if not name.startswith(PREFIX) or name >= before:
+            continue
+        try:
+            record = record_of(context.store, name)
+            ours = record is not None and record["experiment"] == context.experiment
+        except Damaged:  # reported when it is to be finished
+            ours = True
+        if ours:
+            nights.append(name)
+    return nights
 
 
 def _finished(context: ExperimentContext, night: str) -> bool:

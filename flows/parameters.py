@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, Field, JsonValue, WithJsonSchema
-from pydantic.fields import FieldInfo
 
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Part, Science
@@ -24,20 +23,14 @@ def override_pattern(kind: type[BaseModel]) -> str:
 
 def _keys(kind: type[BaseModel]) -> Iterator[str]:
     for name, field in kind.model_fields.items():
-        section = _section(field)
+        options = [field.annotation, *get_args(field.annotation)]
+        types = [option for option in options if isinstance(option, type)]
+        section = next((option for option in types if issubclass(option, Section)), None)
+        is_mapping = getattr(field.annotation, "__origin__", None) is dict
         if section is not None and not issubclass(section, Part):
             yield rf"{name}(\.({'|'.join(_keys(section))}))?"
         else:
-            yield name + (r"(\.[^=]+)?" if section or _is_mapping(field) else "")
-
-
-def _section(field: FieldInfo) -> type[Section] | None:
-    options = [field.annotation, *get_args(field.annotation)]
-    return next((option for option in options if isinstance(option, type) and issubclass(option, Section)), None)
-
-
-def _is_mapping(field: FieldInfo) -> bool:
-    return getattr(field.annotation, "__origin__", None) is dict
+            yield name + (r"(\.[^=]+)?" if section or is_mapping else "")
 
 
 def _field(description: str, **schema: JsonValue) -> Any:

@@ -55,17 +55,12 @@ def session(experiment: str, run: str, overrides: list[str], new: bool, site: st
         name = name_of(context, run, new)  # the next free one may be another after the wait
         logs = settle(Path.cwd()).state / "logs" / name
         with keeping_secrets(), opened(context, name) as mine:
-            _take_over(mine)
+            current, earlier = str(flow_run.id), mine.links("prefect_flow_run_ids")
+            crash_abandoned(old for old in earlier if old != current)  # this one has the lock
+            mine.link("prefect_flow_run_ids", current)
             mine.remember_sandbox()
             with reporting(mine) as reporter, Display(name, mine.science.steps) as display, listening(display):
                 yield Session(mine, reporter, logs)
-
-
-def _take_over(run: Run) -> None:
-    """Link this flow run to the run; those before it are over, since this one has the run's lock."""
-    current = str(flow_run.id)
-    crash_abandoned(old for old in run.links("prefect_flow_run_ids") if old != current)
-    run.link("prefect_flow_run_ids", current)
 
 
 TOLD = "mlflow_told_steps"

@@ -39,18 +39,14 @@ def add_prefect(commands: Commands) -> None:
 def doctor(arguments: Namespace) -> int:
     """What this machine can run, or what its sandbox stops."""
     if arguments.sandbox:
-        return _attacked()
+        sandbox = preflight.chosen()
+        outcomes = asyncio.run(attacked(sandbox, ATTACKS))
+        Console().print(report.table(sandbox, outcomes))
+        return 0 if all(outcome.stopped for outcome in outcomes) else 1
     uri, api = loading.site("local").mlflow_tracking_uri, settle(Path.cwd()).api
     findings = doctors.examine(Path.cwd(), uri, api)
     Console().print(doctors.table(findings))
     return 0 if doctors.ready(findings) else 1
-
-
-def _attacked() -> int:
-    sandbox = preflight.chosen()
-    outcomes = asyncio.run(attacked(sandbox, ATTACKS))
-    Console().print(report.table(sandbox, outcomes))
-    return 0 if all(outcome.stopped for outcome in outcomes) else 1
 
 
 def repro(arguments: Namespace) -> int:

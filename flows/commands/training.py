@@ -40,7 +40,15 @@ def train(arguments: Namespace) -> int:
     context = experiment_context(arguments)
     name = name_of(context, arguments.run, arguments.new)
     refuse_other_settings(context.store, name, context.science)
-    summary = _reported(context, name) or _trained(arguments, context, name)
+    summary = None
+    if finished := _finished(context, name):
+        try:
+            summary = report_again(context, name, finished)
+        except Damaged as damage:
+            logger.warning(
+                "%s The run goes through its steps again, and makes what is damaged.", damage
+            )
+    summary = summary or _trained(arguments, context, name)
     if dvc_outputs.wanted():
         dvc_outputs.write_run(context, name, summary)
     show_summary(context.store, summary)
@@ -74,16 +82,6 @@ def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Sum
             logger.warning("The run is done, but Prefect could not be told: %s", fault(error))
             return finished
     return summary
-
-
-def _reported(context: ExperimentContext, name: str) -> Summary | None:
-    """The summary of a run that has done all its steps, once MLflow has them; None where some of that is damaged."""
-    summary = _finished(context, name)
-    try:
-        return report_again(context, name, summary) if summary else None
-    except Damaged as damage:
-        logger.warning("%s The run goes through its steps again, and makes what is damaged.", damage)
-        return None
 
 
 def _finished(context: ExperimentContext, name: str) -> Summary | None:

@@ -24,11 +24,10 @@ def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     """
     by_worker = bool(deployment.flow_run_id)
     log = get_run_logger() if by_worker else logger
-    with held(_wanted(site, gpus, by_worker), holder, log.warning):
-        yield
-
-
-def _wanted(site: Site, gpus: Sequence[int], by_worker: bool) -> list[Device]:
+    wanted: list[Device] = []
     if site.device == "cuda":
-        return numbered(gpus, site.locks)
-    return [slot(site.slots, site.locks)] if by_worker else []
+        wanted = numbered(gpus, site.locks)
+    elif by_worker:
+        wanted = [slot(site.slots, site.locks)]
+    with held(wanted, holder, log.warning):
+        yield

@@ -134,7 +134,15 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
     """
     width = max((len(name) for name in commands), default=0)
     opening = [Text.assemble((f"{name:<{width}}  ", "bold"), command) for name, command in commands.items()]
-    return Group(_success(summary), "", _seconds(summary["seconds"]), "", *opening)
+
+    seconds = summary["seconds"]
+    times = Table(show_edge=False)
+    times.add_column("stage")
+    times.add_column("time", justify="right")
+    for stage in (stage for stage in VERSIONS if stage in seconds):  # in a file they stand by name
+        times.add_row(stage.replace("_", " "), duration(seconds[stage]))
+    times.add_row("together", duration(sum(seconds.values())), style="bold")
+    return Group(_success(summary), "", times, "", *opening)
 
 
 def _success(summary: Summary) -> Table:
@@ -150,16 +158,6 @@ def _success(summary: Summary) -> Table:
     return table
 
 
-def _seconds(seconds: Mapping[str, float]) -> Table:
-    table = Table(show_edge=False)
-    table.add_column("stage")
-    table.add_column("time", justify="right")
-    for stage in (stage for stage in VERSIONS if stage in seconds):  # in a file they stand by name
-        table.add_row(stage.replace("_", " "), duration(seconds[stage]))
-    table.add_row("together", duration(sum(seconds.values())), style="bold")
-    return table
-
-
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:
     """Write into a file what would be logged on the terminal, and would tear a live display apart.
@@ -170,7 +168,13 @@ def logging_to(path: Path) -> Iterator[None]:
     file = logging.FileHandler(path)
     file.setFormatter(logging.Formatter(LOG_FORMAT))
     loggers = [logging.getLogger(name) for name in ["", *logging.root.manager.loggerDict]]
-    moved = [(logger, handler) for logger in loggers for handler in logger.handlers if _on_terminal(handler)]
+    streams, files = logging.StreamHandler, logging.FileHandler
+    moved = [
+        (logger, handler)
+        for logger in loggers
+        for handler in logger.handlers
+        if isinstance(handler, streams) and not isinstance(handler, files)
+    ]
     added = [(logging.root, file), *((logging.getLogger(name), _Warnings()) for name in OURS)]
     _exchange(moved, [*((logger, file) for logger, _ in moved), *added])
     try:
@@ -198,7 +202,3 @@ def _exchange(old: Handlers, new: Handlers) -> None:
         logger.removeHandler(handler)
     for logger, handler in new:
         logger.addHandler(handler)
-
-
-def _on_terminal(handler: logging.Handler) -> bool:
-    return isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from typing import NoReturn
 
 import httpx
 
@@ -26,7 +25,11 @@ def open_run(place: Place, run_id: str) -> None:
     port = next(port for port in PORTS if _free(port) or _shows(port, run_id))
     print(_page(place, run_id, f"http://127.0.0.1:{port}"), flush=True)
     if _free(port):
-        _serve(place, port)
+        env = {**os.environ, **finding_ours(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        artifacts = f"{place.state}/mlartifacts"
+        words = ["--backend-store-uri", place.uri, "--artifacts-destination", artifacts]
+        words += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+        os.execve(sys.executable, [sys.executable, "-m", "mlflow", "server", *words], env)
 
 
 def _page(place: Place, run_id: str, server: str) -> str:
@@ -52,10 +55,3 @@ def _shows(port: int, run_id: str) -> bool:
         return httpx.get(url, params={"run_id": run_id}, timeout=5).status_code == 200
     except httpx.HTTPError:
         return False
-
-
-def _serve(place: Place, port: int) -> NoReturn:
-    env = {**os.environ, **finding_ours(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    words = ["--backend-store-uri", place.uri, "--artifacts-destination", f"{place.state}/mlartifacts"]
-    words += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    os.execve(sys.executable, [sys.executable, "-m", "mlflow", "server", *words], env)

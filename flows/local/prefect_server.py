@@ -56,7 +56,9 @@ def prefect_api(places: Places) -> Iterator[Api]:
         return
     if places.api:
         logger.warning("%s does not answer: this command has a Prefect server of its own.", places.prefect)
-    port = _free_port()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
     url = f"http://127.0.0.1:{port}/api"
     address = new_address("prefect")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
@@ -155,21 +157,12 @@ def _require_guard(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--host", default=api.host)
     host = parser.parse_known_args(words)[0].host
-    if not _is_loopback(host) and not api.auth_string:
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if not is_loopback and not api.auth_string:
         raise ValueError(
             f"Got the Prefect server's host {host!r}, expected 127.0.0.1: others could reach it and run their code "
             "here. Set PREFECT_SERVER_API_AUTH_STRING to 'NAME:PASSWORD' first, then start it again."
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

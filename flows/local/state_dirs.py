@@ -65,21 +65,21 @@ def settle(project: Path) -> Places:
 
 
 def _chosen() -> Place | None:
+    """Prefect's state as the environment or the active profile places it; None by neither."""
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
-    name, profile = _profile(home)
+    path = home / "profiles.toml"
+    try:
+        profiles = tomllib.loads(path.read_bytes().decode()) if path.is_file() else {}
+    except ValueError as error:
+        raise ValueError(
+            f"{path}, with Prefect's profiles, is no valid TOML: {error}. Mend or remove it."
+        ) from None
+
+    name = os.environ.get("PREFECT_PROFILE", profiles.get("active", ""))
+    profile: Mapping[str, str] = profiles.get("profiles", {}).get(name, {})
     for key in ELSEWHERE:
         if key in os.environ:
             return Place("Prefect", os.environ[key], f"{key} is set")
         if key in profile:
             return Place("Prefect", profile[key], f"{key} in the Prefect profile {name!r}")
     return None
-
-
-def _profile(home: Path) -> tuple[str, Mapping[str, str]]:
-    path = home / "profiles.toml"
-    try:
-        found = tomllib.loads(path.read_bytes().decode()) if path.is_file() else {}
-    except ValueError as error:
-        raise ValueError(f"{path}, with Prefect's profiles, is no valid TOML: {error}. Mend or remove it.") from None
-    name = os.environ.get("PREFECT_PROFILE", found.get("active", ""))
-    return name, found.get("profiles", {}).get(name, {})
