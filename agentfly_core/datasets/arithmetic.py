@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import operator
 import random
-from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations_with_replacement
 
+from agentfly_core.datasets.splitting import sample, shares
 from agentfly_core.records.trajectory import Problem
 
 NUMBERS = range(10, 100)
 OPERATIONS = {"+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul", operator.mul)}
-Pair = tuple[int, int]
 
 
 def arithmetic(seed: int, train: int, validation: int, test: int, operators: str = "+-*") -> dict[str, list[Problem]]:
@@ -23,35 +22,22 @@ def arithmetic(seed: int, train: int, validation: int, test: int, operators: str
     if unknown := set(operators) - set(OPERATIONS):
         raise ValueError(f"Got the operators {sorted(unknown)}, expected some of {' '.join(OPERATIONS)}.")
     draw = random.Random(seed)
-    sizes = {"train": train, "validation": validation, "test": test}
-    shares = _shares(draw, sizes)
-    return {
-        split: _drawn(draw, list(_problems(shares[split], operators)), size, split) for split, size in sizes.items()
-    }
-
-
-def _shares(draw: random.Random, sizes: Mapping[str, int]) -> dict[str, list[Pair]]:
     pairs = list(combinations_with_replacement(NUMBERS, 2))
     draw.shuffle(pairs)
-    shares: dict[str, list[Pair]] = {}
-    start = problems_of = 0
-    for split, size in sizes.items():
-        problems_of += size
-        end = len(pairs) * problems_of // sum(sizes.values())
-        shares[split] = pairs[start:end]
-        start = end
-    return shares
+    sizes = {"train": train, "validation": validation, "test": test}
+    splits = {}
+    for split, share in shares(pairs, sizes).items():
+        problems = [
+            _problem(sign, x, y)
+            for a, b in share
+            for sign in operators
+            for x, y in sorted({(a, b), (b, a)})
+        ]
+        splits[split] = sample(draw, problems, sizes[split], split)
+    return splits
 
 
-def _problems(pairs: Iterable[Pair], operators: str) -> Iterator[Problem]:
-    for a, b in pairs:
-        for sign in operators:
-            name, work_out = OPERATIONS[sign]
-            for x, y in sorted({(a, b), (b, a)}):
-                yield Problem(f"{name}-{x}-{y}", f"What is {x}{sign}{y}?", {"answer": str(work_out(x, y))})
-
-
-def _drawn(draw: random.Random, problems: list[Problem], size: int, split: str) -> list[Problem]:
-    if size > len(problems):
-        raise ValueError(f"data.{split} asks for {size} problems, {len(problems)} are left for it; ask for fewer.")
-    return draw.sample(problems, size)
+def _problem(sign: str, x: int, y: int) -> Problem:
+    name, work_out = OPERATIONS[sign]
+    facts = {"answer": str(work_out(x, y))}
+    return Problem(f"{name}-{x}-{y}", f"What is {x}{sign}{y}?", facts)

@@ -41,8 +41,20 @@ def files(
     sources = {"train": train_file, "validation": validation_file or train_file, "test": test_file or train_file}
     built: dict[str, Rows] = {}
     for source in dict.fromkeys(sources.values()):
+        rows = list(read(Path(source), needs))
         wanted = {split: sizes[split] for split in sizes if sources[split] == source}
-        built |= _dealt(random.Random(seed), list(read(Path(source), needs)), wanted, source)
+        if (total := sum(wanted.values())) > len(rows):
+            asked = ", ".join(f"data.{split}={size}" for split, size in wanted.items())
+            raise ValueError(
+                f"{source} has {len(rows)} rows, {total} problems are asked for ({asked})."
+            )
+        problems: Rows = [row for row in rows if isinstance(row, Problem)]
+        random.Random(seed).shuffle(problems)
+        for split in reversed(wanted):
+            size = wanted[split]
+            built[split], problems = problems[:size], problems[size:]
+        # The first split has the bad rows, and so lacks the problems that they are not.
+        built[next(iter(wanted))] += [row for row in rows if isinstance(row, BadRow)]
     return built
 
 
@@ -62,30 +74,30 @@ def read(path: Path, needs: Sequence[str] = ()) -> Iterator[Problem | BadRow]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """The numbers and values of a file's rows; instead of one that is no JSON the ValueError that says why."""
+    """The numbers and values of a file's rows; a ValueError for a row that is no JSON."""
     if not os.path.isfile(path):
         raise ValueError(f"There is no data file {path} (looked in {Path.cwd()}).")
-    if path.suffix == ".jsonl":
-        lines = enumerate(_text(path).split("\n"), 1)
-        return ((number, _value(line)) for number, line in lines if line.strip())
-    if path.suffix == ".parquet":
-        return enumerate(_table(path), 1)
-    if path.suffix != ".json":
-        raise ValueError(f"Got the data file {path}, expected one that ends in .json, .jsonl or .parquet.")
-    values = _value(_text(path))
-    if not isinstance(values, list):
-        raise ValueError(
-            f"{path} is no JSON array: {values if isinstance(values, ValueError) else type(values).__name__}"
-        )
-    return enumerate(values, 1)
-
-
-def _table(path: Path) -> list[Any]:
-    try:
-        rows: list[Any] = pq.read_table(path).to_pylist()
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # all that a damaged file makes it raise
-        raise ValueError(f"{path} is no parquet file with rows that can be read: {error}") from None
-    return rows
+    match path.suffix:
+        case ".jsonl":
+            lines = enumerate(_text(path).split("\n"), 1)
+            return ((number, _value(line)) for number, line in lines if line.strip())
+        case ".parquet":
+            try:
+                return enumerate(pq.read_table(path).to_pylist(), 1)
+            # All that a damaged file makes it raise.
+            except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+                raise ValueError(
+                    f"{path} is no parquet file with rows that can be read: {error}"
+                ) from None
+        case ".json":
+            values = _value(_text(path))
+            if not isinstance(values, list):
+                found = values if isinstance(values, ValueError) else type(values).__name__
+                raise ValueError(f"{path} is no JSON array: {found}")
+            return enumerate(values, 1)
+    raise ValueError(
+        f"Got the data file {path}, expected one that ends in .json, .jsonl or .parquet."
+    )
 
 
 def _text(path: Path) -> str:
@@ -116,30 +128,13 @@ def _problem(row: Any, needs: Sequence[str]) -> Problem | str:
         return f"its field {field!r} is {question!r:.80}, expected text"
     if missing := [name for name in needs if row.get(name) is None]:
         return f"it has no {', '.join(map(repr, missing))}"
-    return _with_facts(row.get("id"), question, {key: row[key] for key in row if key not in (field, "id")})
-
-
-def _with_facts(name: Any, question: str, facts: dict[str, Any]) -> Problem | str:
+    name = row.get("id")
     if name is not None and not isinstance(name, str | int):
         return f"its field 'id' is {name!r:.80}, expected text or an integer"
+    facts = {key: row[key] for key in row if key not in (field, "id")}
     for key, fact in facts.items():
         try:
             hashing.digest(fact)
         except (TypeError, ValueError) as error:
             return f"its field {key!r} cannot be written as JSON: {error}"
     return Problem(hashing.short(question) if name is None else str(name), question, facts)
-
-
-def _dealt(draw: random.Random, rows: Rows, sizes: Mapping[str, int], source: str) -> dict[str, Rows]:
-    """The splits that share a file; its bad rows are the first one's, and so is the lack of problems they leave."""
-    problems: Rows = [row for row in rows if isinstance(row, Problem)]
-    bad: Rows = [row for row in rows if isinstance(row, BadRow)]
-    if (wanted := sum(sizes.values())) > len(rows):
-        asked = ", ".join(f"data.{split}={size}" for split, size in sizes.items())
-        raise ValueError(f"{source} has {len(rows)} rows, {wanted} problems are asked for ({asked}).")
-    draw.shuffle(problems)
-    problems_of: dict[str, Rows] = {}
-    for split in reversed(list(sizes)):
-        problems_of[split], problems = problems[: sizes[split]], problems[sizes[split] :]
-    problems_of[next(iter(sizes))] += bad
-    return problems_of

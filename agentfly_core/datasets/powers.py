@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import combinations
 
+from agentfly_core.datasets.splitting import sample, shares
 from agentfly_core.records.trajectory import Problem
 
 NUMBERS = range(10, 100)
@@ -22,16 +23,11 @@ def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[
     draw = random.Random(seed)
     bounds = list(combinations(NUMBERS, 2))
     draw.shuffle(bounds)
-    found: dict[str, list[Problem]] = {}
-    start = problems_of = 0
-    for split, size in sizes.items():
-        problems_of += size
-        end = len(bounds) * problems_of // sum(sizes.values())
-        problems = [problem(exponent, *pair) for pair in bounds[start:end] for exponent in EXPONENTS]
-        if size > len(problems):
-            raise ValueError(f"data.{split} asks for {size} problems, {len(problems)} are left for it; ask for fewer.")
-        found[split], start = draw.sample(problems, size), end
-    return found
+    splits = {}
+    for split, share in shares(bounds, sizes).items():
+        problems = [problem(exponent, *pair) for pair in share for exponent in EXPONENTS]
+        splits[split] = sample(draw, problems, sizes[split], split)
+    return splits
 
 
 def problem(exponent: int, first: int, bound: int) -> Problem:

@@ -30,10 +30,13 @@ def shop(seed: int, train: int, validation: int, test: int, products: int = 6) -
         ((one, ones), (other, others))
         for (one, other), (ones, others) in product(permutations(names, 2), product(COUNTS, repeat=2))
     ]
-    if train + validation + test > len(wishes):
-        raise ValueError(f"Got {train + validation + test} problems to make, there are {len(wishes)}; ask for fewer.")
+    size = train + validation + test
+    if size > len(wishes):
+        raise ValueError(
+            f"Got {size} problems to make, there are {len(wishes)}; ask for fewer."
+        )
     draw = random.Random(seed)
-    problems = [_problem(draw, wish, names, products) for wish in draw.sample(wishes, train + validation + test)]
+    problems = [_problem(draw, wish, names, products) for wish in draw.sample(wishes, size)]
     return {"train": problems[:train], "validation": problems[train:-test], "test": problems[-test:]}
 
 
