@@ -109,7 +109,12 @@ class Loop:
         self._holding, holder = task, self._holder(task)
         for work in set(self._works) - {holder}:
             work.lost += passed
-        if self._held >= (GRACE if holder and holder.overdue >= GRACE else _longest(holder)):
+        longest = math.inf  # a call that has time left may hold the loop
+        if holder and holder.overdue >= GRACE:
+            longest = GRACE
+        elif holder is None or holder.seconds == math.inf:
+            longest = STEP_SECONDS
+        if self._held >= longest:
             self._give_up(holder)
 
     def _give_up(self, holder: Work | None) -> None:
@@ -179,11 +184,6 @@ def harmless(error: BaseException) -> Exception:
     if isinstance(error, Exception):
         return error
     return RuntimeError(f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error))
-
-
-def _longest(holder: Work | None) -> float:
-    """For how long a call that has time may hold the loop."""
-    return STEP_SECONDS if holder is None or holder.seconds == math.inf else math.inf
 
 
 def _watch() -> None:

@@ -37,7 +37,17 @@ async def call(
     """
     interpreter_watch.watch()
     try:
-        return await _result(function, lent, seconds, what)
+        if _is_asynchronous(function):
+            return await on_loop("parts", function, seconds, what, lent)
+        _refuse_lost(lent)
+        result = await in_thread(function, seconds, what)
+        if not is_awaitable(result):
+            return result
+
+        async def later() -> R:
+            return await result
+
+        return await on_loop("parts", later, seconds, what, lent)
     except Overdue:
         for environment in lent:
             environment.spoilt = True
@@ -80,22 +90,6 @@ async def on_loop(
 
 def nothing_needed() -> None:
     """The `ready` of what works on every machine."""
-
-
-async def _result(
-    function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment], seconds: float, what: str
-) -> R:
-    if _is_asynchronous(function):
-        return await on_loop("parts", function, seconds, what, lent)
-    _refuse_lost(lent)
-    result = await in_thread(function, seconds, what)
-    if not is_awaitable(result):
-        return result
-
-    async def later() -> R:
-        return await result
-
-    return await on_loop("parts", later, seconds, what, lent)
 
 
 def _is_asynchronous(function: Callable[[], Awaitable[R] | R]) -> TypeGuard[Callable[[], Awaitable[R]]]:

@@ -45,11 +45,26 @@ def read(function: AuthorFunction) -> Signature:
     Raises ValueError for an annotation that cannot be evaluated, is missing, or for `*args`, `**kwargs` and
     positional-only parameters.
     """
-    parameters = _parameters(function).values()
-    for parameter in parameters:
-        _check(function, parameter)
-    lent = {p.name: p.annotation for p in parameters if _is_lent(p)}
-    return Signature(lent, {p.name: p for p in parameters if p.name not in lent})
+    lent: dict[str, type[Lent]] = {}
+    asked: dict[str, inspect.Parameter] = {}
+    for key, parameter in _parameters(function).items():
+        kind = parameter.annotation
+        if parameter.kind not in NAMED:
+            raise ValueError(
+                f"{name(function)} takes {parameter}; give every parameter a name and a type "
+                "instead."
+            )
+        if kind is inspect.Parameter.empty:
+            raise ValueError(
+                f"The parameter {key!r} of {name(function)} has no annotation; write its type, "
+                f"for example `{key}: str`. (A method is made a tool or reward on its instance: "
+                "`tool(notes.write)`.)"
+            )
+        if isinstance(kind, type) and issubclass(kind, (Environment, Problem, Trajectory)):
+            lent[key] = kind
+        else:
+            asked[key] = parameter
+    return Signature(lent, asked)
 
 
 def name(function: AuthorFunction) -> str:
@@ -66,18 +81,3 @@ def _parameters(function: AuthorFunction) -> Mapping[str, inspect.Parameter]:
             f"An annotation of {name(function)} cannot be evaluated: {type(error).__name__}: {error}. Define or import "
             "that type at the top of the module, outside `if TYPE_CHECKING`."
         ) from None
-
-
-def _check(function: AuthorFunction, parameter: inspect.Parameter) -> None:
-    if parameter.kind not in NAMED:
-        raise ValueError(f"{name(function)} takes {parameter}; give every parameter a name and a type instead.")
-    if parameter.annotation is inspect.Parameter.empty:
-        raise ValueError(
-            f"The parameter {parameter.name!r} of {name(function)} has no annotation; write its type, for example "
-            f"`{parameter.name}: str`. (A method is made a tool or reward on its instance: `tool(notes.write)`.)"
-        )
-
-
-def _is_lent(parameter: inspect.Parameter) -> bool:
-    kind = parameter.annotation
-    return isinstance(kind, type) and issubclass(kind, (Environment, Problem, Trajectory))

@@ -15,8 +15,8 @@ import os
 import select
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from agentfly_core.system.supervisor import become_subreaper, die_with_parent, kill_descendants
 
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 def main() -> None:
-    """Be the keeper, and what it keeps."""
+    """Be the keeper, which says how the process that it keeps ended, and that process."""
     line = socket.socket(fileno=int(sys.argv[1]))
     line.set_inheritable(False)
     become_subreaper()
@@ -36,11 +36,7 @@ def main() -> None:
         die_with_parent()
         _serve(line)
         os._exit(0)
-    sys.exit(_keep(line, kept))
 
-
-def _keep(line: socket.socket, kept: int) -> int:
-    """Wait for the end of the other side or of the process, end everything, and say how the process ended."""
     ends = select.poll()
     ends.register(line, 0)  # nothing but its end
     ends.register(os.pidfd_open(kept), select.POLLIN)
@@ -48,30 +44,29 @@ def _keep(line: socket.socket, kept: int) -> int:
     found = os.waitid(os.P_PID, kept, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     kill_descendants()
     if found is None:
-        return 0
-    return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+        sys.exit(0)
+    sys.exit(found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status)
 
 
 def _serve(line: socket.socket) -> None:
-    with asyncio.Runner() as runner, line.makefile("rb") as questions:
-        for question in questions:
-            answer = _answer(json.loads(question), runner)
-            line.sendall(json.dumps(answer).encode() + b"\n")
-
-
-def _answer(question: Mapping[str, Any], runner: asyncio.Runner) -> Answer:
     from agentfly_core.authoring.environment import ServiceFailure
     from agentfly_core.config.import_path import load
     from agentfly_core.formats.text import words_of
 
-    try:
-        if "know" in question:
-            sys.path[:] = question["from"]
-            load(question["know"])
-            return {}
-        return {"answer": _done(load(question["ask"]).answer_apart(question["question"], _Caller(runner)))}
-    except (ServiceFailure, ValueError) as error:
-        return {"lost": words_of(error)}
+    with asyncio.Runner() as runner, line.makefile("rb") as questions:
+        caller = _Caller(runner)
+        for question in map(json.loads, questions):
+            answer: Answer = {}
+            try:
+                if "know" in question:
+                    sys.path[:] = question["from"]
+                    load(question["know"])
+                else:
+                    part = load(question["ask"])
+                    answer["answer"] = _done(part.answer_apart(question["question"], caller))
+            except (ServiceFailure, ValueError) as error:
+                answer["lost"] = words_of(error)
+            line.sendall(json.dumps(answer).encode() + b"\n")
 
 
 class _Caller:

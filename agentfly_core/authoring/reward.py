@@ -161,16 +161,12 @@ async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
     if reward.needs:
         return Unscored(f"{reward.name}: it needs an environment and was not observed during the episode")
     try:
-        return await _scored_again(reward, trajectory)
+        try:
+            return await reward.score(trajectory, {})
+        except calling.LoopLost:  # other code held the loop; scoring a record can be repeated
+            return await reward.score(trajectory, {})
     except ServiceFailure as failure:
         return Unscored(f"{reward.name}: {fault(failure)}")
-
-
-async def _scored_again(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
-    try:
-        return await reward.score(trajectory, {})
-    except calling.LoopLost:  # another's code held the loop; a reward of the record can be asked as often as wanted
-        return await reward.score(trajectory, {})
 
 
 def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscored]]) -> Scored:
@@ -202,11 +198,7 @@ def _sum(values: Sequence[float]) -> float:
 
 
 def _is_number(value: float) -> bool:
-    return hasattr(value, "__float__") and abs(_float(value)) <= LARGEST
-
-
-def _float(value: float) -> float:
     try:
-        return float(value)
+        return hasattr(value, "__float__") and abs(float(value)) <= LARGEST
     except OverflowError:  # an int of 400 digits
-        return math.inf
+        return False

@@ -88,8 +88,13 @@ class Tool:
         known = {name: lent[kind] for name, kind in self.needs.items()}
         used = [thing for thing in known.values() if isinstance(thing, Environment)]
         try:
-            bound = functools.partial(self.function, **known, **self._arguments.read(call.arguments))
-            return Observation(self.name, clip(_text(await self._result(bound, used, caller)), self.max_chars))
+            arguments = self._arguments.read(call.arguments)
+            bound = functools.partial(self.function, **known, **arguments)
+            found = await self._result(bound, used, caller)
+            if not isinstance(found, str | bytes):
+                default = functools.partial(to_jsonable_python, fallback=_plain)
+                found = json.dumps(found, ensure_ascii=False, default=default)
+            return Observation(self.name, clip(found, self.max_chars))
         except ServiceFailure:
             raise
         except (ToolError, calling.Overdue, BadArguments) as error:
@@ -176,12 +181,6 @@ def tool(
         return Tool(callee, called, description, timeout, max_chars, retries, parallel, ends_episode, ready, process)
 
     return make if function is None else make(function)
-
-
-def _text(result: Any) -> str | bytes:
-    if isinstance(result, str | bytes):
-        return result
-    return json.dumps(result, ensure_ascii=False, default=functools.partial(to_jsonable_python, fallback=_plain))
 
 
 def _plain(value: Any) -> Any:

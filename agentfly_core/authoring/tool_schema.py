@@ -11,7 +11,7 @@ from typing import Annotated, Any, NotRequired, Required
 from griffe import Docstring, DocstringSectionKind
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import ErrorDetails, to_jsonable_python
+from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from agentfly_core.authoring.injection import AuthorFunction, name
@@ -43,8 +43,8 @@ class Arguments:
     def __init__(self, function: AuthorFunction, asked: Mapping[str, inspect.Parameter]) -> None:
         described = documentation(function).parameters
         try:
-            shape = _shape({p.name: _field(p, described.get(p.name)) for p in asked.values()})
-            self._check = TypeAdapter[dict[str, Any]](shape)
+            fields = {p.name: _field(p, described.get(p.name)) for p in asked.values()}
+            self._check = TypeAdapter[dict[str, Any]](_shape(fields))
             schema = self._check.json_schema(schema_generator=_Untitled)
             self.schema = {key: value for key, value in schema.items() if key != "title"}
         except Exception as error:  # an annotation may be anything, and what is no type fails in a way of its own
@@ -55,14 +55,16 @@ class Arguments:
         try:
             return self._check.validate_python(dict(sent))
         except ValidationError as error:
-            faults = "; ".join(self._explain(fault) for fault in error.errors(include_url=False))
-            raise BadArguments(f"{sentence(faults)} Expected arguments: {json.dumps(self.schema)}") from None
-
-    def _explain(self, fault: ErrorDetails) -> str:
-        where = place(fault["loc"])
-        if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
-            return f"there is no argument {where!r}.{did_you_mean(where, list(self.schema['properties']))}"
-        return f"{where}: {said(fault)}"
+            faults = []
+            for fault in error.errors(include_url=False):
+                where = place(fault["loc"])
+                if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+                    hint = did_you_mean(where, list(self.schema["properties"]))
+                    faults.append(f"there is no argument {where!r}.{hint}")
+                else:
+                    faults.append(f"{where}: {said(fault)}")
+            expected = f"Expected arguments: {json.dumps(self.schema)}"
+            raise BadArguments(f"{sentence('; '.join(faults))} {expected}") from None
 
 
 def documentation(function: AuthorFunction) -> Documentation:
@@ -78,19 +80,14 @@ def documentation(function: AuthorFunction) -> Documentation:
 def _field(parameter: inspect.Parameter, description: str | None) -> Any:
     if parameter.default is inspect.Parameter.empty:
         return Required[Annotated[parameter.annotation, Field(description=description)]]
-    shown = {"default": _shown(parameter.default)}
-    return NotRequired[Annotated[parameter.annotation, Field(description=description, json_schema_extra=shown)]]
-
-
-def _shown(default: Any) -> JsonValue:
-    """A default as JSON; one that JSON cannot hold as text."""
+    shown: JsonValue
     try:
-        shown = to_jsonable_python(default, fallback=str)
+        shown = to_jsonable_python(parameter.default, fallback=str)
         json.dumps(shown, allow_nan=False)
     except ValueError:  # NaN, or bytes that are no text
-        return str(default)
-    found: JsonValue = shown
-    return found
+        shown = str(parameter.default)
+    field = Field(description=description, json_schema_extra={"default": shown})
+    return NotRequired[Annotated[parameter.annotation, field]]
 
 
 def _shape(fields: Mapping[str, Any]) -> Any:
