@@ -45,15 +45,12 @@ def _fault(key: str, value: JSON) -> str:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         return "is a secret by its name" if number and PASSWORDS & {*words[-1:]} else ""
     if redact(value) != value:
-        return f"holds {_told(value)}"
+        name = next(holders(value), "")
+        secret = f"the secret of the environment variable {name}" if name else "a password in a URL"
+        return f"holds {secret}"
     if words[-1:] == ["env"] and _is_secret(words[:-1]) and not VARIABLE.fullmatch(value):
         return "is to be the name of an environment variable, and its value cannot be one"
     return "is a secret by its name" if value and _is_secret(words) else ""
-
-
-def _told(value: str) -> str:
-    name = next(holders(value), "")
-    return f"the secret of the environment variable {name}" if name else "a password in a URL"
 
 
 def _is_secret(words: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ from pydantic.config import JsonDict
 
 from agentfly_core.config.health_signs import SIGNS, Sign, later_signs
 from agentfly_core.config.import_path import added, construct, full_name, load
-from agentfly_core.config.section import Keys, Section
+from agentfly_core.config.section import Keys, Section, by_name
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 
@@ -64,7 +64,7 @@ class AlgorithmPart(Part):
     @model_validator(mode="before")
     @classmethod
     def _of_name(cls, value: T) -> T | dict[str, str]:
-        return {"use": value} if isinstance(value, str) else value
+        return by_name(value)
 
     @field_validator("use")
     @classmethod

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -50,7 +50,18 @@ def load(path: str) -> Any:
     module, _, name = path.partition(":")
     if not name:
         raise ValueError(f"Got {path!r}, expected an import path like 'package.module:name'.")
-    imported = _imported(module, path)
+    here = Path.cwd()
+    if str(here) not in sys.path:
+        sys.path.append(str(here))  # last: it would be searched for each library imported later
+    refuse_hidden(module, here)
+    try:
+        imported = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # an author's module may raise anything
+        line = own_line(error)
+        told = sentence(fault(error) + (f" (at {line})" if line else ""))
+        raise ValueError(
+            f"Cannot import {module!r} of {path!r}: {told} Is it installed, or below {here}?"
+        ) from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]
         raise ValueError(f"{module!r} has no {name!r}.{did_you_mean(name, names)}")
@@ -74,20 +85,8 @@ def full_name(short: str, package: str) -> str:
     return known[short]
 
 
-def _imported(module: str, path: str) -> ModuleType:
-    here = Path.cwd()
-    if str(here) not in sys.path:
-        sys.path.append(str(here))  # last, or it would be looked into for each library that is imported later
-    refuse_hidden(module, here)
-    try:
-        return importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # somebody's own module may raise anything
-        told = sentence(fault(error) + (f" (at {line})" if (line := own_line(error)) else ""))
-        raise ValueError(f"Cannot import {module!r} of {path!r}: {told} Is it installed, or below {here}?") from error
-
-
 def construct(maker: Callable[..., R], settings: Mapping[str, JSON], given: Mapping[str, Any] | None = None) -> R:
-    """Call `maker` with its settings, checked by `fitting`, and with what it is given besides."""
+    """Call `maker` with its settings, checked by `check_settings`, and with what it is given besides."""
     given = given or {}
     return maker(**{**given, **check_settings(maker, settings, list(given))})
 
@@ -98,10 +97,21 @@ def check_settings(maker: Maker, settings: Mapping[str, JSON], given: Sequence[s
     Raises ValueError for a setting that it does not have, that has another type, or that is missing, except for those
     that it is `given`.
     """
-    parameters = _parameters(maker)
-    _refuse_unbound(_called(maker), parameters, settings, given)
+    name, parameters = _called(maker), _parameters(maker)
+    for key in given:
+        if key not in parameters:
+            raise ValueError(
+                f"{name} takes no {key!r}, expected a function of {', '.join(given)} "
+                "and its settings."
+            )
+    for key in settings:
+        if key not in parameters:
+            raise ValueError(f"{name} has no setting {key!r}.{did_you_mean(key, list(parameters))}")
+    unset = [p for p in parameters.values() if p.default is p.empty and p.kind not in OPEN_ENDED]
+    if missing := [str(p) for p in unset if p.name not in (*given, *settings)]:
+        raise ValueError(f"{name} has no default for {', '.join(missing)}: give it beside `use`.")
     types = _types(maker, {key: parameters[key] for key in settings})
-    return {key: _typed(f"{_called(maker)}: {key}", value, types[key]) for key, value in settings.items()}
+    return {key: _typed(f"{name}: {key}", value, types[key]) for key, value in settings.items()}
 
 
 def _parameters(maker: Maker) -> Parameters:
@@ -109,18 +119,6 @@ def _parameters(maker: Maker) -> Parameters:
         return inspect.signature(maker).parameters
     except ValueError:
         raise ValueError(f"Got a {_called(maker)}, expected a function or a class that takes settings.") from None
-
-
-def _refuse_unbound(name: str, parameters: Parameters, settings: Mapping[str, JSON], given: Sequence[str]) -> None:
-    for key in given:
-        if key not in parameters:
-            raise ValueError(f"{name} takes no {key!r}, expected a function of {', '.join(given)} and its settings.")
-    for key in settings:
-        if key not in parameters:
-            raise ValueError(f"{name} has no setting {key!r}.{did_you_mean(key, list(parameters))}")
-    needed = [key for key, p in parameters.items() if p.default is p.empty and p.kind not in OPEN_ENDED]
-    if missing := [str(parameters[key]) for key in needed if key not in (*given, *settings)]:
-        raise ValueError(f"{name} has no default for {', '.join(missing)}: give it beside `use`.")
 
 
 def _types(maker: Maker, parameters: Parameters) -> dict[str, Any]:
@@ -156,7 +154,7 @@ def _called(maker: Maker) -> str:
 def with_defaults(maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()) -> dict[str, JSON]:
     """The settings of `maker` as in a file, with its defaults for those left out, in its sections too.
 
-    `completed(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}` there; see `fitting`.
+    `with_defaults(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}` there; see `check_settings`.
     """
     known = {p.name: p.default for p in _parameters(maker).values() if p.default is not p.empty}
     typed = check_settings(maker, settings, given)
@@ -174,5 +172,3 @@ def added(maker: Maker, settings: Mapping[str, JSON]) -> Iterator[tuple[Keys, JS
             yield from (((key, *keys), before) for keys, before in added_within(typed))
         marks = getattr(types[key], "__metadata__", ())
         yield from (((key,), mark.before) for mark in marks if isinstance(mark, Added))
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,8 +81,13 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
         settings = _replaced(settings, _keys(key), value)
     science = _completed(_validate(Science, settings, str(path)))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
-    values = flat(science.model_dump(mode="json"))
-    return Experiment(path.stem, science, {key: _origin(key, sources) for key in values})
+    origin = {}
+    for key in flat(science.model_dump(mode="json")):
+        # The first source that says something about the key, or about a section that holds it.
+        sections = [key[: end.start()] for end in re.finditer(r"\.|$", key)]
+        saying = (name for name, keys in sources.items() if not {*sections}.isdisjoint(keys))
+        origin[key] = next(saying, "default")
+    return Experiment(path.stem, science, origin)
 
 
 def site(name: str, store: str = "") -> Site:
@@ -102,12 +107,13 @@ def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Differ
     """Where two dumped science configurations differ, key by key."""
     before, after = flat(old), flat(new)
     free = set(resumable(Science))
-    keys = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
-    return [Difference(key, before.get(key), after.get(key), _within(key, free)) for key in keys]
-
-
-def _within(key: str, free: Set[str]) -> bool:
-    return key in free or key.partition(".")[0] in free
+    found = []
+    for key in sorted({*before, *after}):
+        then, now = before.get(key), after.get(key)
+        if then != now:
+            may_change = key in free or key.partition(".")[0] in free
+            found.append(Difference(key, then, now, may_change))
+    return found
 
 
 def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
@@ -125,39 +131,36 @@ def _completed(science: Science) -> Science:
     """The science with the defaults of the parts that it names, so that nothing it depends on is left unsaid."""
     with at("algorithm.use"):
         refills = getattr(load(science.algorithm.use), "refills", None)
-    # What is no algorithm stays as written: the checks before a run say all that it lacks.
-    parts = {name: given for name, given in GIVEN.items() if name != "algorithm" or refills is not None}
-    full = science.model_copy(update={name: _full(name, getattr(science, name), given) for name, given in parts.items()})
+    changed: dict[str, Section] = {}
+    for name, given in GIVEN.items():
+        if name == "algorithm" and refills is None:
+            continue  # It is no algorithm; the checks before a run say all that it lacks.
+        part: Part = getattr(science, name)
+        with at(name):
+            settings = with_defaults(load(part.use), part.settings, given)
+        changed[name] = type(part)(**{**part.model_dump(), **settings})
     rollout = {"refills": refills or 0} | science.rollout.model_dump(exclude_unset=True)
-    return full.model_copy(update={"rollout": science.rollout.model_copy(update=rollout)})
-
-
-def _full(name: str, part: Part, given: Sequence[str]) -> Part:
-    with at(name):
-        settings = with_defaults(load(part.use), part.settings, given)
-    return type(part)(**{**part.model_dump(), **settings})
+    changed["rollout"] = science.rollout.model_copy(update=rollout)
+    return science.model_copy(update=changed)
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
     """What settles a site, by source; what comes later counts. Raises ValueError for a mistyped variable."""
     path = CONF / "site" / f"{name}.yaml"
     if not os.path.isfile(path) and name != "local":
-        known = [p.stem for p in path.parent.glob("*.yaml")]
-        raise ValueError(f"There is no site {name!r} ({path}).{did_you_mean(name, known)}")
+        hint = did_you_mean(name, [p.stem for p in path.parent.glob("*.yaml")])
+        raise ValueError(f"There is no site {name!r} ({path}).{hint}")
     written = strict_yaml.settings(path) if os.path.isfile(path) else {}
-    variables = {variable: {key: os.environ[variable]} for variable, key in _variables().items()}
-    return {str(path): written, **variables, "--site": {"name": name}, "--store": {"store": store} if store else {}}
-
-
-def _variables() -> dict[str, str]:
-    """The settings of a site that the environment holds, by variable: `{"AGENTFLY_RANKS": "ranks"}`."""
     known = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}
-    found = [name for name in os.environ if name.startswith("AGENTFLY_") and name not in (RUN, OWNER, SANDBOX)]
-    if strange := [name for name in found if name not in known]:
-        raise ValueError(
-            f"There is no setting {strange[0]} for the environment.{did_you_mean(strange[0], list(known))}"
-        )
-    return {name: known[name] for name in found}
+    variables = {}
+    for variable in [name for name in os.environ if name.startswith("AGENTFLY_")]:
+        if variable in known:
+            variables[variable] = {known[variable]: os.environ[variable]}
+        elif variable not in (RUN, OWNER, SANDBOX):
+            hint = did_you_mean(variable, list(known))
+            raise ValueError(f"There is no setting {variable} for the environment.{hint}")
+    options = {"--site": {"name": name}, "--store": {"store": store} if store else {}}
+    return {str(path): written, **variables, **options}
 
 
 def _path(experiment: str) -> Path:
@@ -178,20 +181,15 @@ def _override(text: str) -> tuple[str, JSON]:
     if not equals or not all(_keys(key)):
         begin = re.split(r"[\s:]", key)[0]  # and no more: what follows may be a secret
         raise ValueError(f"Got the override {begin!r}, expected key=value, for example update.learning_rate=3e-4.")
-    return key, _value(value, f"The value of the override {key!r}")
+    try:
+        return key, strict_json.parse(value)  # as programs write it
+    except ValueError:
+        return key, strict_yaml.parse(value, f"The value of the override {key!r}")
 
 
 def _keys(key: str) -> list[str]:
     """Where a dotted key leads; an import path, as in rewards.my_project.rewards:cites, is one key."""
     return key.split(".", 1 if ":" in key else -1)
-
-
-def _value(text: str, source: str) -> JSON:
-    """JSON, as programs write it, or else YAML."""
-    try:
-        return strict_json.parse(text)
-    except ValueError:
-        return strict_yaml.parse(text, source)
 
 
 def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -208,11 +206,6 @@ def _replaced(tree: JSON, path: Sequence[str], value: JSON) -> dict[str, JSON]:
     return {**here, first: _replaced(here.get(first), rest, value) if rest else value}
 
 
-def _origin(key: str, sources: Mapping[str, Sequence[str]]) -> str:
-    """The first source that says something about a key, or about a section that holds it."""
-    return next((name for name, said in sources.items() if any(f"{key}.".startswith(f"{s}.") for s in said)), "default")
-
-
 def _validate(kind: type[S], values: Mapping[str, JSON], source: str) -> S:
     try:
         return kind.model_validate(values)
@@ -226,21 +219,18 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
     for fault in error.errors():
         where = place(fault["loc"])
         if fault["type"] == "extra_forbidden":
-            known = _known(kind, [str(part) for part in fault["loc"][:-1]])
-            yield f"{where}: there is no such key.{did_you_mean(str(fault['loc'][-1]), known)}"
+            *path, key = map(str, fault["loc"])
+            section: type[BaseModel] = kind
+            for name in path:
+                if name in section.model_fields:  # an import path is none
+                    section = next(_sections(section.model_fields[name].annotation), section)
+            yield f"{where}: there is no such key.{did_you_mean(key, list(section.model_fields))}"
         elif fault["type"] == "missing":
             yield f"{where}: it must be given"
         elif not where:
             yield said(fault)
         elif fault["type"] != "default_factory_not_called":  # which only follows from another fault
             yield f"{where}: {said(fault)} (got {fault.get('input')!r})"
-
-
-def _known(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
-    for key in path:
-        if key in kind.model_fields:  # an import path is none
-            kind = next(_sections(kind.model_fields[key].annotation), kind)
-    return list(kind.model_fields)
 
 
 def _sections(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -84,9 +84,10 @@ def _copied(tree: Mapping[str, JSON]) -> dict[str, JSON]:
     return {key: _copied(item) if isinstance(item, Mapping) else item for key, item in tree.items()}
 
 
-def _chosen(value: T) -> T | dict[str, str]:
+def by_name(value: T) -> T | dict[str, str]:
+    """A name alone as a section: `{"use": "clip"}` for "clip"; anything else stays as it is."""
     return {"use": value} if isinstance(value, str) else value
 
 
-BY_NAME = BeforeValidator(_chosen)
+BY_NAME = BeforeValidator(by_name)
 """Where one of several sections is chosen by its `use`, the name alone is short for `{use: name}`."""

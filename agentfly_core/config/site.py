@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentfly_core.config.experiment import Positive
 from agentfly_core.config.section import Section
@@ -15,27 +15,7 @@ from agentfly_core.formats.text import redact
 from agentfly_core.system import devices, hardware
 
 T = TypeVar("T")
-
-
-def _listed(gpus: T) -> T | list[str]:
-    """GPUs may be written without brackets, `1,2,3` or `0`, as an environment variable holds them."""
-    return str(gpus).split(",") if isinstance(gpus, str | int) else gpus
-
-
-def _distinct(gpus: tuple[int, ...]) -> tuple[int, ...]:
-    if len({*gpus}) < len(gpus):
-        raise ValueError("each GPU can be named once")
-    return gpus
-
-
-def _readable(hostfile: str) -> str:
-    if hostfile:
-        hardware.slots(hostfile)
-    return hostfile
-
-
-Gpus = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_listed), AfterValidator(_distinct)]
-Hostfile = Annotated[str, AfterValidator(_readable)]
+Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 
 
 def _places(site: Mapping[str, Any]) -> int:
@@ -50,10 +30,12 @@ class Site(Section):
     store: str = "."
     sampler: Literal["vllm", "transformers"] = "vllm" if importlib.util.find_spec("vllm") else "transformers"
     device: Literal["cpu", "cuda"] = "cpu"
-    hostfile: Hostfile = Field(
+    hostfile: str = Field(
         default="", description="nodes for the learner, this machine first, in DeepSpeed's format"
     )
-    sampler_gpus: Gpus = Field(default_factory=lambda site: (0,) if site["device"] == "cuda" else ())
+    sampler_gpus: Gpus = Field(
+        default_factory=lambda site: (0,) if site["device"] == "cuda" else ()
+    )
     learner_gpus: Gpus = Field(
         default=(), description="this machine's GPUs for the learner, by default one a rank from 0"
     )
@@ -76,6 +58,26 @@ class Site(Section):
         default_factory=devices.folder, description="folder of the locks on GPUs and slots"
     )
     mlflow_tracking_uri: str = ""
+
+    @field_validator("sampler_gpus", "learner_gpus", mode="before")
+    @classmethod
+    def _listed(cls, gpus: T) -> T | list[str]:
+        """GPUs without brackets, `1,2,3` or `0`, as an environment variable holds them."""
+        return str(gpus).split(",") if isinstance(gpus, str | int) else gpus
+
+    @field_validator("sampler_gpus", "learner_gpus")
+    @classmethod
+    def _distinct(cls, gpus: tuple[int, ...]) -> tuple[int, ...]:
+        if len({*gpus}) < len(gpus):
+            raise ValueError("each GPU can be named once")
+        return gpus
+
+    @field_validator("hostfile")
+    @classmethod
+    def _readable(cls, hostfile: str) -> str:
+        if hostfile:
+            hardware.slots(hostfile)
+        return hostfile
 
     @field_validator("store", "mlflow_tracking_uri")
     @classmethod
