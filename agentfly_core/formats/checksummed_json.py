@@ -32,8 +32,14 @@ def sealed(value: Mapping[str, JSON]) -> dict[str, JSON]:
 def value_of(content: bytes, where: str) -> dict[str, JSON]:
     """The value in a checksummed file's content; `where` is its path. Raises Damaged."""
     found = json_of(content, where)
+    said = {key: value for key, value in found.items() if key != "checksum"}
     try:
-        _check(found, where)
+        if "checksum" not in found and found.get("schema", 1) == 1:
+            unchecked_json.check(where, said)
+        elif found.get("checksum") != digest(said):
+            raise ValueError("it does not say what its checksum stands for")
+        elif (schema := found.get("schema")) != SCHEMA:
+            raise ValueError(f"it has schema {schema!r:.40}, expected 1 or {SCHEMA}")
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{where} is damaged: {error}.") from None
     return {key: value for key, value in found.items() if key not in SEAL}
@@ -48,16 +54,6 @@ def json_of(content: bytes, where: str) -> dict[str, JSON]:
     if not isinstance(found, dict):
         raise Damaged(f"{where} is damaged: it holds {found!r:.40}, expected an object.")
     return found
-
-
-def _check(found: Mapping[str, JSON], where: str) -> None:
-    said = {key: value for key, value in found.items() if key != "checksum"}
-    if "checksum" not in found and found.get("schema", 1) == 1:
-        unchecked_json.check(where, said)
-    elif found.get("checksum") != digest(said):
-        raise ValueError("it does not say what its checksum stands for")
-    elif (schema := found.get("schema")) != SCHEMA:
-        raise ValueError(f"it has schema {schema!r:.40}, expected 1 or {SCHEMA}")
 
 
 def _number(name: str) -> NoReturn:

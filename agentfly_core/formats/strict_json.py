@@ -25,22 +25,21 @@ def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> 
     """
     if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
         raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")
-    if (depth := _depth(text)) > max_depth:
-        raise ValueError(f"it is {depth} levels deep, at most {max_depth} are read")
-    value: JSON = json.loads(
-        text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_number
-    )
-    for string in _strings(value):
-        _check(string)
-    return value
-
-
-def _depth(text: str) -> int:
     depth = deepest = 0
     for found in _STRUCTURE.finditer(text):
         depth += (found.group(1) is not None) - (found.group(2) is not None)
         deepest = max(deepest, depth)
-    return deepest
+    if deepest > max_depth:
+        raise ValueError(f"it is {deepest} levels deep, at most {max_depth} are read")
+    value: JSON = json.loads(
+        text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_number
+    )
+    for string in _strings(value):
+        if "\0" in string:
+            raise ValueError("a string contains NUL")
+        if any("\ud800" <= character <= "\udfff" for character in string):
+            raise ValueError("a string contains half of a surrogate pair")
+    return value
 
 
 def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
@@ -77,10 +76,3 @@ def _strings(value: JSON) -> Iterator[str]:
     elif isinstance(value, dict):
         yield from value
         yield from _strings(list(value.values()))
-
-
-def _check(string: str) -> None:
-    if "\0" in string:
-        raise ValueError("a string contains NUL")
-    if any("\ud800" <= character <= "\udfff" for character in string):
-        raise ValueError("a string contains half of a surrogate pair")

@@ -59,8 +59,9 @@ def _told(error: BaseException, further: int) -> str:
         text = f"{text} ({notes})".lstrip()
     if text:
         told = f"{told}: {text}"
-    if inner := _inner(error)[: MOST_INNER if further else 0]:
-        return f"{told}: " + "; ".join(_told(one, further - 1) for one in inner)
+    if further and issubclass(type(error), BaseExceptionGroup):  # isinstance would ask the error
+        inner = BaseExceptionGroup.__dict__["exceptions"].__get__(error)
+        return f"{told}: " + "; ".join(_told(one, further - 1) for one in inner[:MOST_INNER])
     if text:
         return told
     cause = _cause(error) if further else None
@@ -80,13 +81,6 @@ def _asked(say: Callable[[], str], what: str) -> str:
 
 def _kind(error: BaseException) -> str:
     return str(type.__dict__["__name__"].__get__(type(error)))
-
-
-def _inner(error: BaseException) -> Sequence[BaseException]:
-    found: Sequence[BaseException] = ()
-    if issubclass(type(error), BaseExceptionGroup):  # isinstance would ask the error
-        found = BaseExceptionGroup.__dict__["exceptions"].__get__(error)
-    return found
 
 
 def _cause(error: BaseException) -> BaseException | None:
@@ -137,16 +131,12 @@ def keeping_secrets() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # whatever it is, it passes on
-        _redact_error(error)
+        error.args = tuple(redact(arg) if isinstance(arg, str) else arg for arg in error.args)
+        if hasattr(error, "__notes__"):
+            error.__notes__ = [redact(note) for note in error.__notes__]
         raise
     finally:
         logging.setLogRecordFactory(made)
-
-
-def _redact_error(error: Exception) -> None:
-    error.args = tuple(redact(value) if isinstance(value, str) else value for value in error.args)
-    if hasattr(error, "__notes__"):
-        error.__notes__ = [redact(note) for note in error.__notes__]
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -101,10 +101,9 @@ def check(where: str, value: Mapping[str, JSON]) -> None:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
         raise ValueError(f"{place}: {first['msg']}") from None
-    _tell(where)
-
-
-def _tell(where: str) -> None:
     if not _told:
         _told.add(where)
-        logger.warning("%s is of a release that wrote no checksums: like all its files, it is read unchecked.", where)
+        logger.warning(
+            "%s is of a release that wrote no checksums: like all its files, it is read unchecked.",
+            where,
+        )
