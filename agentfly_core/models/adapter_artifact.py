@@ -69,16 +69,12 @@ def require_same_shape(store: Store, policy: Artifact, asked: Adapter | None) ->
 
 def weights(model: Path, shape: Adapter) -> int:
     """How many numbers an adapter of this shape has on the model in this directory, at most."""
-    return sum(shape.rank * (rows + columns) for rows, columns in _matrices(model, shape))
-
-
-def _matrices(model: Path, shape: Adapter) -> list[tuple[int, int]]:
-    found = []
+    total = 0
     for path in model.glob("*.safetensors"):
         with safe_open(path, "numpy") as tensors:
             for name in tensors.keys():  # noqa: SIM118
                 size = tensors.get_slice(name).get_shape()
                 layer = name.removesuffix(".weight").rpartition(".")[2]
                 if len(size) == 2 and (shape.targets == "all-linear" or layer in shape.targets):
-                    found.append((size[0], size[1]))
-    return found
+                    total += shape.rank * sum(size)
+    return total

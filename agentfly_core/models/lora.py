@@ -24,10 +24,22 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
 
     Raises FileNotFoundError where there is no model, ValueError when weights are missing or too many there.
     """
-    if is_adapter(folder) and base is None:
-        raise ValueError(f"{folder} holds an adapter only: say on which model, as its directory `base`.")
-    model = _whole(base if base and is_adapter(folder) else folder, dtype)
-    if is_adapter(folder):
+    adapted = is_adapter(folder)
+    if adapted and base is None:
+        raise ValueError(
+            f"{folder} holds an adapter only: say on which model, as its directory `base`."
+        )
+    whole = base if adapted and base else folder
+    if not (whole / "config.json").is_file():
+        raise FileNotFoundError(f"{whole} holds no model: it has no config.json.")
+    logging.disable_progress_bar()
+    loaded: Any = AutoModelForCausalLM.from_pretrained(  # a pair, of which its types do not know
+        whole, dtype=getattr(torch, dtype), output_loading_info=True, trust_remote_code=False
+    )
+    model, report = loaded
+    _require_all(report, whole)
+    assert isinstance(model, PreTrainedModel)
+    if adapted:
         _require_all(model.load_adapter(str(folder), is_trainable=True), folder)
         _forget_where_it_came_from(model)
     return model
@@ -40,7 +52,17 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
     """
     from peft import LoraConfig
 
-    settings = LoraConfig(r=adapter.rank, lora_alpha=adapter.alpha, target_modules=_targets(model, adapter))
+    modules = model.base_model.named_modules()
+    linear = [name for name, module in modules if isinstance(module, nn.Linear)]
+    known = sorted({name.rpartition(".")[2] for name in linear})
+    targets = known if adapter.targets == "all-linear" else sorted(adapter.targets)
+    # peft would pass over a layer that is not there.
+    if strange := [name for name in targets if name not in known]:
+        raise ValueError(
+            f"adapter.targets: the model has no linear layers called {strange[0]!r}."
+            f"{did_you_mean(strange[0], known)}"
+        )
+    settings = LoraConfig(r=adapter.rank, lora_alpha=adapter.alpha, target_modules=targets)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model.add_adapter(settings)
@@ -52,35 +74,10 @@ def is_inside(model: PreTrainedModel) -> bool:
     return hasattr(model, "peft_config")
 
 
-def _whole(folder: Path, dtype: str) -> PreTrainedModel:
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder} holds no model: it has no config.json.")
-    logging.disable_progress_bar()
-    loaded: Any = AutoModelForCausalLM.from_pretrained(  # a pair, of which its types do not know
-        folder, dtype=getattr(torch, dtype), output_loading_info=True, trust_remote_code=False
-    )
-    model, report = loaded
-    _require_all(report, folder)
-    assert isinstance(model, PreTrainedModel)
-    return model
-
-
 def _require_all(report: Mapping[str, Collection[str]] | LoadStateDictInfo, folder: Path) -> None:
     found = report if isinstance(report, Mapping) else vars(report)
     if wrong := {key: sorted(map(str, names)) for key, names in found.items() if names}:
         raise ValueError(f"The policy {folder} does not fit its config.json: {wrong}.")
-
-
-def _targets(model: PreTrainedModel, adapter: Adapter) -> list[str]:
-    """The names of the layers that get an adapter; peft would pass over one that is not there."""
-    modules = model.base_model.named_modules()
-    known = sorted({name.rpartition(".")[2] for name, module in modules if isinstance(module, nn.Linear)})
-    chosen = known if adapter.targets == "all-linear" else sorted(adapter.targets)
-    if strange := [name for name in chosen if name not in known]:
-        raise ValueError(
-            f"adapter.targets: the model has no linear layers called {strange[0]!r}.{did_you_mean(strange[0], known)}"
-        )
-    return chosen
 
 
 def _forget_where_it_came_from(model: PreTrainedModel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -27,6 +28,18 @@ SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 _CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_CONFIG = functools.partial(
+    LlamaConfig,
+    hidden_size=128,
+    intermediate_size=352,
+    num_hidden_layers=3,
+    num_attention_heads=2,
+    num_key_value_heads=2,
+    max_position_embeddings=2048,
+    tie_word_embeddings=False,
+    bos_token_id=None,
+    eos_token_id=SPECIAL.index(END),
 )
 
 
@@ -87,7 +100,10 @@ def make(recipe: str, folder: Path, dtype: str) -> None:
     if recipe not in RECIPES:
         raise ValueError(f"There is no nano model {recipe!r}.{did_you_mean(recipe, list(RECIPES))}")
     tokenizer = _tokenizer(RECIPES[recipe])
-    model = _model(len(tokenizer))
+    config = _CONFIG(vocab_size=len(tokenizer))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(config)
     write(model.to(getattr(torch, dtype)), tokenizer, folder)
 
 
@@ -115,21 +131,3 @@ def _tokenizer(recipe: Recipe) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe, bos_token=START, eos_token=END, pad_token=PAD, chat_template=_CHATML
     )
-
-
-def _model(vocabulary: int) -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=128,
-        intermediate_size=352,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=2048,
-        tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=SPECIAL.index(END),
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return LlamaForCausalLM(config)

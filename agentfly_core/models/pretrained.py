@@ -44,19 +44,18 @@ def make(reference: str, folder: Path, dtype: str) -> None:
 
 def _damaged(folder: Path, reference: str, error: SafetensorError) -> str:
     """Which file cannot be read; one of the hub's is known to its own cache only."""
-    files = ", ".join(str(path) for path in sorted(folder.glob("*.safetensors")) if not _readable(path))
+    unreadable = []
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, "np"):
+                pass
+        except SafetensorError:
+            unreadable.append(str(path))
     return sentence(
-        f"Cannot load the model {reference!r}: {files or 'one of its files'} is no whole safetensors file "
-        f"({error}). Download or copy it again; one from the hub lies in its cache, see `hf cache`"
+        f"Cannot load the model {reference!r}: {', '.join(unreadable) or 'one of its files'} is no "
+        f"whole safetensors file ({error}). Download or copy it again; one from the hub lies in "
+        "its cache, see `hf cache`"
     )
-
-
-def _readable(path: Path) -> bool:
-    try:
-        with safe_open(path, "np"):
-            return True
-    except SafetensorError:
-        return False
 
 
 def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

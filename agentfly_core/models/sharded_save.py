@@ -28,20 +28,17 @@ def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
     parts = list(_divided(revert_weight_conversion(model, dict(weights))))
-    names = _names(len(parts))
+    count = len(parts)
+    names = [f"model-{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
+    if count == 1:
+        names = ["model.safetensors"]
     with ThreadPoolExecutor(PARTS) as threads:
         list(threads.map(_write, parts, (folder / name for name in names)))
-    if len(parts) > 1:
+    if count > 1:
         places = {weight: name for name, part in zip(names, parts, strict=True) for weight in part}
         size = sum(weight.nbytes for part in parts for weight in part.values())
         text = json.dumps({"metadata": {"total_size": size}, "weight_map": places}, indent=2, sort_keys=True)
         (folder / "model.safetensors.index.json").write_text(f"{text}\n")
-
-
-def _names(count: int) -> list[str]:
-    if count == 1:
-        return ["model.safetensors"]
-    return [f"model-{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
 
 
 def _divided(weights: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
