@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agentfly_core.config.experiment import SPLITS, Data, Science
 from agentfly_core.config.import_path import construct, load
@@ -38,7 +37,12 @@ def prepare(science: Science, folder: Path, quarantine: Path) -> None:
     if bad:
         write_json(quarantine, [str(row) for row in bad])
     if len(bad) > science.data.tolerate_bad_rows:
-        raise ValueError(_refusal(bad, science.data.tolerate_bad_rows, quarantine))
+        first = sentence("; ".join(map(str, bad[:5])))
+        raise ValueError(
+            f"{len(bad)} rows of the data cannot be used (tolerated: "
+            f"{science.data.tolerate_bad_rows}), first {first} All are listed in {quarantine}; "
+            "mend them or raise data.tolerate_bad_rows."
+        )
     splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
     _check(splits)
     for split, problems in splits.items():
@@ -82,11 +86,3 @@ def _check(splits: Mapping[str, Sequence[Problem]]) -> None:
                     f"The problem id {problem.id!r} is in {seen[problem.id]} and in {name}; ids are unique."
                 )
             seen[problem.id] = name
-
-
-def _refusal(bad: Sequence[BadRow], tolerated: int, quarantine: Path) -> str:
-    first: list[Any] = [str(row) for row in bad[:5]]
-    return (
-        f"{len(bad)} rows of the data cannot be used (tolerated: {tolerated}), first "
-        f"{sentence('; '.join(first))} All are listed in {quarantine}; mend them or raise data.tolerate_bad_rows."
-    )

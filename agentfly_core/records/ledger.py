@@ -36,7 +36,17 @@ def ledger(step: int, trajectories: Sequence[Trajectory], scores: Sequence[Score
     groups: dict[str, list[Scored]] = {}
     for trajectory in trajectories:
         groups.setdefault(trajectory.problem.id, []).append(by_id[trajectory.id])
-    return [_ledger_row(step, problem, groups[problem]) for problem in sorted(groups)]
+    rows = []
+    for problem, scored in sorted(groups.items()):
+        rewards = [one.reward for one in scored if not isinstance(one.reward, Unscored)]
+        mean = sum(rewards) / len(rewards) if rewards else None
+        outcome: Outcome = "used"
+        if not rewards:
+            outcome = "unscored"
+        elif len(set(rewards)) == 1:
+            outcome = "zero_spread"
+        rows.append(LedgerRow(step, problem, len(scored), len(rewards), mean, outcome))
+    return rows
 
 
 def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
@@ -53,10 +63,3 @@ def joined(folders: Sequence[Path]) -> pd.DataFrame:
     """The rows of many steps in one table."""
     found: pd.DataFrame = pd.concat([pd.read_parquet(folder / FILE) for folder in folders], ignore_index=True)
     return found
-
-
-def _ledger_row(step: int, problem: str, scores: Sequence[Scored]) -> LedgerRow:
-    rewards = [score.reward for score in scores if not isinstance(score.reward, Unscored)]
-    outcome: Outcome = "unscored" if not rewards else "zero_spread" if len(set(rewards)) == 1 else "used"
-    mean = sum(rewards) / len(rewards) if rewards else None
-    return LedgerRow(step, problem, len(scores), len(rewards), mean, outcome)

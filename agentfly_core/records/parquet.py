@@ -94,22 +94,82 @@ PROBLEM = pa.schema(
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
     """Write trajectories, sorted by (problem, chain, agent)."""
     ordered = sorted(trajectories, key=lambda t: (t.problem.id, t.chain, t.agent))
-    _write(path, [_trajectory_row(t) for t in ordered], TRAJECTORY)
+    rows = [
+        {
+            "id": t.id,
+            "episode": t.episode,
+            "problem": t.problem.id,
+            "prompt": t.problem.prompt,
+            "facts": _text(dict(t.problem.facts)),
+            "group": t.group,
+            "chain": t.chain,
+            "agent": t.agent,
+            "role": t.role,
+            "turns": [_turn_row(turn) for turn in t.turns],
+            "closing": _text([asdict(item) for item in t.closing]),
+            "ending": t.ending.value,
+            "error": t.error,
+            "observed": _text({name: asdict(score) for name, score in t.observed.items()}),
+            "seed": t.seed,
+            "branch_parent": t.branch.parent if t.branch else None,
+            "branch_turns": t.branch.turns if t.branch else None,
+        }
+        for t in ordered
+    ]
+    _write(path, rows, TRAJECTORY)
 
 
 def read_trajectories(path: Path) -> list[Trajectory]:
     """Read trajectories; raises ValueError when the file was written with a newer schema."""
-    return [_trajectory(row) for row in _read(path, TRAJECTORY)]
+    found = []
+    for row in _read(path, TRAJECTORY):
+        branch = None
+        if row["branch_parent"] is not None:
+            branch = Branch(row["branch_parent"], row["branch_turns"])
+        trajectory = Trajectory(
+            id=row["id"],
+            episode=row["episode"],
+            problem=Problem(row["problem"], row["prompt"], json.loads(row["facts"])),
+            group=row["group"],
+            chain=row["chain"],
+            agent=row["agent"],
+            role=row["role"],
+            turns=tuple(_turn(turn) for turn in row["turns"]),
+            closing=tuple(Observation(**item) for item in json.loads(row["closing"])),
+            ending=Ending(row["ending"]),
+            error=row["error"],
+            observed={name: _score(value) for name, value in json.loads(row["observed"]).items()},
+            seed=row["seed"],
+            branch=branch,
+        )
+        found.append(trajectory)
+    return found
 
 
 def write_scores(path: Path, scores: Iterable[Scored]) -> None:
     """Write scores in the order given."""
-    _write(path, [_scored_row(score) for score in scores], SCORED)
+    rows: list[dict[str, Any]] = []
+    for scored in scores:
+        rows.append(
+            {
+                "trajectory_id": scored.trajectory_id,
+                "rewards": _text(dict(scored.rewards)),
+                "turn_rewards": scored.turn_rewards,
+                "reward": None if isinstance(scored.reward, Unscored) else scored.reward,
+                "unscored": scored.reward.reason if isinstance(scored.reward, Unscored) else None,
+            }
+        )
+    _write(path, rows, SCORED)
 
 
 def read_scores(path: Path) -> list[Scored]:
     """Read scores; raises ValueError when the file was written with a newer schema."""
-    return [_scored(row) for row in _read(path, SCORED)]
+    found = []
+    for row in _read(path, SCORED):
+        reward = row["reward"] if row["unscored"] is None else Unscored(row["unscored"])
+        rewards, turn_rewards = json.loads(row["rewards"]), tuple(row["turn_rewards"])
+        found.append(Scored(row["trajectory_id"], rewards, turn_rewards, reward))
+    return found
 
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
@@ -137,65 +197,22 @@ def _read(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
     return [dict.fromkeys(missing) | row for row in table.to_pylist()]
 
 
-def _trajectory_row(t: Trajectory) -> dict[str, Any]:
-    return {
-        "id": t.id,
-        "episode": t.episode,
-        "problem": t.problem.id,
-        "prompt": t.problem.prompt,
-        "facts": _text(dict(t.problem.facts)),
-        "group": t.group,
-        "chain": t.chain,
-        "agent": t.agent,
-        "role": t.role,
-        "turns": [_turn_row(turn) for turn in t.turns],
-        "closing": _text([asdict(item) for item in t.closing]),
-        "ending": t.ending.value,
-        "error": t.error,
-        "observed": _text({name: asdict(score) for name, score in t.observed.items()}),
-        "seed": t.seed,
-        "branch_parent": t.branch.parent if t.branch else None,
-        "branch_turns": t.branch.turns if t.branch else None,
-    }
-
-
-def _trajectory(row: Mapping[str, Any]) -> Trajectory:
-    return Trajectory(
-        id=row["id"],
-        episode=row["episode"],
-        problem=Problem(row["problem"], row["prompt"], json.loads(row["facts"])),
-        group=row["group"],
-        chain=row["chain"],
-        agent=row["agent"],
-        role=row["role"],
-        turns=tuple(_turn(turn) for turn in row["turns"]),
-        closing=tuple(Observation(**item) for item in json.loads(row["closing"])),
-        ending=Ending(row["ending"]),
-        error=row["error"],
-        observed={name: _score(value) for name, value in json.loads(row["observed"]).items()},
-        seed=row["seed"],
-        branch=Branch(row["branch_parent"], row["branch_turns"]) if row["branch_parent"] is not None else None,
-    )
-
-
 def _turn_row(turn: Turn) -> dict[str, Any]:
     return {
         "read": _text([asdict(item) for item in turn.read]),
         "given": turn.given.tokens,
         "reply": _text(asdict(turn.reply)),
-        "sampled": [_span_row(span) for span in turn.sampled],
+        "sampled": [
+            {  # written out, since `asdict` copies each token by itself
+                "tokens": span.tokens,
+                "logprobs": span.logprobs,
+                "policy_version": span.policy_version,
+                "finish": span.finish,
+            }
+            for span in turn.sampled
+        ],
         "fresh_context": turn.fresh_context,
         "state": turn.state,
-    }
-
-
-def _span_row(span: Sampled) -> dict[str, Any]:
-    """Written out, since `asdict` copies each token by itself."""
-    return {
-        "tokens": span.tokens,
-        "logprobs": span.logprobs,
-        "policy_version": span.policy_version,
-        "finish": span.finish,
     }
 
 
@@ -225,21 +242,6 @@ def _score(value: Mapping[str, Any]) -> Score | Unscored:
     if "reason" in value:
         return Unscored(value["reason"])
     return Score(value["value"], value["parts"], tuple(value["per_turn"]))
-
-
-def _scored_row(score: Scored) -> dict[str, Any]:
-    return {
-        "trajectory_id": score.trajectory_id,
-        "rewards": _text(dict(score.rewards)),
-        "turn_rewards": score.turn_rewards,
-        "reward": None if isinstance(score.reward, Unscored) else score.reward,
-        "unscored": score.reward.reason if isinstance(score.reward, Unscored) else None,
-    }
-
-
-def _scored(row: Mapping[str, Any]) -> Scored:
-    reward = row["reward"] if row["unscored"] is None else Unscored(row["unscored"])
-    return Scored(row["trajectory_id"], json.loads(row["rewards"]), tuple(row["turn_rewards"]), reward)
 
 
 def _text(value: Any) -> str:
