@@ -20,7 +20,8 @@ def refuse_namesakes(folder: Path) -> None:
     """
     for name in OURS:
         for file in _named(name, folder):
-            if not _is_ours(file, name):
+            ours = SOURCES / name / "__init__.py"
+            if file.name != ours.name or file.read_bytes() != ours.read_bytes():
                 raise ValueError(
                     f"{file} has the name of a package of AgentFly, {name!r}: it, or AgentFly, would be imported in "
                     f"place of the other. Put it into a package of your own, for example my_project/{name}.py, whose "
@@ -59,7 +60,3 @@ def _named(name: str, folder: Path) -> Iterator[Path]:
             yield Path(spec.origin)
         elif spec:  # a folder that is no package, perhaps of modules
             yield from (file for place in spec.submodule_search_locations or () for file in Path(place).glob("*.py"))
-
-
-def _is_ours(file: Path, name: str) -> bool:
-    return file.name == "__init__.py" and file.read_bytes() == (SOURCES / name / "__init__.py").read_bytes()

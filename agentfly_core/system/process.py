@@ -114,19 +114,14 @@ def _runs(pid: int, ticks: int | None) -> bool:
     try:
         state, started = _state(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return _is_another_users(pid)
+        try:  # some systems show users their own processes only
+            os.kill(pid, 0)
+        except PermissionError:
+            return True
+        except ProcessLookupError:
+            pass
+        return False
     return state not in "ZX" and ticks in (None, started)
-
-
-def _is_another_users(pid: int) -> bool:
-    """Whether a process into which we cannot look exists: some systems show users their own processes only."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except ProcessLookupError:
-        pass
-    return False
 
 
 def _state(pid: int) -> tuple[str, int]:

@@ -80,7 +80,10 @@ class Service:
             return "was ended, or never started"
         if state.exit is not None:
             return f"died {state.starts} times, the last time with exit code {state.exit}"
-        return None if _runs(state.keeper) else "lost its supervisor"
+        with suppress(psutil.NoSuchProcess):
+            if psutil.Process(state.keeper).status() != psutil.STATUS_ZOMBIE:
+                return None
+        return "lost its supervisor"
 
 
 def new_address(kind: str) -> Path:
@@ -90,22 +93,17 @@ def new_address(kind: str) -> Path:
 
 def private_folder() -> Path:
     """A new private folder, `/tmp/agentfly-x1_8cd2q`; folders of dead owners are removed."""
-    marks = glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")  # pathlib's fails when a folder goes meanwhile
-    for mark in map(Path, marks):
-        if _owner_is_dead(mark):
-            shutil.rmtree(mark.parent, ignore_errors=True)
+    # pathlib's own glob fails when a folder is removed meanwhile.
+    for mark in map(Path, glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")):
+        try:
+            ours = mark.lstat().st_uid == os.getuid()
+            if ours and not Owner.read(mark.read_bytes()).alive:
+                shutil.rmtree(mark.parent, ignore_errors=True)
+        except OSError:  # removed meanwhile, or in another user's folder
+            continue
+        except ValueError as fault:
+            _say_damaged(mark, str(fault))
     return Path(tempfile.mkdtemp(prefix="agentfly-"))
-
-
-def _owner_is_dead(mark: Path) -> bool:
-    """Whether a mark of ours names a dead process; a damaged one names none, and is logged."""
-    try:
-        return mark.lstat().st_uid == os.getuid() and not Owner.read(mark.read_bytes()).alive
-    except OSError:  # gone meanwhile, or in a folder of somebody else's
-        return False
-    except ValueError as fault:
-        _say_damaged(mark, str(fault))
-        return False
 
 
 @functools.cache
@@ -126,7 +124,7 @@ def supervised(
     if ended := end_orphans(run):
         logger.warning("Ended processes %s that a dead owner left behind.", ended)
     service = Service(kind, str(socket))
-    _claim(service, log)
+    marks = _claim(service, log, run)
     reading, writing = os.pipe()
     with log.open("ab") as output:
         options = f"--owner {os.getpid()} --lifeline {reading} --restarts {restarts}".split()
@@ -134,7 +132,7 @@ def supervised(
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "agentfly_core.system.supervisor", *options],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[reading], start_new_session=True,
-            env={**os.environ, **finding_ours(), **env, **_mark(service, run)},
+            env={**os.environ, **finding_ours(), **env, **marks},
         )  # fmt: skip
     os.close(reading)
     try:
@@ -171,20 +169,8 @@ def processes() -> Iterator[tuple[psutil.Process, Mapping[str, str]]]:
             yield process, process.environ()
 
 
-def _runs(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _mark(service: Service, run: str) -> dict[str, str]:
-    """SPT_NOENV keeps setproctitle, which vLLM calls, from overwriting the marks in /proc/PID/environ."""
-    owner = json.dumps(Owner.current().to_json())
-    return {RUN: run, OWNER: owner, "SPT_NOENV": "1", "TMPDIR": str(service.scratch)}
-
-
-def _claim(service: Service, log: Path) -> None:
+def _claim(service: Service, log: Path, run: str) -> dict[str, str]:
+    """Make the service's folders and files, and return the environment that marks its processes."""
     if len(service.address) > LONGEST_ADDRESS:
         raise ValueError(
             f"Got the socket path {service.address} of {len(service.address)} characters, expected at most "
@@ -197,7 +183,11 @@ def _claim(service: Service, log: Path) -> None:
     service.scratch.mkdir(mode=0o700, exist_ok=True)
     log.parent.mkdir(parents=True, exist_ok=True)
     State(str(log), os.getpid()).write(service.address)
-    write_json(Path(f"{service.address}.owner"), Owner.current().to_json())
+    owner = Owner.current().to_json()
+    write_json(Path(f"{service.address}.owner"), owner)
+    # SPT_NOENV keeps setproctitle, which vLLM calls, from overwriting what /proc/PID/environ shows.
+    scratch = {"SPT_NOENV": "1", "TMPDIR": str(service.scratch)}
+    return {RUN: run, OWNER: json.dumps(owner), **scratch}
 
 
 SANDBOX = "AGENTFLY_SANDBOX"

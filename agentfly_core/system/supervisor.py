@@ -80,22 +80,18 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         State(options.log, os.getpid(), starts).write(options.address)
         print(f"--- start {starts}: {' '.join(options.command)}", flush=True)
         child = subprocess.Popen(options.command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
-        if not _ends_first(child, ends):
+        dead = os.pidfd_open(child.pid)
+        try:
+            ready = select.select([*ends, dead], [], [])[0]
+        finally:
+            os.close(dead)
+        if ready != [dead]:
             return end_politely(child)
         code = child.wait()
         print(f"--- ended with exit code {code}", flush=True)
         kill_descendants()
     State(options.log, os.getpid(), starts, code).write(options.address)
     select.select(ends, [], [])
-
-
-def _ends_first(child: subprocess.Popen[bytes], ends: Sequence[int]) -> bool:
-    """Wait until the child or the owner ends, and return whether it was the child."""
-    dead = os.pidfd_open(child.pid)
-    try:
-        return select.select([*ends, dead], [], [])[0] == [dead]
-    finally:
-        os.close(dead)
 
 
 def become_subreaper() -> None:
