@@ -63,7 +63,19 @@ class Hermes:
 
     def open(self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]) -> tuple[int, ...]:
         """The whole prompt, up to and including the header of the reply to come."""
-        return (*self._read(self._with_tools(messages, tools)), *self._header)
+        first = messages[:1]
+        system = [m.content for m in first if isinstance(m, Message) and m.role == "system"]
+        conversation = messages[len(system) :]
+        if tools and self._show_tools:
+            signatures = [
+                {"name": t.name, "description": t.description, "parameters": t.parameters}
+                for t in tools
+            ]
+            listed = [_json({"type": "function", "function": one}) for one in signatures]
+            system.append(_TOOLS.format(signatures="\n".join(listed)))
+        text = "\n\n".join(filter(None, system))
+        opening = [Message("system", text)] if text else []
+        return (*self._read([*opening, *conversation]), *self._header)
 
     def extend(self, reply: Sequence[int], read: Sequence[Message | Observation]) -> tuple[int, ...]:
         """The tokens between the last of `reply` and the first of the next reply; see ChatTemplate."""
@@ -85,20 +97,13 @@ class Hermes:
         calls = tuple(_call(found[1], closed=bool(found[2])) for found in _CALL.finditer(text))
         return Message("assistant", _CALL.sub("", text), calls)
 
-    def _with_tools(
-        self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
-    ) -> list[Message | Observation]:
-        first = messages[:1]
-        told = [item.content for item in first if isinstance(item, Message) and item.role == "system"]
-        listed = [_tool_list(tools)] if tools and self._show_tools else []
-        text = "\n\n".join(part for part in (*told, *listed) if part)
-        return [*([Message("system", text)] if text else []), *messages[len(told) :]]
-
     def _read(self, messages: Sequence[Message | Observation]) -> Iterator[int]:
         for _, neighbours in groupby(messages, type):
             run = list(neighbours)
-            if answers := [_response(item) for item in run if isinstance(item, Observation)]:
-                yield from self._message(Message("user", "\n".join(answers)))
+            answers = [item.content for item in run if isinstance(item, Observation)]
+            if answers:
+                parts = [f"<tool_response>\n{answer}\n</tool_response>" for answer in answers]
+                yield from self._message(Message("user", "\n".join(parts)))
             for message in (item for item in run if isinstance(item, Message)):
                 yield from self._message(message)
 
@@ -119,26 +124,17 @@ class Hermes:
         return index
 
 
-def _tool_list(tools: Sequence[ToolSchema]) -> str:
-    return _TOOLS.format(signatures="\n".join(_json({"type": "function", "function": _signature(t)}) for t in tools))
-
-
-def _signature(tool: ToolSchema) -> dict[str, JSON]:
-    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-
-
-def _response(observation: Observation) -> str:
-    return f"<tool_response>\n{observation.content}\n</tool_response>"
-
-
 def reply_text(reply: Message) -> str:
     """A reply as a model writes it: its text, then its calls."""
-    calls = "\n".join(f"<tool_call>\n{_call_text(call)}\n</tool_call>" for call in reply.calls)
-    return "\n".join(part for part in (reply.content, calls) if part)
-
-
-def _call_text(call: ToolCall | BadCall) -> str:
-    return call.text if isinstance(call, BadCall) else _json({"name": call.name, "arguments": call.arguments})
+    parts = [reply.content] if reply.content else []
+    for call in reply.calls:
+        text = (
+            call.text
+            if isinstance(call, BadCall)
+            else _json({"name": call.name, "arguments": call.arguments})
+        )
+        parts.append(f"<tool_call>\n{text}\n</tool_call>")
+    return "\n".join(parts)
 
 
 def _call(text: str, closed: bool) -> ToolCall | BadCall:
