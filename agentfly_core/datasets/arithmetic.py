@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 from agentfly_core.datasets.splitting import sample, shares
 from agentfly_core.records.trajectory import Problem
@@ -27,17 +27,11 @@ def arithmetic(seed: int, train: int, validation: int, test: int, operators: str
     sizes = {"train": train, "validation": validation, "test": test}
     splits = {}
     for split, share in shares(pairs, sizes).items():
-        problems = [
-            _problem(sign, x, y)
-            for a, b in share
-            for sign in operators
-            for x, y in sorted({(a, b), (b, a)})
-        ]
+        problems = []
+        for (a, b), sign in product(share, operators):
+            name, work_out = OPERATIONS[sign]
+            for x, y in sorted({(a, b), (b, a)}):
+                facts = {"answer": str(work_out(x, y))}
+                problems.append(Problem(f"{name}-{x}-{y}", f"What is {x}{sign}{y}?", facts))
         splits[split] = sample(draw, problems, sizes[split], split)
     return splits
-
-
-def _problem(sign: str, x: int, y: int) -> Problem:
-    name, work_out = OPERATIONS[sign]
-    facts = {"answer": str(work_out(x, y))}
-    return Problem(f"{name}-{x}-{y}", f"What is {x}{sign}{y}?", facts)
