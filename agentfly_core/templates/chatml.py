@@ -67,11 +67,11 @@ class Hermes:
         system = [m.content for m in first if isinstance(m, Message) and m.role == "system"]
         conversation = messages[len(system) :]
         if tools and self._show_tools:
-            signatures = [
-                {"name": t.name, "description": t.description, "parameters": t.parameters}
-                for t in tools
-            ]
-            listed = [_json({"type": "function", "function": one}) for one in signatures]
+            listed = []
+            for tool in tools:
+                signature = {"name": tool.name, "description": tool.description}
+                function: JSON = {**signature, "parameters": tool.parameters}
+                listed.append(_json({"type": "function", "function": function}))
             system.append(_TOOLS.format(signatures="\n".join(listed)))
         text = "\n\n".join(filter(None, system))
         opening = [Message("system", text)] if text else []
