@@ -114,6 +114,20 @@ def test_nights_wait_to_be_switched_on(orchestrator):
     assert (schedule["active"], schedule["schedule"]["cron"]) == (False, "0 2 * * *")
 
 
+def test_a_secret_is_refused_with_the_command_that_deletes_it_from_prefect(orchestrator):
+    triggered = orchestrator.started("train", experiment="tiny", overrides=["warm_start.settings.api_key=s3cr3t-value"])
+    orchestrator.wait(triggered, "Failed")
+    assert "s3cr3t-value" in orchestrator.http.get(f"/flow_runs/{triggered}").text
+    delete = f"agentfly prefect flow-run delete {triggered}"
+    assert delete in orchestrator.state(triggered)["message"]
+    until(lambda: delete in orchestrator.log(triggered))
+    assert "s3cr3t-value" not in orchestrator.log(triggered)
+
+    orchestrator.project.run(*delete.split())
+    assert orchestrator.http.get(f"/flow_runs/{triggered}").status_code == 404
+    assert list((orchestrator.project.root / "runs").glob("*")) == []
+
+
 def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(orchestrator):
     run = orchestrator.project.root / "runs" / "cancelled"
     triggered = orchestrator.started("train", experiment="tiny", run="cancelled", overrides=["steps=24"])
