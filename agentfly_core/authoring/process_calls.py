@@ -94,9 +94,18 @@ class _Asking:
         self._cancelled = False
 
     def __call__(self) -> JSON:
-        with _lent() as process, self._killing(process):
-            process.know(self._path)
-            answer = process.ask(f'{{"ask": {json.dumps(self._path)}, "question": {self._question}}}', self._seconds)
+        call = f'{{"ask": {json.dumps(self._path)}, "question": {self._question}}}'
+        with _lent() as process:
+            with self._turn:
+                if self._cancelled:
+                    raise Died("nobody waits for it any more")
+                self._process = process
+            try:
+                process.know(self._path)
+                answer = process.ask(call, self._seconds)
+            finally:  # from now on it is another call's, and `cancel` must not kill it
+                with self._turn:
+                    self._process = None
         if "lost" in answer:
             raise ServiceFailure(answer["lost"])
         return answer["answer"]
@@ -106,19 +115,6 @@ class _Asking:
             self._cancelled = True
             if self._process:
                 self._process.kill()
-
-    @contextmanager
-    def _killing(self, process: _Process) -> Iterator[None]:
-        """Let `cancel` kill the process in this block, and at no other time: it is another call's then."""
-        with self._turn:
-            if self._cancelled:
-                raise Died("nobody waits for it any more")
-            self._process = process
-        try:
-            yield
-        finally:
-            with self._turn:
-                self._process = None
 
 
 class _Process:

@@ -151,8 +151,11 @@ async def _scored(trajectory: Trajectory, rewards: Mapping[Reward, float], seats
     if trajectory.ending is Ending.FAILED:
         return Scored(trajectory.id, {}, (), Unscored(f"episode failed: {trajectory.error}"))
     async with seats:
-        found = {reward: await _found(reward, trajectory) for reward in rewards}
-    return combined(trajectory.id, {reward.name: (weight, found[reward]) for reward, weight in rewards.items()})
+        found = {
+            reward.name: (weight, await _found(reward, trajectory))
+            for reward, weight in rewards.items()
+        }
+    return combined(trajectory.id, found)
 
 
 async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:

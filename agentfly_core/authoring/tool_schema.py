@@ -43,8 +43,7 @@ class Arguments:
     def __init__(self, function: AuthorFunction, asked: Mapping[str, inspect.Parameter]) -> None:
         described = documentation(function).parameters
         try:
-            fields = {p.name: _field(p, described.get(p.name)) for p in asked.values()}
-            self._check = TypeAdapter[dict[str, Any]](_shape(fields))
+            self._check = TypeAdapter[dict[str, Any]](_shape(asked, described))
             schema = self._check.json_schema(schema_generator=_Untitled)
             self.schema = {key: value for key, value in schema.items() if key != "title"}
         except Exception as error:  # an annotation may be anything, and what is no type fails in a way of its own
@@ -77,20 +76,23 @@ def documentation(function: AuthorFunction) -> Documentation:
     return Documentation("\n\n".join(told), {p.name: " ".join(p.description.split()) for p in listed})
 
 
-def _field(parameter: inspect.Parameter, description: str | None) -> Any:
-    if parameter.default is inspect.Parameter.empty:
-        return Required[Annotated[parameter.annotation, Field(description=description)]]
-    shown: JsonValue
-    try:
-        shown = to_jsonable_python(parameter.default, fallback=str)
-        json.dumps(shown, allow_nan=False)
-    except ValueError:  # NaN, or bytes that are no text
-        shown = str(parameter.default)
-    field = Field(description=description, json_schema_extra={"default": shown})
-    return NotRequired[Annotated[parameter.annotation, field]]
+def _shape(asked: Mapping[str, inspect.Parameter], described: Mapping[str, str]) -> Any:
+    """A TypedDict of the parameters; a default that JSON cannot hold is shown as text."""
+    fields = {}
+    for key, parameter in asked.items():
+        kind, description = parameter.annotation, described.get(key)
+        if parameter.default is inspect.Parameter.empty:
+            fields[key] = Required[Annotated[kind, Field(description=description)]]
+            continue
+        shown: JsonValue
+        try:
+            shown = to_jsonable_python(parameter.default, fallback=str)
+            json.dumps(shown, allow_nan=False)
+        except ValueError:  # NaN, or bytes that are no text
+            shown = str(parameter.default)
+        field = Field(description=description, json_schema_extra={"default": shown})
+        fields[key] = NotRequired[Annotated[kind, field]]
 
-
-def _shape(fields: Mapping[str, Any]) -> Any:
     shape = TypedDict("Arguments", fields)  # type: ignore[misc]
     shape.__pydantic_config__ = _LENIENT  # type: ignore[attr-defined]
     return shape

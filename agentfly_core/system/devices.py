@@ -93,7 +93,16 @@ def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
 
 @contextmanager
 def _one_of(device: Device, holder: str, tell: Tell) -> Iterator[Path]:
-    with _awaited(device, tell) as file:
+    """Wait until one of a device's files can be locked, and lock it for the block."""
+    told, again = "", 0.0
+    while not (file := next(filter(None, map(_lock, device.files)), None)):
+        holders = "; ".join(map(_holder, device.files))
+        if holders != told or time.monotonic() > again:
+            told, again = holders, time.monotonic() + AGAIN
+            tell(f"Waiting for {device.name}, used by {holders}. {WAY_OUT}")
+        time.sleep(PAUSE)
+
+    with file:
         _locked.add(file)
         try:
             file.truncate(0)
@@ -102,20 +111,6 @@ def _one_of(device: Device, holder: str, tell: Tell) -> Iterator[Path]:
             yield Path(file.name)
         finally:
             _locked.discard(file)
-
-
-def _awaited(device: Device, tell: Tell) -> IO[str]:
-    """Wait until one of a device's files can be locked, and lock it."""
-    told, again = "", 0.0
-    while True:
-        for path in device.files:
-            if file := _lock(path):
-                return file
-        holders = "; ".join(map(_holder, device.files))
-        if holders != told or time.monotonic() > again:
-            told, again = holders, time.monotonic() + AGAIN
-            tell(f"Waiting for {device.name}, used by {holders}. {WAY_OUT}")
-        time.sleep(PAUSE)
 
 
 def _lock(path: Path) -> IO[str] | None:

@@ -58,7 +58,18 @@ class State:
 
 def main() -> None:
     """Run until the owner is gone."""
-    options = _arguments()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--owner", type=int, required=True, help="process whose death ends the service")
+    add("--lifeline", type=int, required=True, help="file descriptor whose end of file does, too")
+    add("--address", required=True, help="path of the socket on which the child listens")
+    add("--log", required=True, help="file to which stdout and stderr already go")
+    add("--restarts", type=int, required=True, help="how often a child that died is started again")
+    add("command", nargs="+")
+    options = parser.parse_args()
+
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     become_subreaper()
     try:
@@ -131,17 +142,6 @@ def clean(address: str) -> None:
 def die_with_parent() -> None:
     """Have this process killed when the one that started it dies."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--owner", type=int, required=True, help="process whose death ends the service")
-    parser.add_argument("--lifeline", type=int, required=True, help="file descriptor whose end of file does, too")
-    parser.add_argument("--address", required=True, help="path of the socket on which the child listens")
-    parser.add_argument("--log", required=True, help="file to which stdout and stderr already go")
-    parser.add_argument("--restarts", type=int, required=True, help="how often a child that died is started again")
-    parser.add_argument("command", nargs="+")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":
