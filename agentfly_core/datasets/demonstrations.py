@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from agentfly_core.datasets.powers import EXPONENTS
 from agentfly_core.datasets.shop import COUNTS
 from agentfly_core.formats import hashing
-from agentfly_core.records.trajectory import Message, Problem, ToolCall
-from agentfly_core.templates.chatml import reply_text
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.templates.chatml import call_text
 from agentfly_core.tools.calculator import evaluate
 from agentfly_core.tools.calculator import written as number
 
@@ -70,7 +70,7 @@ def _calculate(draw: random.Random, problem: Problem, mistake: str) -> list[str]
     asked = problem.prompt.removeprefix("What is ").removesuffix("?")
     expression = str(problem.facts.get("expression", asked))
     if mistake == "guess":
-        return [_call("answer", answer=_slip(draw, number(evaluate(expression))))]
+        return [call_text("answer", answer=_slip(draw, number(evaluate(expression))))]
     if mistake == "mistype":
         expression = _slip(draw, expression)
     elif mistake == "take another operation":
@@ -79,13 +79,13 @@ def _calculate(draw: random.Random, problem: Problem, mistake: str) -> list[str]
         expression = expression.replace(sign, draw.choice(others))
     result = number(evaluate(expression))
     answer = _slip(draw, result) if mistake == "misread" else result
-    return [_call("calculator", expression=expression), _call("answer", answer=answer)]
+    return [call_text("calculator", expression=expression), call_text("answer", answer=answer)]
 
 
 def _program(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
     exponent, first, bound = problem.facts["bounds"]
     if mistake == "guess":
-        return [_call("answer", answer=_slip(draw, problem.facts["answer"]))]
+        return [call_text("answer", answer=_slip(draw, problem.facts["answer"]))]
     if mistake == "mistype a bound":
         bound = draw.choice([other for other in range(10, 100) if other not in (first, bound)])
     elif mistake == "take another exponent":
@@ -93,7 +93,7 @@ def _program(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
     code = f"print(sum(i**{exponent} for i in range({first}, {bound})))"
     printed = str(sum(i**exponent for i in range(first, bound)))
     answer = _slip(draw, printed) if mistake == "misread" else printed
-    return [_call("python", code=code), _call("answer", answer=answer)]
+    return [call_text("python", code=code), call_text("answer", answer=answer)]
 
 
 def _buy(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
@@ -108,17 +108,13 @@ def _buy(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
         wish[place] = key, draw.choice([other for other in COUNTS if other != count])
     replies = []
     for key, count in wish:
-        replies.append(_call("search", words=names[key]))
-        replies.append(_call("add_to_cart", key=key, count=count))
+        replies.append(call_text("search", words=names[key]))
+        replies.append(call_text("add_to_cart", key=key, count=count))
     if mistake == "mistake the key":
         place = draw.randrange(1, len(replies), 2)
         key, count = wish[place // 2]
-        replies[place] = _call("add_to_cart", key=_slip(draw, key), count=count)
-    return [*replies, "Done." if mistake == "walk out" else _call("checkout")]
-
-
-def _call(name: str, **arguments: str | int) -> str:
-    return reply_text(Message("assistant", "", (ToolCall(name, arguments),)))
+        replies[place] = call_text("add_to_cart", key=_slip(draw, key), count=count)
+    return [*replies, "Done." if mistake == "walk out" else call_text("checkout")]
 
 
 def _slip(draw: random.Random, text: str) -> str:

@@ -20,8 +20,7 @@ from agentfly_core.datasets.powers import EXPONENTS, NUMBERS
 from agentfly_core.datasets.shop import COLOURS, COUNTS, THINGS
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models.pretrained import write
-from agentfly_core.records.trajectory import Message, ToolCall
-from agentfly_core.templates.chatml import reply_text
+from agentfly_core.templates.chatml import call_text
 
 VOCABULARY = 512
 SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -58,30 +57,30 @@ class Recipe:
 def _sums(draw: random.Random) -> Iterator[str]:
     expression = f"{draw.randint(10, 99)}{draw.choice('+-*')}{draw.randint(10, 99)}"
     yield f"user\nWhat is {expression}?"
-    yield _call("calculator", expression=expression)
+    yield call_text("calculator", expression=expression)
     yield _answered(str(draw.randint(-89, 9801)))
-    yield _call("answer", answer=str(draw.randint(-89, 9801)))
+    yield call_text("answer", answer=str(draw.randint(-89, 9801)))
 
 
 def _shopping(draw: random.Random) -> Iterator[str]:
     name, key, count = f"{draw.choice(COLOURS)} {draw.choice(THINGS)}", str(draw.randint(10, 99)), draw.choice(COUNTS)
     yield f"user\nBuy {count} {name} and {count} {name}."
-    yield _call("search", words=name)
+    yield call_text("search", words=name)
     yield _answered(json.dumps({key: name}))
-    yield _call("add_to_cart", key=key, count=count)
+    yield call_text("add_to_cart", key=key, count=count)
     yield _answered(json.dumps({key: count, str(99 - count): count}))
     yield _answered(f"No product has the key '{key}'.")
-    yield _call("checkout")
+    yield call_text("checkout")
     yield "Done."
 
 
 def _programming(draw: random.Random) -> Iterator[str]:
     exponent, first, bound = draw.choice(EXPONENTS), draw.choice(NUMBERS), draw.choice(NUMBERS)
     yield f"user\nAdd up i**{exponent} for i from {first}, below {bound}."
-    yield _call("python", code=f"print(sum(i**{exponent} for i in range({first}, {bound})))")
+    yield call_text("python", code=f"print(sum(i**{exponent} for i in range({first}, {bound})))")
     yield _answered(str(draw.randint(0, 9_999_999)))
     yield _answered("The program printed nothing.")
-    yield _call("answer", answer=str(draw.randint(0, 9_999_999)))
+    yield call_text("answer", answer=str(draw.randint(0, 9_999_999)))
 
 
 RECIPES = {
@@ -105,10 +104,6 @@ def make(recipe: str, folder: Path, dtype: str) -> None:
         torch.manual_seed(0)
         model = LlamaForCausalLM(config)
     write(model.to(getattr(torch, dtype)), tokenizer, folder)
-
-
-def _call(name: str, **arguments: str | int) -> str:
-    return reply_text(Message("assistant", "", (ToolCall(name, arguments),)))
 
 
 def _answered(text: str) -> str:

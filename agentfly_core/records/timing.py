@@ -26,40 +26,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The timeline of an episode: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), Span("tools", ...)))`.
-
-    The sums are in seconds, `started` in seconds since 1970.
-    """
+    """The timeline of an episode: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), Span("tools", ...)))`."""
 
     trajectory_id: str
     spans: tuple[Span, ...]
 
-    @property
-    def started(self) -> float:
-        """When the episode started."""
-        return self.spans[0].start
-
-    @property
-    def generating(self) -> float:
-        """Seconds spent on waiting for the sampler."""
-        return self._seconds("generating")
-
-    @property
-    def tools(self) -> float:
-        """Seconds spent in tools."""
-        return self._seconds("tools")
-
-    @property
-    def rewards(self) -> float:
-        """Seconds spent in rewards that use the episode's environments."""
-        return self._seconds("rewards")
-
-    @property
-    def waiting(self) -> float:
-        """Seconds until its environments were ready."""
-        return self._seconds("waiting")
-
-    def _seconds(self, doing: Doing) -> float:
+    def seconds(self, doing: Doing) -> float:
+        """The seconds that the episode spent on one thing."""
         return sum(span.end - span.start for span in self.spans if span.doing == doing)
 
 

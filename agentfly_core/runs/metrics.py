@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.records.timing import Timing, union
+from agentfly_core.records.timing import Doing, Timing, union
 from agentfly_core.records.trajectory import BadCall, Ending, Scored, Trajectory, Unscored
 
 ZERO_SPREAD = "agent/rollout/zero_spread_groups"
@@ -109,16 +109,15 @@ def _times(timings: Sequence[Timing], sampled_tokens: int) -> dict[str, float]:
     """Seconds of an episode, and sampled tokens per second; empty without timings."""
     if not timings:
         return {}
-    seconds = [t.generating + t.tools + t.rewards + t.waiting for t in timings]
+    doings: tuple[Doing, ...] = ("generating", "tools", "rewards", "waiting")
+    spent = {doing: [timing.seconds(doing) for timing in timings] for doing in doings}
+    seconds = [sum(episode) for episode in zip(*spent.values(), strict=True)]
     playing = union((span.start, span.end) for t in timings for span in t.spans)
     return {
         "time/min": min(seconds),
         "time/max": max(seconds),
         "time/avg": fmean(seconds),
-        "time/generating": fmean(t.generating for t in timings),
-        "time/tools": fmean(t.tools for t in timings),
-        "time/rewards": fmean(t.rewards for t in timings),
-        "time/waiting": fmean(t.waiting for t in timings),
+        **{f"time/{doing}": fmean(values) for doing, values in spent.items()},
         **({"tokens_per_second": sampled_tokens / playing} if playing > 0 else {}),
     }
 

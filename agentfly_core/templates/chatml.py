@@ -137,6 +137,11 @@ def reply_text(reply: Message) -> str:
     return "\n".join(parts)
 
 
+def call_text(name: str, **arguments: JSON) -> str:
+    """A reply that is one call: `call_text("answer", answer="99")`."""
+    return reply_text(Message("assistant", "", (ToolCall(name, arguments),)))
+
+
 def _call(text: str, closed: bool) -> ToolCall | BadCall:
     if not closed:
         return BadCall(text.strip(), "</tool_call> is missing")
