@@ -11,21 +11,40 @@ endif
 
 LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --custom-compile-command "make lock"
 
-.PHONY: quickstart test test-all install repro lock deploy worker
+PYTEST := $(BIN)/python -m pytest
+SHORT := and not long
+BESIDE := $(MAKE) --no-print-directory --jobs=2 --keep-going
+
+.PHONY: quickstart install check test test-all style types test-quick test-flows test-rest repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
 
-test: $(INSTALLED)  ## install what is missing, check types and style, run the test suite
-	$(BIN)/ruff check .
-	$(BIN)/mypy --strict agentfly_core
-	$(BIN)/python -m pytest || { code=$$?; [ $$code = 1 ] || exit $$code; \
-		echo "Once more what failed, alone: twice is broken."; $(BIN)/python -m pytest --lf --lfnf none; }
-
 install: $(INSTALLED)  ## install everything into .venv, for GPUs: make install REQUIREMENTS=requirements/gpu.txt
 
-test-all: $(INSTALLED)  ## run every test, those that take long too
-	$(BIN)/python -m pytest -m "long or not long"
+check: $(INSTALLED)  ## check style and types, run the tests that start no service
+	@+$(BESIDE) types style test-quick
+
+test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
+	@+$(BESIDE) types style test-flows test-rest
+
+test-all: $(INSTALLED)  ## all tests: every moment of death, every table
+	@+$(BESIDE) types style test-flows test-rest SHORT=
+
+style:
+	$(BIN)/ruff check .
+
+types:
+	$(BIN)/mypy --strict agentfly_core flows tasks benchmarks
+
+test-quick:
+	$(PYTEST) -m "not service and not smollm2 and not long"
+
+test-flows:  # beside the others: two processes of tests, each with the services that only it needs
+	$(PYTEST) -m "prefect $(SHORT)"
+
+test-rest:
+	$(PYTEST) -m "not prefect $(SHORT)"
 
 repro: $(INSTALLED)  ## reproduce an experiment with DVC: make repro EXP=shop
 	$(BIN)/agentfly repro $(EXP)

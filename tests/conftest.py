@@ -1,8 +1,9 @@
-"""What several test modules need: models made once a session."""
+"""What several test modules need: models and services, each made once a session."""
 
+import itertools
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from agentfly_core.training.job import UpdateJob
 from tests.support.learning import stored
 from tests.support.played import crowd
 from tests.support.servers import prefect_server
+from tests.support.tiers import mark_by_fixtures
 
 hypothesis.settings.register_profile("busy machines too", deadline=None)
 hypothesis.settings.load_profile("busy machines too")
@@ -27,6 +29,23 @@ hypothesis.settings.load_profile("busy machines too")
 def pytest_sessionstart() -> None:
     """Ctrl-C means the same, here and in what tests start, where the tests run in the background, which ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Before `-m` chooses by markers."""
+    mark_by_fixtures(items)
+
+
+@pytest.fixture(scope="session")
+def service_address() -> Iterator[Callable[[str], Path]]:
+    """`service_address("vllm")`, a socket path for a new service, short enough for the system.
+
+    A test that uses this, directly or by another fixture, is marked `service`.
+    """
+    numbers = itertools.count()
+    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
+        yield lambda kind: Path(folder) / str(next(numbers)) / f"{kind}.sock"
 
 
 @pytest.fixture(scope="session")
@@ -54,19 +73,25 @@ def sandbox() -> None:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Service]]:
-    """The service of a learner on so many ranks, started when first asked for; several micro-batches a rank."""
+@pytest.fixture(scope="session")
+def workers(
+    service_address: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Service]]:
+    """The service of a learner on so many ranks, started when first asked for.
+
+    With the default token budget a rank has several micro-batches.
+    """
     started: dict[tuple[int, int], Service] = {}
     logs = tmp_path_factory.mktemp("logs")
-    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+    with ExitStack() as stack:
 
         def start(ranks: int, token_budget: int = 96) -> Service:
-            kind, name = (ranks, token_budget), f"{ranks}-{token_budget}"
+            kind = (ranks, token_budget)
             if kind not in started:
-                address = Path(folder) / name / "learner.sock"
-                command, env = launch(str(address), Site(ranks=ranks, threads=ranks, token_budget=token_budget))
-                running = supervised("learner", command, env, address, logs / f"{name}.log", "tests", restarts=20)
+                address, log = service_address("learner"), logs / f"{ranks}-{token_budget}.log"
+                site = Site(ranks=ranks, threads=ranks, token_budget=token_budget)
+                command, env = launch(str(address), site)
+                running = supervised("learner", command, env, address, log, "tests", restarts=20)
                 started[kind] = stack.enter_context(running)
             return started[kind]
 
@@ -86,7 +111,12 @@ def job(tmp_path: Path, nano: Path) -> UpdateJob:
 
 
 @pytest.fixture(scope="session")
-def prefect_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real Prefect server with a database of its own."""
-    with prefect_server(tmp_path_factory.mktemp("prefect")) as url:
+def prefect_api(
+    service_address: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The address of a real Prefect server with a database of its own; a killed one comes back.
+
+    A test that uses this, directly or by another fixture, is marked `prefect`, too.
+    """
+    with prefect_server(tmp_path_factory.mktemp("prefect"), service_address("prefect")) as url:
         yield url

@@ -29,7 +29,7 @@ from agentfly_core.runs.run import links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
 from tests.support.lives import TINY, TRAIN, Lives, Whole, digests
 
-CASES, SEED = 500, 15
+SEED = 15
 STEPS = (1, 2, 3)
 LOCK = "lock.json"
 """The lock is the system's; what this file says is for people, and changes nothing."""
@@ -163,8 +163,9 @@ def check(damage: Damage, read: Read, whole: Any) -> None:
         assert read.given == whole[: len(read.given)], f"{damage}: other keys"
 
 
-def test_500_damaged_files_are_each_named_and_none_is_believed(
-    whole: Whole, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.long)])
+def test_damaged_files_are_each_named_and_none_is_believed(
+    whole: Whole, tmp_path: Path, caplog: pytest.LogCaptureFixture, cases: int
 ) -> None:
     caplog.set_level(logging.WARNING)
     for part in ("artifacts", "runs"):
@@ -177,7 +178,7 @@ def test_500_damaged_files_are_each_named_and_none_is_believed(
     before = {(name, step): listen(partial(known[name], step), caplog).given for name in known for step in STEPS}
     assert len(before["keys", 1]) == len(places) == 29
     draw, paths = random.Random(SEED), records(tmp_path)
-    for _ in range(CASES):
+    for _ in range(cases):
         suffer = damage(draw, draw.choice(paths))
         step = next((step for step in STEPS if f"/{step:06d}/" in str(suffer.path)), draw.choice(STEPS))
         with suffered(suffer):

@@ -13,6 +13,9 @@ from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests, ledge
 from tests.support.project import until
 
 Words = tuple[str, ...]
+PPO = "algorithm={use: ppo, kl: {use: adaptive}}"
+CORRECTED = "algorithm={use: ppo, kl: {use: adaptive}, correction: icepop}"
+OLDER = "rollout.max_staleness=1"
 
 
 def moments_to_die(moments: tuple[str, ...]) -> list[str]:
@@ -34,6 +37,19 @@ def assert_same(folder: Path, whole: Whole) -> None:
     assert summary(folder) == summary(whole.folder)
 
 
+def test_a_run_killed_amid_a_rollout_at_a_boundary_and_amid_an_update_ends_with_the_same_bytes(
+    begun: Path, lives: Lives, whole: Whole
+) -> None:
+    for moment in ("rollout 1 5", f"publish {RUN}/steps/000001/learner", "update 3 1"):
+        end = lives.run(begun, *TRAIN, at=moment)
+        assert end.code == KILLED, f"{moment}: {end.printed}"
+        until(lambda: not survivors(begun))
+    end = lives.run(begun, *TRAIN)
+    assert end.code == 0, end.printed
+    assert_same(begun, whole)
+
+
+@pytest.mark.long
 def test_a_run_killed_at_every_boundary_and_amid_every_stage_ends_with_the_same_bytes(
     tmp_path: Path, lives: Lives, whole: Whole
 ) -> None:
@@ -46,6 +62,7 @@ def test_a_run_killed_at_every_boundary_and_amid_every_stage_ends_with_the_same_
     assert_same(tmp_path, whole)
 
 
+@pytest.mark.long
 def test_a_run_killed_between_a_policy_and_its_learner_state_ends_with_the_same_bytes(
     begun: Path, lives: Lives, whole: Whole
 ) -> None:
@@ -56,6 +73,7 @@ def test_a_run_killed_between_a_policy_and_its_learner_state_ends_with_the_same_
     assert_same(begun, whole)
 
 
+@pytest.mark.long
 def test_a_run_whose_newest_policy_is_lost_ends_with_the_same_bytes(
     at_step_2: Path, lives: Lives, whole: Whole
 ) -> None:
@@ -65,6 +83,7 @@ def test_a_run_whose_newest_policy_is_lost_ends_with_the_same_bytes(
     assert_same(at_step_2, whole)
 
 
+@pytest.mark.long
 def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, lives: Lives, whole: Whole) -> None:
     draw = random.Random(1)
     ends = [lives.run(begun, *TRAIN, opening=draw.randrange(whole.end.opened)) for _ in range(3)]
@@ -77,16 +96,24 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, li
 @pytest.mark.parametrize(
     ("overrides", "moments"),
     [
-        (
-            ("algorithm={use: remax, correction: icepop}", "rollout.max_staleness=1"),
-            (f"publish {RUN}/steps/000002/policy", "update 3 1"),
+        pytest.param(
+            (CORRECTED, OLDER, "update.mini_batches=2", "adapter={rank: 4}", "steps=2"),
+            ("update 2 1",),
+            id="a critic, an adaptive penalty, an adapter and older policies",
         ),
-        (
-            ("algorithm={use: ppo, kl: {use: adaptive}}", "update.mini_batches=2", "adapter={rank: 4}"),
+        pytest.param(
+            ("algorithm={use: remax, correction: icepop}", OLDER),
+            (f"publish {RUN}/steps/000002/policy", "update 3 1"),
+            id="greedy baselines and older policies",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            (PPO, "update.mini_batches=2", "adapter={rank: 4}"),
             (f"publish {RUN}/steps/000002/learner", "update 3 1"),
+            id="a critic, an adaptive penalty and an adapter",
+            marks=pytest.mark.long,
         ),
     ],
-    ids=["greedy baselines and older policies", "a critic, an adaptive penalty and an adapter"],
 )
 def test_what_other_algorithms_need_survives_a_kill_as_well(
     begun: Path, lives: Lives, tmp_path_factory: pytest.TempPathFactory, overrides: Words, moments: Words
@@ -105,24 +132,33 @@ def test_what_other_algorithms_need_survives_a_kill_as_well(
     assert ledger(begun).equals(ledger(whole))
 
 
-def test_a_step_is_refilled_within_its_budget_and_a_kill_amid_it_changes_nothing(
-    begun: Path, lives: Lives, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    whole = tmp_path_factory.mktemp("refilled") / "whole"
-    shutil.copytree(begun, whole)
-    words = (*TRAIN, "algorithm=dapo", "rewards={'agentfly_core.rewards.exact:exact': 1.0}", "steps=2")
-    end = lives.run(whole, *words)
+REFILLS = ("algorithm=dapo", "rewards={'agentfly_core.rewards.exact:exact': 1.0}", "steps=2")
+
+
+@pytest.fixture(scope="module")
+def refilled(lives: Lives, whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run whose steps were refilled."""
+    folder = tmp_path_factory.mktemp("refilled")
+    shutil.copytree(whole.folder / "artifacts", folder / "artifacts")
+    end = lives.run(folder, *TRAIN, *REFILLS)
     assert end.code == 0, end.printed
-    for _, step in ledger(whole).groupby("step"):
+    return folder
+
+
+def test_a_step_is_refilled_within_its_budget(refilled: Path) -> None:
+    for _, step in ledger(refilled).groupby("step"):
         used = (step["outcome"] == "used").tolist()
         assert step["problem"].is_unique
         assert sum(used) <= 2
         assert len(used) > 2, "this policy seldom solves a problem, and seldom fails at one"
         assert sum(used) == 2 or len(used) >= 2 + 1 + 1, "it went on until both were found or two rounds were over"
 
-    end = lives.run(begun, *words, at=f"publish {RUN}/steps/000001/scored-1")
+
+@pytest.mark.long
+def test_a_kill_amid_a_refill_changes_nothing(begun: Path, lives: Lives, refilled: Path) -> None:
+    end = lives.run(begun, *TRAIN, *REFILLS, at=f"publish {RUN}/steps/000001/scored-1")
     assert end.code == KILLED, end.printed
     until(lambda: not survivors(begun))
-    end = lives.run(begun, *words)
+    end = lives.run(begun, *TRAIN, *REFILLS)
     assert end.code == 0, end.printed
-    assert digests(begun) == digests(whole)
+    assert digests(begun) == digests(refilled)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests
 
 
@@ -20,6 +22,7 @@ def test_a_learner_killed_amid_an_update_is_started_again_and_makes_the_same_pol
     assert digests(begun) == digests(whole.folder)
 
 
+@pytest.mark.long
 def test_updates_whose_learner_state_was_not_kept_are_made_again(begun: Path, lives: Lives, whole: Whole) -> None:
     seldom = ("update.learner_every=2", "update.keep_learner=1")
     end = lives.run(begun, *TRAIN, *seldom, at="update 2 1")

@@ -138,6 +138,7 @@ def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
     assert json.loads(Path(sent).read_text()) == summary(folder)
 
 
+@pytest.mark.long
 def test_mlflow_has_what_stages_did_outside_any_run(begun: Path, lives: Lives, whole: Whole) -> None:
     shutil.copy(whole.folder / RUN / "start.json", begun / "policy.json")
     evaluate = ("evaluate", TINY, "--policy", "policy.json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,11 @@ from tests.support.project import until
 
 
 @pytest.fixture
-def server(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+def server(
+    service_address: Callable[[str], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[tuple[str, int]]:
     """The address and the process of a Prefect server that may be killed."""
     home = tmp_path_factory.mktemp("prefect")
     monkeypatch.setenv("PREFECT_HOME", str(home))
@@ -25,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with serving(command, home / "log") as process:
+    with serving(command, service_address("prefect"), home / "log") as process:
         until(lambda: answers(f"http://127.0.0.1:{port}/api"))
         yield f"http://127.0.0.1:{port}/api", process
 

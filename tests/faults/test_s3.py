@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +41,9 @@ with remote_lock(Remote(sys.argv[1]), "runs/demo"):
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+def s3(
+    service_address: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, str]]:
     """What the environment needs to reach an S3 server with the bucket `agents`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -50,7 +52,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
     env = {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
     env |= {"AWS_ACCESS_KEY_ID": "agents", "AWS_SECRET_ACCESS_KEY": "agents"}
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with serving(command, tmp_path_factory.mktemp("s3") / "log"):
+    with serving(command, service_address("s3"), tmp_path_factory.mktemp("s3") / "log"):
         until(lambda: listens(url))
         boto3.client("s3", endpoint_url=url, aws_access_key_id="agents", aws_secret_access_key="agents",
                      region_name="us-east-1").create_bucket(Bucket="agents")  # fmt: skip

@@ -64,6 +64,7 @@ def test_a_learner_that_dies_while_its_state_is_written_is_told_of(checkpointer,
         checkpointer.begin(nullcontext(tmp_path), lambda: None)
 
 
+@pytest.mark.service
 def test_a_run_that_fails_still_gets_its_last_state(job, tmp_path):
     place = context(tmp_path)
     with (

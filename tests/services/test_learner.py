@@ -18,7 +18,9 @@ from tests.support.learning import GRPO, SFT, after, digests, distance, going_on
 from tests.support.played import crowd
 
 
-@pytest.fixture(params=[1, 2], ids=["1 rank", "2 ranks"])
+@pytest.fixture(
+    params=[pytest.param(1, id="1 rank", marks=pytest.mark.long), pytest.param(2, id="2 ranks")]
+)
 def service(request, workers):
     return workers(request.param)
 
@@ -43,7 +45,13 @@ def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(service, job, tmp_
 COMPARED = ("train/loss", "train/grad_norm", "train/entropy", "train/kl", "train/tokens", "mismatch/k3")
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["prefixes shared", "not shared"])
+@pytest.mark.parametrize(
+    "shared",
+    [
+        pytest.param(True, id="prefixes shared"),
+        pytest.param(False, id="not shared", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize(("ranks", "token_budget"), [(2, 96), (1, 4096)], ids=["2 ranks", "one micro-batch"])
 def test_two_ranks_and_one_micro_batch_learn_what_one_rank_learns(workers, job, tmp_path, ranks, token_budget, shared):
     job, found, policies = replace(job, update=settings(mini_batches=2, share_prefixes=shared)), [], []

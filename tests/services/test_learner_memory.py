@@ -4,10 +4,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -24,25 +22,31 @@ from tests.support.learning import PPO, after, digests, distance, going_on, save
 
 
 @contextmanager
-def another(site, log):
+def another(site, address, log):
     """A learner on another site."""
-    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
-        address = Path(folder) / "site" / "learner.sock"
-        command, env = launch(str(address), site)
-        with supervised("learner", command, env, address, log, "tests") as service:
-            yield DeepSpeedLearner(service)
+    command, env = launch(str(address), site)
+    with supervised("learner", command, env, address, log, "tests") as service:
+        yield DeepSpeedLearner(service)
 
 
 @pytest.mark.parametrize(
     ("ranks", "stage", "offload"),
-    [(1, 1, "optimizer"), (1, 3, "all"), (2, 0, "none"), (2, 2, "optimizer"), (2, 3, "all")],
+    [
+        (2, 3, "all"),
+        pytest.param(1, 1, "optimizer", marks=pytest.mark.long),
+        pytest.param(1, 3, "all", marks=pytest.mark.long),
+        pytest.param(2, 0, "none", marks=pytest.mark.long),
+        pytest.param(2, 2, "optimizer", marks=pytest.mark.long),
+    ],
 )
-def test_zero_stages_learn_the_same(ranks, stage, offload, learner, job, tmp_path):
+def test_zero_stages_learn_the_same(
+    ranks, stage, offload, learner, job, service_address, tmp_path
+):
     job = replace(job, algorithm=PPO)  # whose critic has a learning rate of its own
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
     site = Site(ranks=ranks, threads=2, zero_stage=stage, token_budget=96).model_copy(update={"offload": offload})
-    with another(site, tmp_path / "log") as other:
+    with another(site, service_address("learner"), tmp_path / "log") as other:
         found, _ = going_on(other, job, tmp_path)
         learner.update(after(job, 1, *found))
     assert distance(found[0], expected) < 0.01 * distance(job.policy, expected)
@@ -59,14 +63,17 @@ def wide(tmp_path_factory):
     return folder
 
 
-def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(learner, wide, tmp_path):
+def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(
+    learner, wide, service_address, tmp_path
+):
     sizes = [600, 600, 600, 10, 10, 10, 10, 10]  # of three long ones, which are projected in pieces, one rank has two
     replies = [dict.fromkeys(range(5 + i, 5 + i + size), -7.0) for i, size in enumerate(sizes)]
     episodes = [trajectory(turn([1, i], reply), name=f"t{i}", group=f"g{i % 2}") for i, reply in enumerate(replies)]
     job = replace(stored(tmp_path, wide, episodes), dtype="bfloat16", algorithm=PPO)
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
-    with another(Site(ranks=2, threads=2, zero_stage=3, token_budget=1024), tmp_path / "log") as other:
+    site = Site(ranks=2, threads=2, zero_stage=3, token_budget=1024)
+    with another(site, service_address("learner"), tmp_path / "log") as other:
         found, _ = going_on(other, job, tmp_path)
     assert distance(found[0], expected) < 0.2 * distance(job.policy, expected)
 
@@ -94,6 +101,7 @@ print(json.dumps(kept))
 """
 
 
+@pytest.mark.service
 def test_a_learner_that_lets_go_of_a_policy_keeps_nothing_of_it(job, nano, tmp_path):
     jobs = [replace(job, algorithm=PPO, dtype=dtype) for dtype in [*["float32"] * 4, *["bfloat16"] * 2]]
     alone = dict.fromkeys(["RANK", "LOCAL_RANK"], "0") | dict.fromkeys(["WORLD_SIZE", "LOCAL_SIZE"], "1")
@@ -107,11 +115,14 @@ def test_a_learner_that_lets_go_of_a_policy_keeps_nothing_of_it(job, nano, tmp_p
     assert max(kept) < 0.01 * (nano / "model.safetensors").stat().st_size, kept
 
 
-def test_activations_that_are_computed_again_change_no_byte(learner, job, tmp_path):
+def test_activations_that_are_computed_again_change_no_byte(
+    learner, job, service_address, tmp_path
+):
     job = replace(job, algorithm=PPO | {"critic": "model"})
     learner.update(job)
     expected = saved(learner, tmp_path / "expected")
-    with another(Site(threads=1, token_budget=96, gradient_checkpointing=True), tmp_path / "log") as other:
+    site = Site(threads=1, token_budget=96, gradient_checkpointing=True)
+    with another(site, service_address("learner"), tmp_path / "log") as other:
         other.update(job)
         found = saved(other, tmp_path / "found")
     assert [digests(folder) for folder in found] == [digests(folder) for folder in expected]

@@ -4,7 +4,7 @@ import multiprocessing
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -163,6 +163,7 @@ def start_run(state: Path, uid: str) -> None:
     sys.exit(1 if tracker.close(60) else 0)
 
 
+@pytest.mark.service
 def test_four_processes_may_start_on_a_project_without_a_store(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=start_run, args=(tmp_path, uid)) for uid in "abcd"]
@@ -181,18 +182,20 @@ def free_port() -> int:
 
 
 @contextmanager
-def served(folder: Path, port: int) -> Iterator[None]:
+def served(folder: Path, port: int, address: Path) -> Iterator[None]:
     """A real MLflow server."""
     words = ["server", "--backend-store-uri", f"sqlite:///{folder}/server.db", "--artifacts-destination", str(folder)]
     log, started = folder / f"{port}.log", "Application startup complete"
     command = [sys.executable, "-m", "mlflow", *words, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     log.unlink(missing_ok=True)
-    with serving(command, log, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}):
+    with serving(command, address, log, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}):
         until(lambda: started in log.read_text())
         yield
 
 
-def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives_once(tmp_path: Path) -> None:
+def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives_once(
+    tmp_path: Path, service_address: Callable[[str], Path]
+) -> None:
     place = Place.choose(tmp_path, f"http://127.0.0.1:{(port := free_port())}")
     tracker = track(place)
     send_a_run(tracker)
@@ -200,7 +203,7 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
     assert "Connection refused" in tracker.missing(unsent, COMMAND)
     assert tracker.missing(unsent, COMMAND).endswith(f"{COMMAND} sends it.")
     assert (tracker.run_id, tracker.url) == (None, None)
-    with served(tmp_path, port):
+    with served(tmp_path, port, service_address("mlflow")):
         assert not tracker.flush(60)
         assert tracker.run_id is not None
         assert tracker.url is not None
@@ -209,7 +212,7 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
         once = seen(place, tracker.run_id)
     tracker.points({"agent/rollout/reward": 0.3}, 3, TIME + 3)
     assert tracker.flush().waiting == ("metrics of step 3",)
-    with served(tmp_path, port):
+    with served(tmp_path, port, service_address("mlflow")):
         assert not tracker.close(60)
         again = track(place)
         send_a_run(again)

@@ -7,7 +7,6 @@ import json
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from tests.support.played import crowd
 
 TETHERED = """
 import sys
-from agentfly_core.learners import remote_watchdog
+from agentfly_core.training import remote_watchdog
 remote_watchdog.SILENCE = float(sys.argv.pop(1))
 remote_watchdog.main()
 """
@@ -108,15 +107,16 @@ def hostfile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def two_nodes(hostfile: str, tmp_path: Path) -> Iterator[Service]:
+def two_nodes(
+    hostfile: str, service_address: Callable[[str], Path], tmp_path: Path
+) -> Iterator[Service]:
     """A learner with a rank here and one on the second node."""
-    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
-        address = Path(folder) / "s" / "learner.sock"
-        command, env = launch(str(address), Site(hostfile=hostfile, threads=1, token_budget=96))
-        with supervised("learner", command, env, address, tmp_path / "log", "tests") as service:
-            yield service
-        left = list(ranks(service))
-        assert psutil.wait_procs(left, timeout=30)[1] == [], "nobody is left on any node"
+    address = service_address("learner")
+    command, env = launch(str(address), Site(hostfile=hostfile, threads=1, token_budget=96))
+    with supervised("learner", command, env, address, tmp_path / "log", "tests") as service:
+        yield service
+    left = list(ranks(service))
+    assert psutil.wait_procs(left, timeout=30)[1] == [], "a rank is left on a node"
 
 
 def ranks(service: Service) -> Iterator[psutil.Process]:

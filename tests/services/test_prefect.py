@@ -20,7 +20,6 @@ from flows.local.state_dirs import Place, Places
 from flows.nightly import first_changes, name_of_night, recorded_changes, unfinished
 from tests.support.held import serving
 from tests.support.project import PROGRAMS, ROOT, Project, until
-from tests.support.servers import prefect_server
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
@@ -71,23 +70,17 @@ class Orchestrator:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """The address of a Prefect server that may be killed."""
-    with prefect_server(tmp_path_factory.mktemp("server")) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def orchestrator(tmp_path_factory, server):
+def orchestrator(tmp_path_factory, prefect_api, service_address):
     home = str(tmp_path_factory.mktemp("home"))
     locks = str(tmp_path_factory.mktemp("locks"))
-    env = {"PREFECT_API_URL": server, "PREFECT_HOME": home, "AGENTFLY_LOCKS": locks}
+    env = {"PREFECT_API_URL": prefect_api, "PREFECT_HOME": home, "AGENTFLY_LOCKS": locks}
     project = Project.clone(tmp_path_factory.mktemp("project"), **env)
     project.run(sys.executable, "-m", "flows.deploy")
     worker = ["env", "-C", str(project.root), PROGRAMS / "agentfly"]
     worker += ["prefect", "worker", "start", "--pool", "agentfly", "--type", "process"]
-    with serving(worker, project.root / "worker.log", {**project.env, "PREFECT_WORKER_QUERY_SECONDS": "1"}):
-        yield Orchestrator(project, server)
+    env = {**project.env, "PREFECT_WORKER_QUERY_SECONDS": "1"}
+    with serving(worker, service_address("worker"), project.root / "worker.log", env):
+        yield Orchestrator(project, prefect_api)
 
 
 def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestrator):
@@ -130,7 +123,7 @@ def test_a_secret_is_refused_with_the_command_that_deletes_it_from_prefect(orche
 
 def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(orchestrator):
     run = orchestrator.project.root / "runs" / "cancelled"
-    triggered = orchestrator.started("train", experiment="tiny", run="cancelled", overrides=["steps=24"])
+    triggered = orchestrator.started("train", experiment="tiny", run="cancelled", overrides=["steps=14"])
     until((run / "steps/000001/policy/MANIFEST.json").exists)
     uid = json.loads((run / "run.json").read_text())["uid"]
     assert processes_of(uid)
@@ -139,12 +132,12 @@ def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(o
     orchestrator.wait(triggered, "Cancelled")
     assert processes_of(uid) == []
     done = len(list(run.glob("steps/*/policy/MANIFEST.json")))
-    assert done < 24
+    assert done < 14
 
     orchestrator.project.run("prefect", "flow-run", "retry", triggered)
     orchestrator.wait(triggered, "Completed")
-    assert json.loads((run / "summary.json").read_text())["steps"] == 24
-    until(lambda: ("update step 24", "Completed") in orchestrator.tasks(triggered))
+    assert json.loads((run / "summary.json").read_text())["steps"] == 14
+    until(lambda: ("update step 14", "Completed") in orchestrator.tasks(triggered))
     reused = [name for name, state in orchestrator.tasks(triggered) if state == "Reused"]
     assert {"prepare the dataset", "make the base model", f"update step {done}"} <= set(reused)
     assert f"update step {done + 1}" not in reused
@@ -216,6 +209,7 @@ def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monk
     assert httpx.get(f"{prefect_api}/flow_runs/{flow_run}").json()["state"]["name"] == "Crashed"
 
 
+@pytest.mark.service
 def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_path):
     program = "import os, signal\nfrom pathlib import Path\nfrom flows.local.state_dirs import settle\n"
     program += "from flows.local.prefect_server import prefect_api\nwith prefect_api(settle(Path.cwd())) as api:\n"
@@ -230,6 +224,7 @@ def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_
     assert not (tmp_path / ".prefect").exists()
 
 
+@pytest.mark.service
 def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeypatch, caplog):
     nowhere = "http://127.0.0.1:9/api"
     monkeypatch.setenv("PREFECT_API_URL", nowhere)

@@ -28,6 +28,7 @@ from agentfly_core.system.supervisor import die_with_parent
 from tests.support.boxes import GUARD, IDLE, children, groups, processes, until
 from tests.support.project import ROOT
 
+pytestmark = pytest.mark.service
 MAKES_NAMESPACES = ["unshare", "-Urmp", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "none", "/tmp"]
 PROGRAM = """
 import atexit, subprocess, sys, threading, multiprocessing, asyncio, concurrent.futures

@@ -23,6 +23,7 @@ from agentfly_core.system.service import SANDBOX
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.boxes import IDLE, children, groups, processes, until
 
+pytestmark = pytest.mark.service
 FOR_PROGRAMS = {"hand out a link for a result"}  # a session has no result files
 APPLICABLE = [attack for attack in ATTACKS if attack.name not in FOR_PROGRAMS]
 LINE = """

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +56,13 @@ def policies(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 
 @pytest.fixture(scope="module")
-def server(policies: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[VLLM]:
+def server(
+    policies: tuple[Path, Path],
+    service_address: Callable[[str], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[VLLM]:
     """A vLLM server that was started on the first policy."""
-    address = Path(tempfile.mkdtemp(prefix="agentfly-")) / "vllm.sock"
+    address = service_address("vllm")
     log = tmp_path_factory.mktemp("log") / "vllm.log"
     command, environment = launch(address, policies[0], SCIENCE, SITE, adapter_rank=6)
     command.append("--enable-prompt-tokens-details")

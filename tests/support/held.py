@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +13,16 @@ from agentfly_core.system.supervisor import State
 
 
 @contextmanager
-def serving(command: Sequence[str], log: Path, env: Mapping[str, str] = {}) -> Iterator[int]:
-    """A server with all that it starts, for the block's duration; yields its process id, its output goes to `log`."""
-    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
-        address = Path(folder) / "held" / "server.sock"
-        with supervised("tests'", command, env, address, log, "tests", restarts=0) as service:
-            service.wait(lambda: bool(_children(service.address)), 30)
-            yield _children(service.address)[0].pid
+def serving(
+    command: Sequence[str], address: Path, log: Path, env: Mapping[str, str] = {}
+) -> Iterator[int]:
+    """A server with all that it starts, for the block's duration; yields its process id.
+
+    Its output goes to `log`; `address` is where its supervisor keeps its state.
+    """
+    with supervised("tests'", command, env, address, log, "tests", restarts=0) as service:
+        service.wait(lambda: bool(_children(service.address)), 30)
+        yield _children(service.address)[0].pid
 
 
 def _children(address: str) -> list[psutil.Process]:

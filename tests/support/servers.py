@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,11 @@ from flows.local.prefect_server import answers
 
 
 @contextmanager
-def prefect_server(home: Path) -> Iterator[str]:
-    """The address of a real Prefect server with a database in `home`; one that is killed is started again."""
+def prefect_server(home: Path, address: Path) -> Iterator[str]:
+    """The URL of a real Prefect server with a database in `home`; a killed one is started again.
+
+    `address` is where its supervisor keeps its state.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -25,8 +27,8 @@ def prefect_server(home: Path) -> Iterator[str]:
         "PREFECT_SERVER_MEMO_STORE_PATH": str(home / "memo_store.toml"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     }
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with tempfile.TemporaryDirectory(prefix="agentfly-", ignore_cleanup_errors=True) as folder:
-        with supervised("prefect", command, env, Path(folder) / "s" / "prefect.sock", home / "log", "tests") as service:
-            service.wait(lambda: answers(url), 120)
-            yield url
+    command = [sys.executable, "-m", "prefect", "server", "start"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    with supervised("prefect", command, env, address, home / "log", "tests") as service:
+        service.wait(lambda: answers(url), 120)
+        yield url

@@ -3,7 +3,6 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -58,14 +57,18 @@ def room(module: str) -> str:
     return inner if inner in RANK else parts[0]
 
 
-def imported(path: Path) -> Iterator[str]:
-    """All that a file imports, inside functions and for types too; `a.b.c` where it says `from a.b import c`."""
+@cache
+def imported(path: Path) -> list[str]:
+    """All that a file imports, inside functions and for types too; `a.b.c` for `from a.b import c`."""
+    found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.module and not node.level, f"{path}:{node.lineno} imports relative to itself"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            where = f"{path}:{node.lineno}"
+            assert node.module and not node.level, f"{where} imports relative to itself"
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 @cache

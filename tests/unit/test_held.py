@@ -18,13 +18,14 @@ SESSION = """
 import os, subprocess, sys
 from pathlib import Path
 import psutil, pytest
+from agentfly_core.system.service import new_address
 from tests.support.held import serving
 
 SERVER = "import os, signal; os.fork(); print('up', flush=True); signal.pause()"
 
 @pytest.fixture
 def server(tmp_path):
-    with serving([sys.executable, "-c", SERVER], tmp_path / "log") as pid:
+    with serving([sys.executable, "-c", SERVER], new_address("server"), tmp_path / "log") as pid:
         while (tmp_path / "log").read_text().count("up") < 2:
             pass
         yield psutil.Process(pid)

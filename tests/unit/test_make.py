@@ -1,25 +1,56 @@
-"""`make test` passes only on a suite that passed, and `make` installs again what was installed."""
+"""What the tiers run and when they pass; and `make` installs again what was installed."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.support.project import ROOT
 
-PYTEST = '#!/bin/sh\necho "$@" >> {calls}\n[ "$4" ] || exit {code}\n'
+CALLED = '#!/bin/sh\necho "{name} $*" >> {calls}\nexit {code}\n'
+TIERS = {
+    "check": ["not service and not smollm2 and not long"],
+    "test": ["not prefect and not long", "prefect and not long"],
+    "test-all": ["not prefect ", "prefect "],
+}
 
 
-@pytest.mark.parametrize(("code", "runs", "passes"), [(0, 1, True), (1, 2, True), (2, 1, False), (137, 1, False)])
-def test_only_tests_that_failed_are_run_again(tmp_path, code, runs, passes):
-    (tmp_path / "bin").mkdir()
-    calls = tmp_path / "calls"
-    for name, text in (("ruff", "#!/bin/sh"), ("mypy", "#!/bin/sh"), ("python", PYTEST.format(calls=calls, code=code))):
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
-    (tmp_path / ".installed").touch()
-    done = subprocess.run(["make", "test", f"VENV={tmp_path}"], cwd=ROOT, capture_output=True, check=False)
-    assert len(calls.read_text().splitlines()) == runs
-    assert (done.returncode == 0) == passes
+def make(folder: Path, tier: str, **codes: int) -> tuple[int, list[str]]:
+    """The exit status of a tier whose programs end with these codes, and what it called."""
+    calls = folder / "calls"
+    (folder / "bin").mkdir()
+    for name in ("ruff", "mypy", "python"):
+        program = folder / "bin" / name
+        program.write_text(CALLED.format(name=name, calls=calls, code=codes.get(name, 0)))
+        program.chmod(0o755)
+    (folder / ".installed").touch()
+    command = ["make", tier, f"VENV={folder}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    return done.returncode, sorted(calls.read_text().splitlines())
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_tier_checks_style_and_types_and_runs_its_tests_once(tmp_path, tier):
+    code, called = make(tmp_path, tier)
+    assert code == 0
+    assert called == [
+        "mypy --strict agentfly_core flows tasks benchmarks",
+        *(f"python -m pytest -m {chosen}" for chosen in TIERS[tier]),
+        "ruff check .",
+    ]
+
+
+@pytest.mark.parametrize("code", [1, 2, 137])
+@pytest.mark.parametrize("failing", ["ruff", "mypy", "python"])
+def test_what_fails_fails_the_tier_and_is_not_run_again(tmp_path, failing, code):
+    (tmp_path / "sound").mkdir()
+    (tmp_path / "failing").mkdir()
+    _, called = make(tmp_path / "sound", "test")
+    assert make(tmp_path / "failing", "test", **{failing: code}) == (2, called)
+
+
+def test_ci_runs_make_test():
+    assert (ROOT / ".ci/run").read_text().splitlines()[-1] == "make test"
 
 
 @pytest.mark.parametrize(

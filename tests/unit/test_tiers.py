@@ -1,0 +1,52 @@
+"""A test's tier follows from the fixtures that it uses."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.project import ROOT
+
+CONFTEST = """
+import pytest
+from tests.support.tiers import mark_by_fixtures
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    mark_by_fixtures(items)
+
+@pytest.fixture
+def service_address(): ...
+@pytest.fixture
+def smollm2(): ...
+@pytest.fixture
+def prefect_api(service_address): ...
+@pytest.fixture
+def lives(prefect_api): ...
+"""
+TESTS = """
+def test_plain(): ...
+def test_model(smollm2): ...
+def test_server(service_address): ...
+def test_run(lives): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ("not service and not smollm2", ["test_plain"]),
+        ("service", ["test_server", "test_run"]),
+        ("prefect", ["test_run"]),
+        ("not prefect", ["test_plain", "test_model", "test_server"]),
+    ],
+)
+def test_tests_are_chosen_by_what_their_fixtures_start(tmp_path, monkeypatch, chosen, expected):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_some.py").write_text(TESTS)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"]
+    command += ["--rootdir", tmp_path, "-m", chosen, tmp_path]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+    assert found == expected
