@@ -64,8 +64,15 @@ def _told(error: BaseException, further: int) -> str:
         return f"{told}: " + "; ".join(_told(one, further - 1) for one in inner[:MOST_INNER])
     if text:
         return told
-    cause = _cause(error) if further else None
-    return f"{told}, without a message" if cause is None else f"{told}, caused by {_told(cause, further - 1)}"
+
+    # What Python itself keeps, whatever the author's class answers when it is asked for it.
+    kept = BaseException.__dict__
+    cause: BaseException | None = kept["__cause__"].__get__(error)
+    if cause is None and not kept["__suppress_context__"].__get__(error):
+        cause = kept["__context__"].__get__(error)
+    if cause is None or not further:
+        return f"{told}, without a message"
+    return f"{told}, caused by {_told(cause, further - 1)}"
 
 
 def _asked(say: Callable[[], str], what: str) -> str:
@@ -76,19 +83,9 @@ def _asked(say: Callable[[], str], what: str) -> str:
         return f"{what} cannot be had ({_kind(error)})"
 
 
-# What Python itself keeps of an error, whatever the author's class answers when it is asked for it.
-
-
 def _kind(error: BaseException) -> str:
+    """The name of its type, also where the author's class gives another."""
     return str(type.__dict__["__name__"].__get__(type(error)))
-
-
-def _cause(error: BaseException) -> BaseException | None:
-    def kept(name: str) -> Any:
-        return BaseException.__dict__[name].__get__(error)
-
-    cause: BaseException | None = kept("__cause__")
-    return kept("__context__") if cause is None and not kept("__suppress_context__") else cause
 
 
 SECRET = re.compile(r"(KEY|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS|AUTH_STRING)$", re.IGNORECASE)

@@ -98,7 +98,23 @@ def make(recipe: str, folder: Path, dtype: str) -> None:
     """
     if recipe not in RECIPES:
         raise ValueError(f"There is no nano model {recipe!r}.{did_you_mean(recipe, list(RECIPES))}")
-    tokenizer = _tokenizer(RECIPES[recipe])
+    draw, chosen = random.Random(0), RECIPES[recipe]
+    bpe = Tokenizer(BPE())
+    atoms = Split(Regex(chosen.atoms), "isolated")
+    bpe.pre_tokenizer = Sequence([atoms, ByteLevel(False, use_regex=False)])
+    bpe.decoder = decoders.ByteLevel()
+    trainer = BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = (text for _ in range(1000) for text in ("assistant\n", *chosen.conversation(draw)))
+    bpe.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe, bos_token=START, eos_token=END, pad_token=PAD, chat_template=_CHATML
+    )
+
     config = _CONFIG(vocab_size=len(tokenizer))
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -108,21 +124,3 @@ def make(recipe: str, folder: Path, dtype: str) -> None:
 
 def _answered(text: str) -> str:
     return f"user\n<tool_response>\n{text}\n</tool_response>"
-
-
-def _tokenizer(recipe: Recipe) -> PreTrainedTokenizerFast:
-    draw = random.Random(0)
-    bpe = Tokenizer(BPE())
-    bpe.pre_tokenizer = Sequence([Split(Regex(recipe.atoms), "isolated"), ByteLevel(False, use_regex=False)])
-    bpe.decoder = decoders.ByteLevel()
-    trainer = BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=list(SPECIAL),
-        initial_alphabet=ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    texts = (text for _ in range(1000) for text in ("assistant\n", *recipe.conversation(draw)))
-    bpe.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=bpe, bos_token=START, eos_token=END, pad_token=PAD, chat_template=_CHATML
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -19,8 +18,15 @@ def refuse_namesakes(folder: Path) -> None:
     A checkout of this project passes: its packages are ours, whether they or a copy of them are imported.
     """
     for name in OURS:
-        for file in _named(name, folder):
-            ours = SOURCES / name / "__init__.py"
+        files: list[Path] = []
+        for spec in (PathFinder.find_spec(name, [str(folder)]), importlib.util.find_spec(name)):
+            if spec and spec.origin:
+                files.append(Path(spec.origin))
+            elif spec:  # a folder that is no package, perhaps of modules
+                for place in spec.submodule_search_locations or ():
+                    files.extend(Path(place).glob("*.py"))
+        ours = SOURCES / name / "__init__.py"
+        for file in files:
             if file.name != ours.name or file.read_bytes() != ours.read_bytes():
                 raise ValueError(
                     f"{file} has the name of a package of AgentFly, {name!r}: it, or AgentFly, would be imported in "
@@ -51,12 +57,3 @@ def finding_ours() -> dict[str, str]:
     before = [] if SOURCES.name in INSTALLED else [str(SOURCES)]
     given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(dict.fromkeys([*before, *given]))}
-
-
-def _named(name: str, folder: Path) -> Iterator[Path]:
-    """The files behind a name, in a folder and wherever Python finds it."""
-    for spec in (PathFinder.find_spec(name, [str(folder)]), importlib.util.find_spec(name)):
-        if spec and spec.origin:
-            yield Path(spec.origin)
-        elif spec:  # a folder that is no package, perhaps of modules
-            yield from (file for place in spec.submodule_search_locations or () for file in Path(place).glob("*.py"))
