@@ -43,8 +43,6 @@ class Sign(Section):
 
 
 Signs = Mapping[str, Sign | None]
-
-
 SIGNS: dict[str, Sign | None] = {
     "unscored": Sign(metric="agent/rollout/unscored", above=0.02),
     "zero_spread": Sign(metric="agent/rollout/zero_spread_groups", above=0.95, steps=3),
@@ -56,12 +54,16 @@ SIGNS: dict[str, Sign | None] = {
     "not_finite": Sign(metric="train/not_finite_share", above=0.0),
 }
 """Vetted: each of them is seldom harmless. `null` in an experiment file takes one of them away."""
-
-
-FIRST = {"unscored", "zero_spread", "bad_calls", "mismatch", "entropy", "grad_norm"}
-
-
-FIRST |= {"skipped_steps", "not_finite"}
+FIRST = {
+    "unscored",
+    "zero_spread",
+    "bad_calls",
+    "mismatch",
+    "entropy",
+    "grad_norm",
+    "skipped_steps",
+    "not_finite",
+}
 """The signs that are part of an experiment's identity as shipped: the first release had them."""
 
 
