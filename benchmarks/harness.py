@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from agentfly_core import testing
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
@@ -31,7 +32,6 @@ from agentfly_core.records.trajectory import (
     Ending,
     Given,
     Message,
-    Problem,
     Sampled,
     Scored,
     Trajectory,
@@ -194,24 +194,12 @@ def trajectory(
     chain: int, group: str, turns: Sequence[tuple[Sequence[int], Sampled]]
 ) -> Trajectory:
     """A made-up episode: in each turn the tokens that are read, and the reply to them."""
-    return Trajectory(
-        id=f"t{chain}",
-        episode=f"t{chain}",
-        problem=Problem(group, "?"),
-        group=group,
-        chain=chain,
-        agent="main",
-        role="train",
-        turns=tuple(
-            Turn((), Given(tuple(read)), Message("assistant", ""), (sampled,))
-            for read, sampled in turns
-        ),
-        closing=(),
-        ending=Ending.MAX_TURNS,
-        error=None,
-        observed={},
-        seed=chain,
-    )
+    made = [
+        Turn((), Given(tuple(read)), Message("assistant", ""), (sampled,))
+        for read, sampled in turns
+    ]
+    ending = Ending.MAX_TURNS
+    return testing.trajectory(*made, name=f"t{chain}", group=group, chain=chain, ending=ending)
 
 
 def stored(folder: Path, played: Sequence[Trajectory], rewarded_every: int) -> tuple[Path, Path]:
