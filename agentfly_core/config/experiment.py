@@ -1,6 +1,7 @@
 """The experiment file: settings that define an experiment; site.py defines where it runs.
 
-The defaults below are vetted; `conf/NAME.yaml` says only what differs. How files and overrides are read: experiment.py.
+The defaults below are vetted; `conf/NAME.yaml` says only what differs.
+How files and overrides are read: loading.py.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ class WarmStart(Section):
     """Masked supervised fine-tuning on demonstrations before reinforcement learning, `rounds` resumable parts of it.
 
     `demonstrations` is the import path of a function of (problems, seed, its own settings) that gives a script to play,
-    or `run:NAME@STEP`: the successes.RejectionSampling among that run's stored episodes of the steps 1 to STEP.
+    or `run:NAME@STEP`: those of that run's stored episodes of the steps 1 to STEP that RejectionSampling chooses
+    (pipeline/rejection_sampling.py).
     The learning rate falls from round to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
     """
 
