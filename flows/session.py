@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
 
 from prefect.runtime import flow_run
 
-from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats import hashing
 from agentfly_core.formats.json_value import as_json
 from agentfly_core.formats.text import fault, keeping_secrets
-from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import tracking
 from agentfly_core.runs.context import ExperimentContext
@@ -41,10 +39,6 @@ class Session:
     def context(self) -> ExperimentContext:
         """The run's experiment and place."""
         return self.run.context
-
-    def services(self, model: Artifact) -> AbstractContextManager[TrainingServices]:
-        """The sampler with the environments, and the learner, starting now and warm until the block ends."""
-        return training_services(self.context, model, self.run.uid, self.logs)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from functools import partial
 from prefect import flow, runtime
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.services import TrainingServices
+from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
 from agentfly_core.records.run_record import Summary
@@ -45,7 +45,7 @@ def train(
     """Train an agent: start the run, or continue it from what is on disk."""
     with session(experiment, run, overrides, new, site, store) as here:
         model = base_model(here.context, here.run.parent)
-        with here.services(model) as services:
+        with training_services(here.context, model, here.run.uid, here.logs) as services:
             versioned, data = version(here.context), prepare(here.context)
             here.run.remember_data(data, versioned)
             here.reporter.data(data)

@@ -9,7 +9,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring, timing
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import playing
-from agentfly_core.pipeline.playing import of_shard, of_step, of_test, play_shard, watching
+from agentfly_core.pipeline.playing import of_step, of_test, play_shard, watching
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.records.dataset import split
 from agentfly_core.records.schedule import SamplingRound, problems_of
@@ -87,7 +87,7 @@ def _play(
     with services.environments.turn:
         with timing(metrics, "time/swap"):
             services.load(context, policy, version)
-        mine = of_shard(everything, size, shard)
+        mine = everything[shard * size : (shard + 1) * size]
         return metrics | play_shard(
             spec, context.science.gates, services.sampler, mine, folder, watch, services.environments
         )

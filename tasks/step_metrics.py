@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from agentfly_core.artifacts.stage_metrics import measured, worst
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import health
-from agentfly_core.runs.metrics import point, telling
+from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
 from tasks.stage import stage
 
@@ -35,8 +35,10 @@ def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: A
     }
     if not (updated.metrics["train/optimizer_steps"] or updated.metrics["train/skipped_steps"]):
         logger.warning(NOTHING, step, run.name, step)
-    told = telling(graded.metrics, run.resolved.algorithm.needs.compares_group)
-    metrics = {**told, **updated.metrics, **worst(played, "resources/"), **seconds}
+    scores = dict(graded.metrics)
+    if not run.resolved.algorithm.needs.compares_group:
+        scores.pop(ZERO_SPREAD, None)
+    metrics = {**scores, **updated.metrics, **worst(played, "resources/"), **seconds}
     before = run.store.read_json(run.layout.step(step - 1).metrics) if step > 1 else {"metrics": {}}
     metrics |= health.lasting(run.science.health, metrics, before["metrics"])
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))

@@ -55,11 +55,6 @@ def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[Ep
     return _assignments(science, problems, settings.episodes, name, "evaluation", settings.temperature)
 
 
-def of_shard(episode_specs: Sequence[EpisodeSpec], size: int, shard: int) -> Sequence[EpisodeSpec]:
-    """The assignments of one shard of at most `size` episodes."""
-    return episode_specs[shard * size : (shard + 1) * size]
-
-
 def demonstrate(
     resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem], folder: Path, environment_loop: EnvironmentLoop
 ) -> None:

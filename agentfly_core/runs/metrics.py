@@ -49,11 +49,6 @@ def rollout_metrics(
     return metrics
 
 
-def telling(metrics: Mapping[str, float], compares_group: bool) -> dict[str, float]:
-    """The metrics that say something of an algorithm: equal rewards in a group only where it compares them."""
-    return {name: value for name, value in metrics.items() if compares_group or name != ZERO_SPREAD}
-
-
 def solved(scored: Scored, goal: str) -> bool | None:
     """Whether the reward named `goal` was reached in full (1 or more); None when the trajectory could not be scored."""
     if isinstance(scored.reward, Unscored):

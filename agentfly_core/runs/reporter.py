@@ -95,19 +95,16 @@ class RunReporter(MlflowReporter):
             "agentfly.science_digest": self.context.science.digest,
             "agentfly.start_policy": self.run.start.digest,
             **_parents(self.run),
-            **self._base(policy),
         }
+        if base := base_of(self.run.store, policy):
+            lineage["agentfly.base_uri"] = self._where(base.uri)
+            lineage["agentfly.base_digest"] = base.digest
         model = f"agentfly-{self.context.experiment}"
         success = Success(summary["success_after"], self.run.record["dataset_digest"])
         self.tracker.register(model, self._where(policy.uri), policy.digest, success, lineage)
         self.tracker.tags({"agentfly.last_policy": policy.digest, "agentfly.last_step": str(summary["steps"])})
         self.tracker.summary(summary)
         self.tracker.finish("FINISHED", time_ms)
-
-    def _base(self, policy: Artifact) -> dict[str, str]:
-        """The model that a policy stands on, if it is an adapter."""
-        base = base_of(self.run.store, policy)
-        return {"agentfly.base_uri": self._where(base.uri), "agentfly.base_digest": base.digest} if base else {}
 
     def everything(self) -> None:
         """All that a finished run did, for a tracker that was not there to hear it."""

