@@ -152,10 +152,15 @@ class Episode:
     async def _reply(self, *read: Message | Observation) -> Message:
         if len(self.turns) == self._rules.max_turns:
             raise EpisodeOver(Ending.MAX_TURNS)
-        given, state = self._given(read), await self._state()
+        template = self._rules.template
+        if self.turns:
+            given = template.extend(self.turns[-1].sampled[-1].tokens, read)
+        else:
+            given = template.open(read, self._rules.schemas)
+        state = await self._state()
         sampled = await self._sample(given)
         self._context += (*given, *sampled.tokens)
-        message = self._rules.template.parse(sampled.tokens)
+        message = template.parse(sampled.tokens)
         self.turns.append(Turn(read, Given(given), message, (sampled,), state=state))
         self.closing.clear()
         if sampled.finish == "length" and self._room() < 1:
@@ -170,14 +175,11 @@ class Episode:
                     self.closing += await self._answers(*run)
                 else:
                     for call in run:
-                        await self._answer_in_turn(call)
+                        observation = await self._answer(call)
+                        self.closing.append(observation)
+                        if not observation.error and self._tools[observation.tool].ends_episode:
+                            raise EpisodeOver(Ending.TERMINAL)
         return tuple(self.closing[before:])
-
-    def _given(self, read: tuple[Message | Observation, ...]) -> tuple[int, ...]:
-        template = self._rules.template
-        if not self.turns:
-            return template.open(read, self._rules.schemas)
-        return template.extend(self.turns[-1].sampled[-1].tokens, read)
 
     async def _state(self) -> str:
         lent = [thing for thing in self.lent.values() if isinstance(thing, Environment)]
@@ -210,24 +212,18 @@ class Episode:
                 raise failure
         return [answer for answer in answers if isinstance(answer, Observation)]
 
-    async def _answer_in_turn(self, call: ToolCall | BadCall) -> None:
-        observation = await self._answer(call)
-        self.closing.append(observation)
-        if not observation.error and self._tools[observation.tool].ends_episode:
-            raise EpisodeOver(Ending.TERMINAL)
-
     async def _answer(self, call: ToolCall | BadCall) -> Observation:
-        answer = await self._answer_of_tool(call)
+        if isinstance(call, BadCall):
+            text = f"This tool call could not be read: {clip(call.fault, 500)}"
+            answer = Observation("unreadable", text, error=True)
+        elif call.name in self._tools:
+            answer = await self._tools[call.name].answer(call, self.lent)
+        else:
+            name = clip(call.name, 80)
+            text = f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}"
+            answer = Observation("unknown", text, error=True)
         fitting = self._rules.template.fit(answer.content, self._rules.max_observation_tokens)
         return replace(answer, content=fitting)
-
-    async def _answer_of_tool(self, call: ToolCall | BadCall) -> Observation:
-        if isinstance(call, BadCall):
-            return Observation("unreadable", f"This tool call could not be read: {clip(call.fault, 500)}", error=True)
-        if call.name in self._tools:
-            return await self._tools[call.name].answer(call, self.lent)
-        name = clip(call.name, 80)
-        return Observation("unknown", f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}", error=True)
 
 
 Agent = Callable[[Episode], Awaitable[Ending]]

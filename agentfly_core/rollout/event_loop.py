@@ -48,13 +48,17 @@ class EnvironmentLoop:
 @contextmanager
 def environment_loop(limits: Mapping[type[Environment], Limit | int]) -> Iterator[EnvironmentLoop]:
     """An EnvironmentLoop, whose environments are closed when the block ends; raises as ResourceManager."""
-    with _loop() as loop:
+    loop, thread = background_loop.started("environments")
+    try:
         here = EnvironmentLoop(ResourceManager(limits), loop)
         here.run(here.resources.__aenter__())
         try:
             yield here
         finally:
             here.run(here.resources.close())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
 
 
 async def _result(tasks: Sequence[asyncio.Task[R]]) -> R:
@@ -65,13 +69,3 @@ async def _end(tasks: Sequence[asyncio.Task[R]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@contextmanager
-def _loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop, thread = background_loop.started("environments")
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()

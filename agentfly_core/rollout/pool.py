@@ -85,7 +85,9 @@ class Pool:
 
         Those that are idle are looked at, and replaced where they are worn or unwell.
         """
-        self._places = deque(_settled(place) for place in self._places)
+        for number, place in enumerate(self._places):
+            if isinstance(place, asyncio.Task) and place.done():
+                self._places[number] = place.result()
         idle = [number for number, place in enumerate(self._places) if isinstance(place, Instance)]
         empty = [number for number, place in enumerate(self._places) if place is None]
         missing = max(0, count - self._limit.limit + len(empty))
@@ -195,7 +197,13 @@ class Pool:
         return self._lend_out(instance, problem)
 
     async def _started(self, seconds: float) -> Instance:
-        instance = Instance(await self._made(seconds), time.monotonic())
+        try:
+            environment = await calling.made(self._kind, seconds)
+        except Exception as error:  # an author's own __init__
+            raise ServiceFailure(
+                f"{self._kind.__name__} could not be made: {fault(error)}"
+            ) from error
+        instance = Instance(environment, time.monotonic())
         self._alive.append(instance)
         self._count["started"] += 1
         if (wrong := await self._tried(instance.environment.start, seconds)) is not None:
@@ -204,12 +212,6 @@ class Pool:
             raise ServiceFailure(f"{self._kind.__name__} could not be started: {wrong}")
         instance.state = "idle"
         return instance
-
-    async def _made(self, seconds: float) -> Environment:
-        try:
-            return await calling.made(self._kind, seconds)
-        except Exception as error:  # an author's own __init__
-            raise ServiceFailure(f"{self._kind.__name__} could not be made: {fault(error)}") from error
 
     async def _wrong_reset(self, instance: Instance, problem: Problem, seconds: float) -> str | None:
         wrong = await self._tried(instance.environment.reset, seconds, problem)
@@ -246,10 +248,16 @@ class Pool:
 
     async def _kept(self, instance: Instance) -> bool:
         """Whether it may be lent again; if not, it is closed."""
-        if not self._is_worn(instance) and await self._is_fit(instance.environment):
-            return True
-        await self._end(instance)
-        return False
+        kept, healthy = False, instance.environment.healthy
+        if not self._is_worn(instance) and not instance.environment.spoilt:
+            try:
+                kept = bool(await calling.call(healthy, CLOSE_SECONDS, self._called(healthy)))
+            except Exception as error:  # whatever it raises, it is closed and never lent again
+                kind = self._kind.__name__
+                _log.warning("%s could not say whether it is healthy: %s", kind, fault(error))
+        if not kept:
+            await self._end(instance)
+        return kept
 
     def _is_worn(self, instance: Instance) -> bool:
         if instance.environment.lost:
@@ -257,15 +265,6 @@ class Pool:
         bounds = [bound for bound in (self._limit.max_uses, self._kind.max_uses) if bound is not None]
         age, lifetime = time.monotonic() - instance.born, self._limit.lifetime
         return any(instance.uses >= bound for bound in bounds) or (lifetime is not None and age > lifetime)
-
-    async def _is_fit(self, environment: Environment) -> bool:
-        if environment.spoilt:
-            return False
-        try:
-            return bool(await calling.call(environment.healthy, CLOSE_SECONDS, self._called(environment.healthy)))
-        except Exception as error:  # whatever an environment raises, it is closed and never lent again
-            _log.warning("%s could not say whether it is healthy: %s", self._kind.__name__, fault(error))
-            return False
 
     async def _end(self, instance: Instance) -> None:
         await asyncio.shield(self._go_on(self._close(instance)))
@@ -297,11 +296,6 @@ class Pool:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
-
-
-def _settled(place: Place) -> Place:
-    """What has become of a place where an instance was started."""
-    return place.result() if isinstance(place, asyncio.Task) and place.done() else place
 
 
 async def _in(place: Place) -> Instance | None:

@@ -44,12 +44,17 @@ async def play(
     So does an agent that held its event loop. What the sampler, the template or the agent raises passes.
     """
     episode = Episode(episode_spec, spec, session)
+    lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
     try:
         async with AsyncExitStack() as stack:
-            await _lend(episode, spec, resources, stack)
+            with episode.timed("waiting"):
+                lent = await stack.enter_async_context(lease)
+            for kind, environment in lent.items():
+                episode.lent[kind] = environment
             ending = await _ending(spec, episode)
             seen = _record(episode_spec, spec, episode, ending, None, {})
-            observed = await _observe(episode, spec, seen)
+            with episode.timed("rewards"):
+                observed = {one.name: await one.score(seen, episode.lent) for one in spec.rewards}
         trajectory = _record(episode_spec, spec, episode, ending, None, observed)
     except ServiceFailure as failure:
         trajectory = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure), {})
@@ -71,17 +76,13 @@ async def collect(
     SamplerLost when the shard must be played again, PromptTooLong for a problem that cannot be played, EpisodeBroken
     for whatever else the agent or the template raised, and what `watch` raised.
     """
-    played: list[tuple[Trajectory, Timing]] = []
-
-    def note(trajectory: Trajectory, timing: Timing) -> None:
-        played.append((trajectory, timing))
-        watch(trajectory)
-
     failure: BaseException | None = None
     try:
-        measured = await _play_all(episode_specs, spec, sampler, note, resources)
+        played, measured = await _play_all(episode_specs, spec, sampler, watch, resources)
     except BaseExceptionGroup as failures:
-        failure = _worst(failures)
+        # the shard of a lost sampler can be played again, but not after another mistake
+        leaves = list(_leaves(failures))
+        failure = next((leaf for leaf in leaves if not isinstance(leaf, SamplerLost)), leaves[0])
     if failure is not None:
         raise failure
     assert len(played) == len(episode_specs), "an episode was cancelled from within"
@@ -93,21 +94,23 @@ async def _play_all(
     episode_specs: Sequence[EpisodeSpec],
     spec: RolloutSpec,
     sampler: Sampler,
-    note: Callable[[Trajectory, Timing], None],
+    watch: Callable[[Trajectory], None],
     resources: ResourceManager,
-) -> dict[str, float]:
+) -> tuple[list[tuple[Trajectory, Timing]], dict[str, float]]:
+    played: list[tuple[Trajectory, Timing]] = []
     seats = min([len(episode_specs), *(spec.limits[kind].limit for kind in spec.kinds)])
     waiting = iter(episode_specs)
 
     async def sit(session: SamplerSession) -> None:
         for episode_spec in waiting:
             try:
-                played = await play(episode_spec, spec, session, resources)
+                trajectory, timing = await play(episode_spec, spec, session, resources)
             except (SamplerLost, PromptTooLong):
                 raise
             except (Exception, SystemExit) as error:  # whatever an author's code raised ends the stage, with its place
                 raise EpisodeBroken.by(error, episode_spec, spec) from error
-            note(*played)
+            played.append((trajectory, timing))
+            watch(trajectory)
         session.close()
 
     resources.warm(spec.kinds, seats, LEASE_SECONDS)
@@ -116,43 +119,26 @@ async def _play_all(
             group.create_task(sit(session))
     measured = resources.metrics()
     resources.warm(spec.kinds, seats, LEASE_SECONDS)
-    return measured
-
-
-async def _lend(episode: Episode, spec: RolloutSpec, resources: ResourceManager, stack: AsyncExitStack) -> None:
-    lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
-    with episode.timed("waiting"):
-        for kind, environment in (await stack.enter_async_context(lease)).items():
-            episode.lent[kind] = environment
+    return played, measured
 
 
 async def _ending(spec: RolloutSpec, episode: Episode) -> Ending:
+    """What the agent returned; its time is the episode's deadline, at which this is cancelled."""
+    agent = f"The agent {injection.name(spec.agent)}"
     try:
-        ending = await _of_agent(spec, episode)
+        ending = await calling.on_loop("agents", partial(spec.agent, episode), math.inf, agent)
+    except calling.Overdue as overdue:
+        raise ServiceFailure(str(overdue)) from None
     except EpisodeOver as over:
         return over.ending
     finally:
         await episode.leave()
     if not isinstance(ending, Ending):
-        raise TypeError(f"The agent {injection.name(spec.agent)} returned {ending!r}, expected an Ending.")
+        raise TypeError(f"{agent} returned {ending!r}, expected an Ending.")
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns}
     if not answered.get(ending, True):
-        raise ValueError(f"The agent {injection.name(spec.agent)} returned {ending!r} before there was any answer.")
+        raise ValueError(f"{agent} returned {ending!r} before there was any answer.")
     return ending
-
-
-async def _of_agent(spec: RolloutSpec, episode: Episode) -> Ending:
-    """What the agent returned; its time is the episode's deadline, at which this is cancelled."""
-    what = f"The agent {injection.name(spec.agent)}"
-    try:
-        return await calling.on_loop("agents", partial(spec.agent, episode), math.inf, what)
-    except calling.Overdue as overdue:
-        raise ServiceFailure(str(overdue)) from None
-
-
-async def _observe(episode: Episode, spec: RolloutSpec, seen: Trajectory) -> dict[str, Score | Unscored]:
-    with episode.timed("rewards"):
-        return {reward.name: await reward.score(seen, episode.lent) for reward in spec.rewards}
 
 
 def _record(
@@ -180,12 +166,6 @@ def _record(
         observed=observed,
         seed=episode_spec.seed,
     )
-
-
-def _worst(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """One that is worth telling: the shard of a lost sampler can be played again, but not after another mistake."""
-    leaves = list(_leaves(failures))
-    return next((leaf for leaf in leaves if not isinstance(leaf, SamplerLost)), leaves[0])
 
 
 def _leaves(failure: BaseException) -> Iterator[BaseException]:

@@ -45,7 +45,12 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
     """
     threads = max(1, site.threads // max(map(len, site.nodes.values())))
     launcher = ["deepspeed.launcher.launch", *_places(site), "--log_level", "warning", "--no_local_rank"]
-    command = [*_on_each_node(site), sys.executable, "-m", BARE, *launcher, "--module", BARE, WORKER]
+    on_each_node: list[str] = []
+    if len(site.nodes) > 1:
+        multinode.free_port(next(iter(site.nodes)))
+        program = "agentfly_core.training.multinode"
+        on_each_node = [sys.executable, "-m", program, "--nodes", *site.nodes, "--"]
+    command = [*on_each_node, sys.executable, "-m", BARE, *launcher, "--module", BARE, WORKER]
     command += ["--socket", address]
     command += ["--zero-stage", str(site.zero_stage), "--offload", site.offload]
     command += ["--gradient-checkpointing"] if site.gradient_checkpointing else []
@@ -66,14 +71,6 @@ def _places(site: Site) -> list[str]:
     if len(world) > 1:
         places += ["--node_rank", "{node}", "--master_addr", first, "--master_port", "{port}"]
     return places
-
-
-def _on_each_node(site: Site) -> list[str]:
-    """What starts a command on several nodes, the first of which must be this machine."""
-    if len(site.nodes) == 1:
-        return []
-    multinode.free_port(next(iter(site.nodes)))
-    return [sys.executable, "-m", "agentfly_core.training.multinode", "--nodes", *site.nodes, "--"]
 
 
 class DeepSpeedLearner:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from agentfly_core.formats import hashing
 from agentfly_core.records.parquet import read_scores, read_trajectories
-from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Scored, Unscored
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.outcomes import Outcomes, earned, outcomes
 from agentfly_core.training.job import UpdateJob
@@ -37,14 +36,28 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     """
     found = [t for path in job.rollouts for t in read_trajectories(Path(path))]
     if job.scores:
-        scores = _scores(found, Path(job.scores))
+        by_id = {score.trajectory_id: score for score in read_scores(Path(job.scores))}
+        if missing := [t.id for t in found if t.id not in by_id]:
+            raise ValueError(
+                f"{job.scores} has no score for {len(missing)} trajectories, "
+                f"the first is {missing[0]}."
+            )
+        scores = {
+            name: score
+            for name, score in by_id.items()
+            if not isinstance(score.reward, Unscored)
+        }
     else:
         demonstrated = [t.id for t in found if t.ending is not Ending.FAILED]
         scores = {name: Scored(name, {}, (), 0.0) for name in demonstrated}
     greedy = {t.group: earned(scores[t.id]) for t in found if t.role == "baseline" and t.id in scores}
     played = [t for t in found if t.role != "baseline"]
-    scored = [t for t in played if t.id in scores]
-    kept = _differing(scored, scores) if drop_equal else scored
+    kept = scored = [t for t in played if t.id in scores]
+    if drop_equal:
+        rewards: defaultdict[str, set[float]] = defaultdict(set)
+        for trajectory in scored:
+            rewards[trajectory.group].add(earned(scores[trajectory.id]))
+        kept = [t for t in scored if len(rewards[t.group]) > 1]
     batch = pack(kept)
     rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
     return UpdateData(batch, rewarded, len(kept), len(played) - len(scored))
@@ -64,17 +77,3 @@ def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) 
         order = torch.randperm(len(trajectories), generator=generator)
         found += trajectories[order].tensor_split(steps)
     return found
-
-
-def _differing(trajectories: Sequence[Trajectory], scores: Mapping[str, Scored]) -> list[Trajectory]:
-    rewards: defaultdict[str, set[float]] = defaultdict(set)
-    for trajectory in trajectories:
-        rewards[trajectory.group].add(earned(scores[trajectory.id]))
-    return [t for t in trajectories if len(rewards[t.group]) > 1]
-
-
-def _scores(trajectories: Sequence[Trajectory], path: Path) -> dict[str, Scored]:
-    by_id = {score.trajectory_id: score for score in read_scores(path)}
-    if missing := [t.id for t in trajectories if t.id not in by_id]:
-        raise ValueError(f"{path} has no score for {len(missing)} trajectories, the first is {missing[0]}.")
-    return {name: score for name, score in by_id.items() if not isinstance(score.reward, Unscored)}

@@ -29,7 +29,7 @@ from agentfly_core.rl.interface import Critic
 from agentfly_core.training import distributed
 from agentfly_core.training.distributed import MOMENTS, Engine
 from agentfly_core.training.job import UpdateJob
-from agentfly_core.training.policy import Policy, load_policy, recompute_activations
+from agentfly_core.training.policy import load_policy, recompute_activations
 
 POLICY = "model."  # where the policy's weights stand in the engine's module; the critic's begin with "critic."
 TENSORS, STATE = "learner.safetensors", "learner.json"
@@ -63,7 +63,23 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
     groups = [{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts]
     if memory.checkpointing:
         recompute_activations(model)
-    engine = _initialised(model, groups, job.dtype, memory)
+
+    ranks = torch.distributed.get_world_size()
+    if memory.zero_stage == 0 and job.dtype != "float32":
+        assert ranks == 1, "refused before the run"
+        # it is ZeRO that keeps float32 weights, whole on a single rank
+        memory = replace(memory, zero_stage=1)
+    optimizer = None
+    if memory.zero_stage == 0:
+        optimizer = ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True)
+    settings = _settings(job.dtype, memory)
+    engine: Engine = deepspeed.initialize(
+        model=model, optimizer=optimizer, model_parameters=groups, config=settings
+    )[0]
+    # With one rank it would only copy all gradients, twice; but it is where ZeRO's own optimizers
+    # get them from.
+    own = not isinstance(engine.optimizer, ClippedAdamW | BF16_Optimizer)
+    engine.enable_backward_allreduce = ranks > 1 or own
     _make_moments(engine)
     return engine
 
@@ -109,7 +125,8 @@ def copy_state(engine: Engine) -> State:
         parts |= {moment: distributed.moment(engine, parameter, moment) for moment in MOMENTS}
         if torch.distributed.get_rank() == 0:
             tensors |= {f"{name}/{part}": tensor.to("cpu", copy=True) for part, tensor in parts.items()}
-    return State(tensors, _steps(engine))
+    steps = int(next(iter(engine.basic_optimizer.state.values()))["step"])
+    return State(tensors, steps)
 
 
 def write_state(state: State, label: str, folder: Path) -> None:
@@ -138,10 +155,21 @@ def read_state(engine: Engine, label: str, folder: Path) -> None:
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     """Write a Hugging Face or peft directory with the tokenizer of `source`, and the probe; every rank must call it."""
-    weights, logprobs = _weights(engine), _probe(engine)
-    if torch.distributed.get_rank() != 0:
+    model, is_first = engine.module.model, torch.distributed.get_rank() == 0
+    weights: dict[str, Tensor] = {}
+    for name, parameter in _parameters(engine):
+        if name.startswith(POLICY):
+            weight = distributed.weight(engine, parameter)
+            if is_first:
+                weights[name.removeprefix(POLICY)] = weight.to(parameter.dtype).cpu()
+
+    row = torch.tensor([probe.tokens(model.config.vocab_size)], device=engine.device)
+    sampled = torch.arange(probe.TOKENS, device=engine.device).unsqueeze(0) > 0
+    with torch.no_grad():
+        logprobs, _, _ = engine(row, sampled, 1.0)
+
+    if not is_first:
         return
-    model = engine.module.model
     if lora.is_inside(model):
         model.save_pretrained(folder, state_dict=weights)
     else:
@@ -149,61 +177,25 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
     for path in source.iterdir():
         if any(path.match(pattern) for pattern in TOKENIZER):
             shutil.copy(path, folder / path.name)
-    probe.write(folder, model.config.vocab_size, logprobs)
-
-
-def _weights(engine: Engine) -> dict[str, Tensor]:
-    """The policy's weights by name, on the first rank only."""
-    found: dict[str, Tensor] = {}
-    for name, parameter in _parameters(engine):
-        if name.startswith(POLICY):
-            weight = distributed.weight(engine, parameter)
-            if torch.distributed.get_rank() == 0:
-                found[name.removeprefix(POLICY)] = weight.to(parameter.dtype).cpu()
-    return found
-
-
-def _probe(engine: Engine) -> list[float]:
-    row = torch.tensor([probe.tokens(engine.module.model.config.vocab_size)], device=engine.device)
-    with torch.no_grad():
-        logprobs, _, _ = engine(row, torch.arange(probe.TOKENS, device=engine.device).unsqueeze(0) > 0, 1.0)
-    return [float(value) for value in logprobs[0, 1:]]
-
-
-def _initialised(model: Policy, groups: list[dict[str, list[nn.Parameter]]], dtype: str, memory: Memory) -> Engine:
-    ranks = torch.distributed.get_world_size()
-    if memory.zero_stage == 0 and dtype != "float32":
-        assert ranks == 1, "refused before the run"
-        memory = replace(memory, zero_stage=1)  # it is ZeRO that keeps float32 weights, whole on a single rank
-    optimizer = None if memory.zero_stage else ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True)
-    settings = _settings(dtype, memory)
-    engine: Engine = deepspeed.initialize(
-        model=model, optimizer=optimizer, model_parameters=groups, config=settings
-    )[0]
-    # With one rank it would only copy all gradients, twice; but it is where ZeRO's own optimizers get them from.
-    own = not isinstance(engine.optimizer, ClippedAdamW | BF16_Optimizer)
-    engine.enable_backward_allreduce = ranks > 1 or own
-    return engine
+    probe.write(folder, model.config.vocab_size, [float(value) for value in logprobs[0, 1:]])
 
 
 def _settings(dtype: str, memory: Memory) -> Mapping[str, JSON]:
+    zero: dict[str, JSON] = {"stage": memory.zero_stage, "overlap_comm": False}
+    zero["reduce_bucket_size"] = 16_000_000
+    if memory.offload in ("optimizer", "all"):
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if memory.offload == "all":
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
     adamw = {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}
     return {
         "train_micro_batch_size_per_gpu": 1,
-        "zero_optimization": _zero(memory),
+        "zero_optimization": zero,
         "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
         "data_types": {"grad_accum_dtype": "fp32"},
         "gradient_clipping": 1.0 if memory.zero_stage else 0.0,  # ClippedAdamW clips by itself
         "optimizer": {"type": "AdamW", "params": adamw},
     }
-
-
-def _zero(memory: Memory) -> Mapping[str, JSON]:
-    offloaded = {"none": (), "optimizer": ("offload_optimizer",), "all": ("offload_optimizer", "offload_param")}
-    settings: dict[str, JSON] = {"stage": memory.zero_stage, "overlap_comm": False}
-    settings["reduce_bucket_size"] = 16_000_000
-    moved: dict[str, JSON] = {part: {"device": "cpu", "pin_memory": True} for part in offloaded[memory.offload]}
-    return {**settings, **moved}
 
 
 def _make_moments(engine: Engine) -> None:
@@ -228,10 +220,6 @@ def _make_moments(engine: Engine) -> None:
 
 def _parameters(engine: Engine) -> Iterator[tuple[str, nn.Parameter]]:
     return ((name, p) for name, p in engine.module.named_parameters() if p.requires_grad)
-
-
-def _steps(engine: Engine) -> int:
-    return int(next(iter(engine.basic_optimizer.state.values()))["step"])
 
 
 def _set_steps(engine: Engine, steps: int) -> None:

@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TypeAlias
 
 from agentfly_core.training.remote_watchdog import SIGN
 
@@ -43,7 +42,6 @@ HANDED_ON = (
 )
 """What the variables begin with that the command needs on other nodes, too; none of them holds a secret."""
 INTERVAL = 1.0
-Part: TypeAlias = "subprocess.Popen[bytes]"
 
 
 def main() -> None:
@@ -57,7 +55,9 @@ def main() -> None:
     here, *others = options.nodes
     parts = {here: subprocess.Popen(_placed(options.command, 0, port), stdin=subprocess.DEVNULL)}
     try:
-        parts |= {name: _start(name, _placed(options.command, n, port)) for n, name in enumerate(others, 1)}
+        for number, node in enumerate(others, 1):
+            command = remote(_placed(options.command, number, port))
+            parts[node] = subprocess.Popen([*SSH, node, command], stdin=subprocess.PIPE, bufsize=0)
         while not (ended := [name for name, part in parts.items() if not _lives(part)]):
             time.sleep(INTERVAL)
         sys.exit(f"On {ended[0]} it ended with exit code {parts[ended[0]].returncode}.")
@@ -85,15 +85,11 @@ def remote(command: Sequence[str]) -> str:
     return f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(there)}"
 
 
-def _start(node: str, command: Sequence[str]) -> Part:
-    return subprocess.Popen([*SSH, node, remote(command)], stdin=subprocess.PIPE, bufsize=0)
-
-
 def _placed(command: Sequence[str], node: int, port: int) -> list[str]:
     return [{"{node}": str(node), "{port}": str(port)}.get(word, word) for word in command]
 
 
-def _lives(part: Part) -> bool:
+def _lives(part: subprocess.Popen[bytes]) -> bool:
     """Whether a part runs; one on another node is told that this one does."""
     if part.stdin:
         with suppress(BrokenPipeError):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentfly_core.config.experiment import Adapter
@@ -33,7 +33,13 @@ class Policy(nn.Module):
 
     def __init__(self, model: PreTrainedModel, critic: Critic = "none") -> None:
         super().__init__()
-        _require_plain_logits(model.config)
+        for name in CHANGES_LOGITS:
+            value = getattr(model.config, name, None)
+            if value not in (None, 1.0):
+                raise ValueError(
+                    f"{model.config.model_type} changes its logits after the projection "
+                    f"({name}: {value}), which the learner does not: choose a model that does not."
+                )
         self.model = model
         self.projection = Projection(model.get_output_embeddings())
         self.critic = _critic(model, critic)
@@ -46,23 +52,21 @@ class Policy(nn.Module):
         With `trees`, these rows as prefix trees, the model reads those instead, to the same result.
         """
         inputs = {"input_ids": tokens} if trees is None else trees.inputs(self.model.dtype)
-        places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens) if trees is None else trees.places
-        predicting = places[predictors(sampled)]
+        places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
+        predicting = (places if trees is None else trees.places)[predictors(sampled)]
         hidden = _hidden(self.model.base_model, inputs)[predicting]
-        said = self.projection(hidden, tokens[sampled], temperature)
-        found = (*said, self._values(hidden, inputs, predicting))
-        empty = torch.zeros(sampled.shape, device=tokens.device)
-        logprobs, entropy, values = (empty.masked_scatter(sampled, part) for part in found)
-        return logprobs, entropy, values
-
-    def _values(self, hidden: Tensor, inputs: Mapping[str, Tensor], predicting: Tensor) -> Tensor:
-        """The values [n] of the sampled tokens."""
+        of_tokens = self.projection(hidden, tokens[sampled], temperature)
         if self.critic is None:
-            return hidden.new_zeros(len(hidden), dtype=torch.float32)
-        if "backbone" in self.critic:
-            hidden = _hidden(self.critic["backbone"], inputs)[predicting]
-        values: Tensor = self.critic["head"](hidden)
-        return values.squeeze(-1).float()
+            of_critic = hidden.new_zeros(len(hidden), dtype=torch.float32)
+        else:
+            if "backbone" in self.critic:
+                hidden = _hidden(self.critic["backbone"], inputs)[predicting]
+            of_critic = self.critic["head"](hidden).squeeze(-1).float()
+        empty = torch.zeros(sampled.shape, device=tokens.device)
+        logprobs, entropy, values = (
+            empty.masked_scatter(sampled, part) for part in (*of_tokens, of_critic)
+        )
+        return logprobs, entropy, values
 
 
 class Projection(nn.Module):
@@ -95,16 +99,6 @@ def _hidden(backbone: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
     """The last hidden states [rows * T, width], one row of tokens after another."""
     hidden: Tensor = backbone(**inputs, use_cache=False).last_hidden_state
     return hidden.flatten(0, 1)
-
-
-def _require_plain_logits(config: PreTrainedConfig) -> None:
-    changed = {name: getattr(config, name, None) for name in CHANGES_LOGITS}
-    for name, value in changed.items():
-        if value not in (None, 1.0):
-            raise ValueError(
-                f"{config.model_type} changes its logits after the projection ({name}: {value}), which the learner "
-                "does not: choose a model that does not."
-            )
 
 
 def _critic(model: PreTrainedModel, kind: Critic) -> nn.ModuleDict | None:

@@ -81,14 +81,17 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
     before: list[int] = []
     # sorted, rows that share a prefix are neighbours, and comparing each with the one before it is enough
     for index in sorted(range(len(rows)), key=rows.__getitem__):
-        common, size = _common(before, rows[index]), trees[-1].size if trees else 0
-        before, added = rows[index], len(rows[index]) - common
-        cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(rows[index]) ** 2
+        row, size = rows[index], trees[-1].size if trees else 0
+        pairs = enumerate(zip(before, row, strict=False))
+        differing = (place for place, (one, other) in pairs if one != other)
+        common = next(differing, min(len(before), len(row)))
+        before, added = row, len(row) - common
+        cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(row) ** 2
         if common >= added and size + added <= limit and cheap:
             branch = torch.cat([trees[-1].branches[-1][:common], torch.arange(size, size + added)])
             trees[-1] = Tree((*trees[-1].rows, index), (*trees[-1].branches, branch))
         else:
-            trees.append(Tree((index,), (torch.arange(len(rows[index])),)))
+            trees.append(Tree((index,), (torch.arange(len(row)),)))
     return trees
 
 
@@ -117,8 +120,3 @@ def require_masks(config: PreTrainedConfig) -> None:
             f"update.share_prefixes needs full attention by sdpa or eager; {config.model_type} has {attention} by "
             f"{config._attn_implementation}. Set update.share_prefixes=false."
         )
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -53,7 +53,6 @@ class Update:
     norms: list[float] = field(default_factory=list)
     mismatch: dict[str, float] = field(default_factory=dict)
     known: Mapping[str, float] = field(default_factory=dict)
-    step_loss: float = 0.0
     on_policy: bool = False
     skipped: int = 0
 
@@ -111,16 +110,20 @@ class Update:
         with torch.no_grad():
             for rows, micro, trees in self._micro_batches(batch, ~teaching):
                 _put(found, rows, self._loss(micro, trees)[1])
-        parts = list(self._micro_batches(batch, teaching))
+        step_loss, parts = 0.0, list(self._micro_batches(batch, teaching))
         for number, (rows, micro, trees) in enumerate(parts, 1):
             loss, logprobs = self._loss(micro, trees)
             _put(found, rows, logprobs)
-            self._backward(loss, last=number == len(parts))
+            step_loss += loss.item()
+            with self._clock("time/backward"):
+                self.engine.set_gradient_accumulation_boundary(number == len(parts))
+                self.engine.backward(loss * self.ranks.count, scale_wrt_gas=False)
         if self.job.scores and not self.mismatch:
             self._compare(self.ranks.sum(found), batch)
-        outcome = self._optimizer_step() if parts else "empty"
-        self.steps[outcome] += 1
-        self.skipped = {"empty": self.skipped, "taken": 0, "skipped": self.skipped + 1}[outcome]
+        if parts:
+            self._optimizer_step(step_loss)
+        else:
+            self.steps["empty"] += 1
 
     def _loss(self, micro: RolloutBatch, trees: PrefixTrees | None) -> tuple[Tensor, Tensor]:
         with self._clock("time/forward"):
@@ -142,21 +145,17 @@ class Update:
         # only a gradient that is not finite stops the step, and a clamp lets no such one through
         return math.nan * (logprobs.sum() + values.sum()), logprobs.detach()
 
-    def _backward(self, loss: Tensor, last: bool) -> None:
-        self.step_loss += loss.item()
-        with self._clock("time/backward"):
-            self.engine.set_gradient_accumulation_boundary(last)
-            self.engine.backward(loss * self.ranks.count, scale_wrt_gas=False)
-
-    def _optimizer_step(self) -> str:
+    def _optimizer_step(self, loss: float) -> None:
         with self._clock("time/optimizer"):
             self.engine.step()
-        loss, self.step_loss = self.step_loss, 0.0
-        if not self.engine.was_step_applied():
-            return "skipped"
-        self.sums["loss"] += loss
-        self.norms.append(float(self.engine.get_global_grad_norm()))
-        return "taken"
+        if self.engine.was_step_applied():
+            self.steps["taken"] += 1
+            self.skipped = 0
+            self.sums["loss"] += loss
+            self.norms.append(float(self.engine.get_global_grad_norm()))
+        else:
+            self.steps["skipped"] += 1
+            self.skipped += 1
 
     def _micro_batches(
         self, batch: RolloutBatch, wanted: Tensor
@@ -169,8 +168,17 @@ class Update:
         for chosen in micro_batches(sizes, self.token_budget, self.ranks.count)[self.ranks.rank]:
             picked = [built[index] for index in chosen.tolist()]
             mine = rows[[row for tree in picked for row in tree.rows]]
-            micro = batch.select(mine) if picked else _idle(batch)
-            trees = flatten(micro.tokens, picked).to(self.engine.device) if len(mine) > len(picked) else None
+            if picked:
+                micro = batch.select(mine)
+            else:  # as many passes as the other ranks make, with nothing to learn
+                shortest = batch.select(batch.lengths.argmin().unsqueeze(0))
+                nothing = torch.zeros_like(shortest.weight)
+                micro = replace(
+                    shortest, sampled=nothing.bool(), advantages=nothing, weight=nothing
+                )
+            trees = None
+            if len(mine) > len(picked):
+                trees = flatten(micro.tokens, picked).to(self.engine.device)
             yield mine, micro.to(self.engine.device), trees
 
     def _compare(self, learner: Tensor, batch: RolloutBatch) -> None:
@@ -196,11 +204,7 @@ class Update:
             found = {"mismatch/masked_share": 0.0} | found | self.mismatch
         if seconds := sum(self.seconds.values()):
             found["train/tokens_per_second"] = tokens / seconds
-        found |= self.seconds | self._counts(data) | dict(self.known)
-        return {name: value for name, value in found.items() if math.isfinite(value)}
-
-    def _counts(self, data: UpdateData) -> dict[str, float]:
-        return {
+        counts = {
             "train/lr": self.settings.learning_rate,
             "train/tokens": float(data.batch.sampled.sum()),
             "train/rows": float(len(data.batch.lengths)),
@@ -211,12 +215,8 @@ class Update:
             "train/skipped_in_a_row": float(self.skipped),
             "train/empty_steps": float(self.steps["empty"] or not len(data.batch.lengths)),
         }
-
-
-def _idle(batch: RolloutBatch) -> RolloutBatch:
-    shortest = batch.select(batch.lengths.argmin().unsqueeze(0))
-    nothing = torch.zeros_like(shortest.weight)
-    return replace(shortest, sampled=nothing.bool(), advantages=nothing, weight=nothing)
+        found |= self.seconds | counts | dict(self.known)
+        return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _put(whole: Tensor, rows: Tensor, part: Tensor) -> None:

@@ -30,7 +30,7 @@ from deepspeed.accelerator import get_accelerator
 from pydantic import TypeAdapter
 
 from agentfly_core.formats.text import fault
-from agentfly_core.rl.interface import Algorithm, Critic
+from agentfly_core.rl.interface import Critic
 from agentfly_core.training import engine as engines
 from agentfly_core.training.data import read_update_data
 from agentfly_core.training.distributed import Engine, Ranks
@@ -102,7 +102,18 @@ class Worker:
         update = Update(engine, job, job.update, algorithm.after(job.before), self.ranks, self.token_budget)
         data = read_update_data(job, algorithm.needs.drops_equal_groups)
         engines.require_known_tokens(engine, data.batch)
-        metrics = update.run(data, self._reference(job, algorithm), progress)
+
+        reference = None
+        if algorithm.needs.reference is not None:
+            if job.reference is None:
+                raise ValueError(
+                    f"{job.algorithm.use} compares with a reference policy, and the job names none."
+                )
+            if self.reference is None or self.reference[0] != job.reference:
+                policy = load_policy(job.reference, job.dtype, base=job.reference_base)
+                self.reference = job.reference, policy.requires_grad_(False)
+            reference = self.reference[1]
+        metrics = update.run(data, reference, progress)
         self.label, self.policy = job.end, job.policy
         return metrics
 
@@ -131,16 +142,6 @@ class Worker:
             engines.read_state(engine, job.start, Path(job.learner))
         gc.freeze()  # to look through all modules and the engine for garbage takes 0.3 s each time
         return engine
-
-    def _reference(self, job: UpdateJob, algorithm: Algorithm) -> Policy | None:
-        if algorithm.needs.reference is None:
-            return None
-        if job.reference is None:
-            raise ValueError(f"{job.algorithm.use} compares with a reference policy, and the job names none.")
-        if self.reference is None or self.reference[0] != job.reference:
-            policy = load_policy(job.reference, job.dtype, base=job.reference_base).requires_grad_(False)
-            self.reference = job.reference, policy
-        return self.reference[1]
 
 
 def requests(address: str) -> Iterator[tuple[str, Send]]:
@@ -206,17 +207,14 @@ def join() -> Ranks:
     rank, count, here = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_SIZE"))
     meeting = "env://"
     if here == count:
-        meeting = f"file://{tempfile.gettempdir()}/ranks-{_launcher()}"
+        # No file of an earlier launch has the process id and the start time of this launcher.
+        launcher = os.getppid()
+        started = Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[19]
+        meeting = f"file://{tempfile.gettempdir()}/ranks-{launcher}-{started}"
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     get_accelerator().set_device(int(os.environ["LOCAL_RANK"]))
     deepspeed.init_distributed(init_method=meeting, rank=rank, world_size=count, timeout=PATIENCE)
     return Ranks(rank, count, dist.new_group(backend="gloo", timeout=PATIENCE))
-
-
-def _launcher() -> str:
-    """The process id and the start time of the launcher: no file of an earlier launch has this name."""
-    started = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
-    return f"{os.getppid()}-{started}"
 
 
 def main() -> None:
