@@ -38,7 +38,10 @@ class GiGPO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per turn, plus one per trajectory."""
-        by_turn = _compared(outcomes, self._returns(outcomes, batch))
+        returns = self._returns(outcomes, batch)
+        width = returns.shape[1]
+        places = [[i * width + turn for i, turn in turns] for turns in _alike(outcomes)]
+        by_turn = within_groups(places, centred, returns.flatten()).view_as(returns)
         of_turns = by_turn[batch.trajectory.unsqueeze(1), batch.turn] * batch.sampled
         episode = spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch)
         return Advantages.of(episode + self.weight * of_turns.float())
@@ -52,13 +55,6 @@ class GiGPO(PolicyGradient):
         for k in reversed(range(turns - 1)):
             returns[:, k] += self.gamma * returns[:, k + 1]
         return returns
-
-
-def _compared(outcomes: Outcomes, returns: Tensor) -> Tensor:
-    """Each turn's return [trajectories, most turns] less the mean over the turns of its group in its state."""
-    width = returns.shape[1]
-    places = [[i * width + turn for i, turn in turns] for turns in _alike(outcomes)]
-    return within_groups(places, centred, returns.flatten()).view_as(returns)
 
 
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:

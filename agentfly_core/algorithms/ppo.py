@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from agentfly_core.rl.advantage import sequences, whitened
 from agentfly_core.rl.batch import RolloutBatch
@@ -52,10 +51,8 @@ class PPO(PolicyGradient):
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
         """The policy's loss and the critic's."""
         policy = super().loss(outputs, batch)
-        error = self._value_loss(outputs.values, batch)
+        values, old, right = outputs.values, batch.old_values, batch.returns
+        near = old + (values - old).clamp(-self.value_clip, self.value_clip)
+        error = 0.5 * torch.maximum((values - right).square(), (near - right).square())
         total = policy.total + self.value_weight * (batch.weight * error).sum()
         return replace(policy, total=total, metrics={**policy.metrics, "train/value_loss": error.detach()})
-
-    def _value_loss(self, values: Tensor, batch: RolloutBatch) -> Tensor:
-        near = batch.old_values + (values - batch.old_values).clamp(-self.value_clip, self.value_clip)
-        return 0.5 * torch.maximum((values - batch.returns).square(), (near - batch.returns).square())

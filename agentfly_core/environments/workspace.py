@@ -103,7 +103,18 @@ class Workspace(Environment):
 
     def _become(self, files: dict[str, str]) -> None:
         for name in files:
-            _check(name)
+            path = PurePosixPath(name)
+            parts = [len(part.encode(errors="replace")) for part in name.split("/")]
+            if max(parts) > LONGEST_PART or sum(parts) > LONGEST_NAME:
+                raise ToolError(
+                    f"Got a file name of {sum(parts)} bytes, "
+                    f"expected {LONGEST_PART} for a part, {LONGEST_NAME} in all."
+                )
+            leads_out = path.is_absolute() or {"..", "."} & {*path.parts}
+            if leads_out or str(path) != name or not name.isprintable() or not name:
+                raise ToolError(
+                    f"Got the file name {name!r}, expected a relative one such as 'docs/notes.txt'."
+                )
         if both := files.keys() & {str(folder) for name in files for folder in PurePosixPath(name).parents}:
             raise ToolError(f"{min(both)!r} cannot be a file and a folder.")
         size = sum(len(name.encode()) + len(text.encode(errors="replace")) for name, text in files.items())
@@ -112,13 +123,3 @@ class Workspace(Environment):
         if files != self.files:
             self._before = [*self._before[-MOST_CHANGES:], self.files]
             self.files = files
-
-
-def _check(name: str) -> None:
-    path, parts = PurePosixPath(name), [len(part.encode(errors="replace")) for part in name.split("/")]
-    if max(parts) > LONGEST_PART or sum(parts) > LONGEST_NAME:
-        raise ToolError(
-            f"Got a file name of {sum(parts)} bytes, expected {LONGEST_PART} for a part, {LONGEST_NAME} in all."
-        )
-    if path.is_absolute() or str(path) != name or {"..", "."} & {*path.parts} or not name.isprintable() or not name:
-        raise ToolError(f"Got the file name {name!r}, expected a relative one such as 'docs/notes.txt'.")

@@ -130,7 +130,10 @@ class _Row:
 @torch.inference_mode()
 def _decode(model: PreTrainedModel, requests: Sequence[Request]) -> list[_Row]:
     rows = [_Row(request, torch.Generator().manual_seed(request.seed)) for request in requests]
-    tokens, mask = _prompts(requests, model.device)
+    prompts = [torch.tensor(request.prompt) for request in requests]
+    ones = [torch.ones_like(prompt) for prompt in prompts]
+    tokens = pad_sequence(prompts, batch_first=True, padding_side="left").to(model.device)
+    mask = pad_sequence(ones, batch_first=True, padding_side="left").to(model.device)
     going = rows
     cache: Cache | None = None
     while True:
@@ -146,14 +149,6 @@ def _decode(model: PreTrainedModel, requests: Sequence[Request]) -> list[_Row]:
             going, mask = [going[i] for i in stay], mask[stay]
             cache.batch_select_indices(torch.tensor(stay, device=model.device))
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
-
-
-def _prompts(requests: Sequence[Request], device: torch.device) -> tuple[Tensor, Tensor]:
-    """The prompts [rows, T], padded on the left, and where they are."""
-    prompts = [torch.tensor(request.prompt) for request in requests]
-    tokens = pad_sequence(prompts, batch_first=True, padding_side="left")
-    mask = pad_sequence([torch.ones_like(prompt) for prompt in prompts], batch_first=True, padding_side="left")
-    return tokens.to(device), mask.to(device)
 
 
 def _forward(model: PreTrainedModel, tokens: Tensor, mask: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:

@@ -96,13 +96,10 @@ class VLLM:
             new = {"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True}
             server.post("/v1/load_lora_adapter", json=new)
         else:
-            self._reload(server, policy)
+            if _model(server) == ADAPTER:
+                server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
+            server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
         self.service.wait(lambda: bool(server.post("/reset_prefix_cache").json()["success"]), self.patience)
-
-    def _reload(self, server: httpx.Client, policy: Path) -> None:
-        if _model(server) == ADAPTER:
-            server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
-        server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
 
     def _check(self, server: httpx.Client, policy: Path, probe: Probe) -> None:
         sampling = _sampling(SamplingParams(1.0, 1, ()), 0) | {"prompt_logprobs": 0}

@@ -74,22 +74,15 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
     }
     if site.device == "cpu":
-        return environment | _cpu(model, site)
+        # The worker runs in the engine's process, and nothing is compiled: ready after 11 seconds
+        # instead of 44. A second thread makes SmolLM2-135M faster and a nano model slower, whose
+        # matrices are not worth sharing out.
+        size = sum(path.stat().st_size for path in model.glob("*.safetensors"))
+        own = {
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            "OMP_NUM_THREADS": str(site.threads if size > SHARED_OUT else 1),
+            "TORCH_COMPILE_DISABLE": "1",
+        }
+        return environment | own | hardware.WAITING | hardware.KEEPING_MEMORY
     gpus = {hardware.VISIBLE: ",".join(hardware.visible(site.sampler_gpus))}
     return environment | gpus | {"TRITON_F32_DEFAULT": "ieee"}  # or float32 attention would be rounded to TF32
-
-
-def _cpu(model: Path, site: Site) -> dict[str, str]:
-    """The worker runs in the engine's process, and nothing is compiled: ready after 11 seconds instead of 44.
-
-    A second thread makes SmolLM2-135M faster and a nano model slower, whose matrices are not worth sharing out.
-    """
-    size = sum(path.stat().st_size for path in model.glob("*.safetensors"))
-    threads = site.threads if size > SHARED_OUT else 1
-    return {
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "OMP_NUM_THREADS": str(threads),
-        **hardware.WAITING,
-        **hardware.KEEPING_MEMORY,
-        "TORCH_COMPILE_DISABLE": "1",
-    }

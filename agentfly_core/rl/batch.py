@@ -64,7 +64,11 @@ def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
     Raises ValueError when a row begins with a sampled token: nothing predicts it.
     """
     rows = [(i, spans) for i, t in enumerate(trajectories) for spans in _rows(t.turns)]
-    rows = [(i, spans) for i, spans in rows if _has_sampled(spans)]
+    rows = [
+        (i, spans)
+        for i, spans in rows
+        if any(isinstance(span, Sampled) and span.tokens for _, span in spans)
+    ]
     tokens, sampled, logprobs, turn = _columns([spans for _, spans in rows])
     if bool(sampled[:, :1].any()):
         first = trajectories[rows[int(sampled[:, 0].nonzero()[0])][0]]
@@ -95,10 +99,6 @@ def _rows(turns: Sequence[Turn]) -> list[Spans]:
         spans: list[Given | Sampled] = [turn.given, *turn.sampled]
         rows[-1] += [(number, span) for span in spans]
     return rows
-
-
-def _has_sampled(spans: Spans) -> bool:
-    return any(isinstance(span, Sampled) and span.tokens for _, span in spans)
 
 
 def _length(spans: Spans) -> int:
@@ -153,15 +153,12 @@ def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[T
     padding included, or a single row.
     """
     order = lengths.argsort(descending=True, stable=True)
-    shares = [_cut(order[rank::ranks], lengths, token_budget) for rank in range(ranks)]
+    shares: list[list[Tensor]] = [[] for _ in range(ranks)]
+    for rank, share in enumerate(shares):
+        left = order[rank::ranks]
+        while len(left):
+            take = max(1, token_budget // int(lengths[left[0]]))
+            share.append(left[:take])
+            left = left[take:]
     count = max(len(share) for share in shares)
     return [share + [order[:0]] * (count - len(share)) for share in shares]
-
-
-def _cut(longest_first: Tensor, lengths: Tensor, token_budget: int) -> list[Tensor]:
-    cut = []
-    while len(longest_first):
-        take = max(1, token_budget // int(lengths[longest_first[0]]))
-        cut.append(longest_first[:take])
-        longest_first = longest_first[take:]
-    return cut

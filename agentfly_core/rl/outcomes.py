@@ -54,12 +54,15 @@ def outcomes(
     Raises ValueError for an unscored trajectory, and for a reward of a turn in which no token was sampled.
     """
     by_turn = [_by_turn(t, score) for t, score in zip(trajectories, scores, strict=True)]
+    members: defaultdict[str, list[int]] = defaultdict(list)
+    for index, trajectory in enumerate(trajectories):
+        members[trajectory.group].append(index)
     return Outcomes(
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
         parts={name: torch.tensor([s.rewards[name] for s in scores], dtype=torch.float64) for name in weights},
         weights=weights,
-        groups=_groups(trajectories),
+        groups=tuple(map(tuple, members.values())),
         states=tuple(tuple(_state(turn) for turn in t.turns) for t in trajectories),
         cut=torch.tensor([_is_cut(t) for t in trajectories], dtype=torch.bool),
         baselines=torch.tensor([greedy.get(t.group, float("nan")) for t in trajectories], dtype=torch.float64),
@@ -91,13 +94,6 @@ def _token_rewards(layout: Sequences, by_turn: Sequence[Sequence[float]]) -> Ten
     places = zip(last.nonzero()[:, 0].tolist(), layout.turns[last].tolist(), strict=True)
     rewards[last] = torch.tensor([by_turn[i][turn] for i, turn in places], dtype=torch.float64)
     return rewards
-
-
-def _groups(trajectories: Sequence[Trajectory]) -> tuple[tuple[int, ...], ...]:
-    members = defaultdict(list)
-    for index, trajectory in enumerate(trajectories):
-        members[trajectory.group].append(index)
-    return tuple(map(tuple, members.values()))
 
 
 def _state(turn: Turn) -> str:

@@ -94,7 +94,17 @@ class ForkServer:
                     stdout=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
                 )
-            self._base = _answer(self._link)
+            self._link.settimeout(SECONDS_TO_START)
+            try:
+                answer = io.BytesIO(self._link.recv(protocol.LARGEST_HEADER))
+                said = protocol.read(answer)[0]
+            except (OSError, EOFError) as error:
+                what = error or "it ended"
+                raise Unavailable(f"the sandbox's server did not start: {what}") from error
+            self._link.settimeout(None)
+            if "unavailable" in said:
+                raise Unavailable(str(said["unavailable"]))
+            self._base = int(said["base"])
             return self._link
 
 
@@ -107,18 +117,6 @@ def _sent(link: socket.socket, what: bytes, descriptors: Sequence[int]) -> bool:
     except OSError as error:
         raise Unavailable(f"the sandbox's server ended: {error}") from error
     return True
-
-
-def _answer(link: socket.socket) -> int:
-    link.settimeout(SECONDS_TO_START)
-    try:
-        said = protocol.read(io.BytesIO(link.recv(protocol.LARGEST_HEADER)))[0]
-    except (OSError, EOFError) as error:
-        raise Unavailable(f"the sandbox's server did not start: {error or 'it ended'}") from error
-    link.settimeout(None)
-    if "unavailable" in said:
-        raise Unavailable(str(said["unavailable"]))
-    return int(said["base"])
 
 
 OWN_SOURCES = ("agentfly_core/__init__.py", "agentfly_core/sandbox")

@@ -81,13 +81,15 @@ class Cgroups:
         for version, parents in _candidates(Path("/proc/self")):
             here = cls(version, tuple(parents))
             if parents and here._works():
-                here._sweep()
+                for folder in [old for parent in parents for old in parent.glob(f"{PREFIX}*")]:
+                    if not mark_alive(folder.name):
+                        Cgroup((folder,)).removed()
                 return here
         return cls("none", ())
 
     def fresh(self) -> Cgroup:
         """New groups, without limits so far; to be given back to `end`."""
-        name = f"{PREFIX}{next(_NUMBERS)}-{_mark()}"
+        name = f"{PREFIX}{next(_NUMBERS)}-{Owner.current().mark}"
         folders, entries = tuple(parent / name for parent in self.parents), list[int]()
         try:
             for folder in folders:
@@ -124,20 +126,21 @@ class Cgroups:
             cgroup = self.fresh()
             try:
                 files = {file.name for folder in cgroup.folders for file in folder.iterdir()}
-                return bool(files & {"memory.limit_in_bytes", "memory.max"}) and _can_enter(cgroup.folders)
+                if not files & {"memory.limit_in_bytes", "memory.max"}:
+                    return False
+                entries = [str(folder / "cgroup.procs") for folder in cgroup.folders]
+                enter = ["/bin/sh", "-c", _ENTER, "sh", *entries]
+                return subprocess.run(enter, check=False, capture_output=True).returncode == 0
             finally:
                 self.end(cgroup)
         return False
 
-    def _sweep(self) -> None:
-        for folder in [old for parent in self.parents for old in parent.glob(f"{PREFIX}*")]:
-            if not mark_alive(folder.name):
-                Cgroup((folder,)).removed()
-
 
 def _candidates(proc: Path) -> Iterator[tuple[str, Sequence[Path]]]:
     """Where groups may be possible: below this process's own group and, in v2, beside it."""
-    groups = _own_groups(proc / "cgroup")
+    found = (line[1:] for line in _lines(proc / "cgroup", ":", 2) if len(line) == 3)
+    # by their controllers, "" in v2; those that have no path are left out
+    groups = {names: path for names, path in found if path.startswith("/")}
     v1: list[Path] = []
     for mount in _lines(proc / "mountinfo", " "):
         kind, options = mount[mount.index("-") + 1], set(mount[-1].split(","))
@@ -148,12 +151,6 @@ def _candidates(proc: Path) -> Iterator[tuple[str, Sequence[Path]]]:
         if kind == "cgroup" and {"memory", "pids"} & options:
             v1 += [_below(top, root, path) for names, path in groups.items() if set(names.split(",")) & options]
     yield "v1", v1
-
-
-def _own_groups(file: Path) -> dict[str, str]:
-    """The groups in which this process is, by their controllers, "" in v2; those that have no path are left out."""
-    found = (line[1:] for line in _lines(file, ":", 2) if len(line) == 3)
-    return {names: path for names, path in found if path.startswith("/")}
 
 
 def _lines(file: Path, between: str, splits: int = -1) -> list[list[str]]:
@@ -170,12 +167,3 @@ def _plain(path: str) -> str:
 def _below(top: Path, root: str, group: str) -> Path:
     """Where a group's folder is, when `root` of the hierarchy is mounted at `top`."""
     return Path(os.path.normpath(top / os.path.relpath(group, root)))
-
-
-def _can_enter(folders: Sequence[Path]) -> bool:
-    files = [str(folder / "cgroup.procs") for folder in folders]
-    return subprocess.run(["/bin/sh", "-c", _ENTER, "sh", *files], check=False, capture_output=True).returncode == 0
-
-
-def _mark() -> str:
-    return Owner.current().mark

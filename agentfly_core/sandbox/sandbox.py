@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.cgroups import Cgroup, Cgroups
 from agentfly_core.sandbox.guest import protocol
-from agentfly_core.sandbox.guest.protocol import ExecRequest, ExecResult, Limits, Report, Status, judged, unavailable
+from agentfly_core.sandbox.guest.protocol import ExecRequest, ExecResult, Limits, Status, judged, unavailable
 
 AT_ONCE, SPARES = 32, 2
 
@@ -73,15 +73,12 @@ class Sandbox:
     async def _prepare(self) -> None:
         with suppress(Unavailable, OSError):  # the next order will say so
             while self._warm and len(self._spares) < SPARES and self.backend.alive():
-                self._keep(await self._ready(kept=False))
-
-    def _keep(self, spare: Ready) -> None:
-        """Keep a spare, unless others made enough of them meanwhile."""
-        if len(self._spares) < SPARES:
-            self._spares.append(spare)
-        else:
-            spare.connection.close()
-            self.cgroups.end(spare.cgroup)
+                spare = await self._ready(kept=False)
+                if len(self._spares) < SPARES:
+                    self._spares.append(spare)
+                else:  # others made enough of them meanwhile
+                    spare.connection.close()
+                    self.cgroups.end(spare.cgroup)
 
     async def _ready(self, kept: bool) -> Ready:
         cgroup = self.cgroups.fresh()
@@ -171,7 +168,11 @@ class Execution:
         if why := report.get("unavailable"):
             return self._lost(Status.KILLED) if self.started else unavailable(str(why), self.backend.name)
         self.alive = bool(report["alive"])
-        return self._judged(report, blobs)
+        stdout, stderr, *contents = blobs
+        files = dict(zip(report["files"], contents, strict=True))
+        kills = self.ready.cgroup.oom_kills()
+        new, self.oom_kills = kills - self.oom_kills, kills
+        return judged(report, stdout, stderr, files, new, self.backend.name)
 
     async def _report(self, limits: Limits) -> tuple[Any, list[bytes]]:
         while True:
@@ -180,13 +181,6 @@ class Execution:
             if "started" not in header:
                 return header, blobs
             self.started = True
-
-    def _judged(self, report: Report, blobs: Sequence[bytes]) -> ExecResult:
-        stdout, stderr, *contents = blobs
-        files = dict(zip(report["files"], contents, strict=True))
-        kills = self.ready.cgroup.oom_kills()
-        new, self.oom_kills = kills - self.oom_kills, kills
-        return judged(report, stdout, stderr, files, new, self.backend.name)
 
     def _lost(self, status: Status) -> ExecResult:
         return ExecResult(status, None, "", "", False, 0.0, 0, self.backend.name)

@@ -83,15 +83,16 @@ def target() -> Iterator[Target]:
 async def attacked(sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False) -> list[Outcome]:
     """What becomes of attacks on a sandbox, one after another, with `kept` from interpreters that wait for more."""
     await sandbox.execute(ExecRequest(b""))
-    with target() as here:
-        return [await _tried(attack, sandbox, here, kept) for attack in attacks]
-
-
-async def _tried(attack: Attack, sandbox: Sandbox, on: Target, kept: bool) -> Outcome:
-    outside = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES}
-    code = INSIDE.format(outside=outside) + attack.code.format(file=on.file, port=on.port, pid=on.bystander.pid)
-    result = await sandbox.execute(ExecRequest(code.encode(), {}, b"", attack.collect, attack.limits, kept))
-    return Outcome(attack.name, *await _judged(attack, result, on))
+    outcomes: list[Outcome] = []
+    with target() as on:
+        for attack in attacks:
+            outside = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES}
+            code = INSIDE.format(outside=outside)
+            code += attack.code.format(file=on.file, port=on.port, pid=on.bystander.pid)
+            order = ExecRequest(code.encode(), {}, b"", attack.collect, attack.limits, kept)
+            result = await sandbox.execute(order)
+            outcomes.append(Outcome(attack.name, *await _judged(attack, result, on)))
+    return outcomes
 
 
 async def _judged(attack: Attack, result: ExecResult, on: Target) -> tuple[bool, str]:

@@ -54,24 +54,20 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
 def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
     """Make the process what the code finds; what prevents it, empty for nothing."""
     try:
-        _settle(work, streams, line)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+        os.setsid()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.closerange(3, line)
+        os.closerange(line + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        os.chdir(work.folder)
+        bound(work)
+        if work.locked:
+            lock()
         _become(work.folder / "main.py")
     except Exception as error:  # nothing of the code's own gets here
         return f"{type(error).__name__}: {error}".encode()
     return b""
-
-
-def _settle(work: Work, streams: tuple[int, int, int], line: int) -> None:
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-    os.setsid()
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-    os.closerange(3, line)
-    os.closerange(line + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    os.chdir(work.folder)
-    bound(work)
-    if work.locked:
-        lock()
 
 
 def bound(work: Work) -> None:

@@ -11,7 +11,7 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,7 +62,10 @@ def serve(connection: socket.socket, order: Order, blobs: list[bytes], work: Wor
     """
     code, stdin, *contents = blobs
     named = dict(zip(order["files"], contents, strict=True))
-    _lay_out(work.folder, named if work.kept else {"main.py": code, **named})
+    for name, content in (named if work.kept else {"main.py": code, **named}).items():
+        path = work.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     watched = Monitor.start(stdin, work)
     try:
         connection.sendall(protocol.packed({"started": True}))
@@ -85,13 +88,6 @@ def _reported(connection: socket.socket, order: Order, watched: Monitor) -> bool
     report |= {"disk_full": watched.filled_the_disk, "files": list(found)}
     connection.sendall(protocol.packed(report, [*watched.output, *found.values()]))
     return alive
-
-
-def _lay_out(folder: Path, files: Mapping[str, bytes]) -> None:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 def enter(cgroups: Sequence[int]) -> None:
@@ -147,17 +143,13 @@ def _plain(folder: Path, name: str, most: int) -> bytes | None:
         for part in folders:
             opened.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=opened[-1]))
         opened.append(os.open(last, flags, dir_fd=opened[-1]))
-        return _content(opened[-1], most)
+        found = os.fstat(opened[-1])
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_size > most:
+            return None
+        with os.fdopen(os.dup(opened[-1]), "rb") as file:
+            return file.read(found.st_size)
     except OSError:
         return None
     finally:
         for descriptor in opened:
             os.close(descriptor)
-
-
-def _content(descriptor: int, most: int) -> bytes | None:
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_size > most:
-        return None
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        return file.read(found.st_size)

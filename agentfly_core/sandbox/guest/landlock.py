@@ -41,13 +41,10 @@ def apply(writable: Sequence[Path]) -> None:
         (Path("/dev"), _READ | _WRITE_FILE),
         *((path, every) for path in writable),
     ):
-        _allow(ruleset, path, rights)
+        folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rule = struct.pack("=Qi", rights, folder)
+        address = ctypes.create_string_buffer(rule, len(rule))
+        kernel.syscall(_ADD, ruleset, _PATH_BENEATH, address, 0)
+        os.close(folder)
     kernel.syscall(_RESTRICT, ruleset, 0)
     os.close(ruleset)
-
-
-def _allow(ruleset: int, path: Path, rights: int) -> None:
-    folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    rule = struct.pack("=Qi", rights, folder)
-    kernel.syscall(_ADD, ruleset, _PATH_BENEATH, ctypes.create_string_buffer(rule, len(rule)), 0)
-    os.close(folder)

@@ -99,7 +99,11 @@ class Monitor:
     def rest(self) -> tuple[int, int]:
         """Stop it, with whatever it started, until it is handed more; how its code ended, and its peak memory."""
         self._signal(signal.SIGSTOP)
-        self._bury()
+        # Reap what has ended and has no other parent: it would count among the processes that may run.
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        with suppress(ChildProcessError):
+            while (ended := os.waitid(os.P_ALL, 0, flags)) and ended.si_pid != self.pid:
+                os.waitpid(ended.si_pid, 0)
         words = Path(f"/proc/{self.pid}/status").read_bytes().partition(b"\nVmHWM:")[2].split()
         return self.said[0] << 8, int(words[0]) * 1024 if words else 0
 
@@ -115,13 +119,6 @@ class Monitor:
                     os.waitpid(-1, 0)
             self.ending = wait, usage.ru_maxrss * 1024
         return self.ending
-
-    def _bury(self) -> None:
-        """Reap what has ended and has no other parent: it would count among the processes that may run."""
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        with suppress(ChildProcessError):
-            while (ended := os.waitid(os.P_ALL, 0, flags)) and ended.si_pid != self.pid:
-                os.waitpid(ended.si_pid, 0)
 
     @property
     def output(self) -> tuple[bytes, bytes]:

@@ -73,10 +73,14 @@ def _settle() -> None:
     """Take leave of the machine's files and of all privileges, then import what code often needs."""
     sys.executable, sites = str(view.interpreter()), [str(package.parent) for package in view.packages()]
     view.enter()
-    if os.geteuid() == 0 and _exists(NOBODY):
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+    if os.geteuid() == 0:
+        # In a container of one user, its root is the one who started it, and there is no other.
+        uids = Path("/proc/self/uid_map").read_text().splitlines()
+        ranges = [list(map(int, line.split())) for line in uids]
+        if any(first <= NOBODY < first + count for first, _, count in ranges):
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
     if os.geteuid():  # the root of a container of one user could not make namespaces for it without
         kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
@@ -86,12 +90,6 @@ def _settle() -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     gc.freeze()
-
-
-def _exists(uid: int) -> bool:
-    """Whether a user is known here; in a container of one user, its root is the one who started it, and nobody else."""
-    lines = [list(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
-    return any(first <= uid < first + count for first, _, count in lines)
 
 
 def _serve(link: socket.socket) -> None:
@@ -107,7 +105,9 @@ def _serve(link: socket.socket) -> None:
         ready = select.select(wanted, [], [])[0]
         if awake in ready:
             os.read(awake, 4096)
-            running -= _reaped()
+            with suppress(ChildProcessError):
+                while ended := os.waitpid(-1, os.WNOHANG)[0]:
+                    running.discard(ended)
         if link in ready:
             what, descriptors, _, _ = socket.recv_fds(link, 16, DESCRIPTORS)
             if not descriptors:
@@ -140,14 +140,6 @@ def _start(link: socket.socket, descriptors: list[int]) -> int:
     for cgroup in descriptors[1:]:
         os.close(cgroup)
     return pid
-
-
-def _reaped() -> set[int]:
-    ended = set[int]()
-    with suppress(ChildProcessError):
-        while pid := os.waitpid(-1, os.WNOHANG)[0]:
-            ended.add(pid)
-    return ended
 
 
 if __name__ == "__main__":

@@ -71,7 +71,13 @@ def enter() -> None:
     _show_packages(folder)
     for device in DEVICES:
         _bind(Path(device), folder)
-    _furnish(folder)
+    for place in ("proc", "box", *(place[1:] for place in SCRATCH.values())):
+        (folder / place).mkdir(parents=True, exist_ok=True)
+    for name, target in {**links(), **STREAMS}.items():
+        (folder / name[1:]).symlink_to(target)
+    for name, text in _WRITTEN.items():
+        (folder / name[1:]).parent.mkdir(exist_ok=True)
+        (folder / name[1:]).write_text(text)
     kernel.mount("proc", f"{folder}/proc", "proc", flags)
     kernel.pivot_root(str(folder))
     kernel.mount("", "/", flags=kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY | kernel.MS_NOSUID)
@@ -99,13 +105,3 @@ def _bind(path: Path, folder: Path) -> Path:
     target.mkdir(exist_ok=True) if path.is_dir() else target.touch()
     kernel.mount(str(path), str(target), flags=kernel.MS_BIND | kernel.MS_REC)
     return target
-
-
-def _furnish(folder: Path) -> None:
-    for place in ("proc", "box", *(place[1:] for place in SCRATCH.values())):
-        (folder / place).mkdir(parents=True, exist_ok=True)
-    for name, target in {**links(), **STREAMS}.items():
-        (folder / name[1:]).symlink_to(target)
-    for name, text in _WRITTEN.items():
-        (folder / name[1:]).parent.mkdir(exist_ok=True)
-        (folder / name[1:]).write_text(text)
