@@ -6,12 +6,11 @@ reply: a server that was started again, or whose load was cut short, can not pas
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import aiohttp
 import httpx
@@ -160,20 +159,22 @@ class _Shard:
             raise ValueError(f"vLLM refused a request of {len(request.prompt)} tokens: {answer['error']['message']}")
         if response.status != 200:
             raise self._lost(f"{response.status} {answer}")
-        return self._sampled(answer["choices"][0])
-
-    def close(self) -> None:
-        """Nothing waits for it: the server batches what is there."""
-
-    def _sampled(self, choice: Mapping[str, Any]) -> Sampled:
+        choice = answer["choices"][0]
         if choice["finish_reason"] not in ("stop", "length"):
             raise self._lost(f"a reply ended with {choice['finish_reason']!r}")
         if [span["version"] for span in choice["weight_versions"]] != [self.label]:
-            raise self._lost(f"a reply comes from {choice['weight_versions']}, not from {self.label}")
+            versions = choice["weight_versions"]
+            raise self._lost(f"a reply comes from {versions}, not from {self.label}")
         logprobs = tuple(place["logprob"] for place in choice["logprobs"]["content"])
         if NO_LOGPROB in logprobs:
-            raise ValueError("vLLM has no log-probability for a token: the policy's weights are not finite.")
-        return Sampled(tuple(choice["token_ids"]), logprobs, int(self.label.split("-")[0]), choice["finish_reason"])
+            raise ValueError(
+                "vLLM has no log-probability for a token: the policy's weights are not finite."
+            )
+        version = int(self.label.split("-")[0])
+        return Sampled(tuple(choice["token_ids"]), logprobs, version, choice["finish_reason"])
+
+    def close(self) -> None:
+        """Nothing waits for it: the server batches what is there."""
 
     def _lost(self, what: str) -> SamplerLost:
         return SamplerLost(str(self.service.lost(f"failed a request: {what}")))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from agentfly_core.formats import hashing
-from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Turn, Unscored
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences
 from agentfly_core.rl.batch import RolloutBatch
 
@@ -55,16 +55,24 @@ def outcomes(
     """
     by_turn = [_by_turn(t, score) for t, score in zip(trajectories, scores, strict=True)]
     members: defaultdict[str, list[int]] = defaultdict(list)
+    states: list[tuple[str, ...]] = []
+    cut: list[bool] = []
     for index, trajectory in enumerate(trajectories):
         members[trajectory.group].append(index)
+        turns = trajectory.turns
+        # what the environment calls its state, or else what the model newly read
+        states.append(tuple(one.state or hashing.short(*map(repr, one.read)) for one in turns))
+        finishes = [span.finish for turn in turns[-1:] for span in turn.sampled[-1:]]
+        at_limit = trajectory.ending in (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN)
+        cut.append("length" in finishes or at_limit)
     return Outcomes(
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
         parts={name: torch.tensor([s.rewards[name] for s in scores], dtype=torch.float64) for name in weights},
         weights=weights,
         groups=tuple(map(tuple, members.values())),
-        states=tuple(tuple(_state(turn) for turn in t.turns) for t in trajectories),
-        cut=torch.tensor([_is_cut(t) for t in trajectories], dtype=torch.bool),
+        states=tuple(states),
+        cut=torch.tensor(cut, dtype=torch.bool),
         baselines=torch.tensor([greedy.get(t.group, float("nan")) for t in trajectories], dtype=torch.float64),
     )
 
@@ -94,13 +102,3 @@ def _token_rewards(layout: Sequences, by_turn: Sequence[Sequence[float]]) -> Ten
     places = zip(last.nonzero()[:, 0].tolist(), layout.turns[last].tolist(), strict=True)
     rewards[last] = torch.tensor([by_turn[i][turn] for i, turn in places], dtype=torch.float64)
     return rewards
-
-
-def _state(turn: Turn) -> str:
-    """What the environment calls its state, or else what the model newly read."""
-    return turn.state or hashing.short(*map(repr, turn.read))
-
-
-def _is_cut(trajectory: Trajectory) -> bool:
-    finishes = [span.finish for turn in trajectory.turns[-1:] for span in turn.sampled[-1:]]
-    return "length" in finishes or trajectory.ending in (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN)

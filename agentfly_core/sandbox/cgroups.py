@@ -81,9 +81,7 @@ class Cgroups:
         for version, parents in _candidates(Path("/proc/self")):
             here = cls(version, tuple(parents))
             if parents and here._works():
-                for folder in [old for parent in parents for old in parent.glob(f"{PREFIX}*")]:
-                    if not mark_alive(folder.name):
-                        Cgroup((folder,)).removed()
+                here._sweep()
                 return here
         return cls("none", ())
 
@@ -134,6 +132,11 @@ class Cgroups:
             finally:
                 self.end(cgroup)
         return False
+
+    def _sweep(self) -> None:
+        for folder in [old for parent in self.parents for old in parent.glob(f"{PREFIX}*")]:
+            if not mark_alive(folder.name):
+                Cgroup((folder,)).removed()
 
 
 def _candidates(proc: Path) -> Iterator[tuple[str, Sequence[Path]]]:
