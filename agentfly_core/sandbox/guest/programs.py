@@ -86,23 +86,18 @@ def _code(run: Callable[[], None], name: str) -> int:
     try:
         run()
     except BaseException as error:  # whatever the code raises ends it, and nothing else
-        return _told(error, name)
-    return 0
-
-
-def _told(error: BaseException, name: str) -> int:
-    """Print what ended the code as Python does, without our frames; its exit code."""
-    _flush()
-    if isinstance(error, SystemExit):
-        if error.code is None or isinstance(error.code, int):
-            return (error.code or 0) & 0xFF
-        print(error.code, file=sys.stderr)
+        _flush()
+        if isinstance(error, SystemExit):
+            if error.code is None or isinstance(error.code, int):
+                return (error.code or 0) & 0xFF
+            print(error.code, file=sys.stderr)
+            return 1
+        trace = error.__traceback__
+        while trace and trace.tb_frame.f_code.co_filename != name:
+            trace = trace.tb_next  # Python's own report, without our frames
+        traceback.print_exception(type(error), error.with_traceback(trace), trace)
         return 1
-    trace = error.__traceback__
-    while trace and trace.tb_frame.f_code.co_filename != name:
-        trace = trace.tb_next
-    traceback.print_exception(type(error), error.with_traceback(trace), trace)
-    return 1
+    return 0
 
 
 def _flush() -> None:

@@ -97,7 +97,12 @@ def _serve(link: socket.socket) -> None:
 
     Those that are kept for several orders, by episodes, are not counted: else they could keep all others waiting.
     """
-    running, awake = set[int](), _woken_by_ends()
+    # it has something to read when a process has ended
+    awake, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running = set[int]()
     base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
     link.send(protocol.packed({"ready": True, "base": base}))
     while True:
@@ -115,15 +120,6 @@ def _serve(link: socket.socket) -> None:
             pid = _start(link, descriptors)
             if what == ONCE:
                 running.add(pid)
-
-
-def _woken_by_ends() -> int:
-    """A descriptor that has something to read when a process has ended."""
-    awake, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    return awake
 
 
 def _start(link: socket.socket, descriptors: list[int]) -> int:
