@@ -1,0 +1,270 @@
+"""Do the tests notice a fault? Each is planted in a copy of the repository, whose tests then have to fail.
+
+    python -m benchmarks.planted_faults [NAME ...]
+
+A fault replaces one place of a module's text; the tests that are run are those of its room. It prints the first test that
+fails, and its first line of error. With names only those faults are planted. Ends with 1 if a fault is not noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE = Path("agentfly_core")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A place in a module of the core, what it is replaced by, and the folder or file of tests that is to notice.
+
+    `Fault("clip takes the smaller loss", "rl/policy_loss.py", "torch.maximum(", "torch.minimum(", "unit/rl")`
+    """
+
+    name: str
+    module: str
+    before: str
+    after: str
+    tests: str
+
+
+FAULTS = (
+    Fault(
+        "a checksum is not compared",
+        "formats/checksummed_json.py",
+        'elif found.get("checksum") != digest(said):',
+        "elif False:",
+        "unit/formats",
+    ),
+    Fault(
+        "a process with a reused id counts as alive",
+        "system/process.py",
+        'return state not in "ZX" and ticks in (None, started)',
+        'return state not in "ZX"',
+        "unit/system",
+    ),
+    Fault(
+        "a run does not wait for its device",
+        "system/devices.py",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        "unit/system",
+    ),
+    Fault(
+        "a secret's value is stored",
+        "config/credentials.py",
+        "if redact(value) != value:",
+        "if False:",
+        "unit/config",
+    ),
+    Fault(
+        "dynamic sampling plays the same problems again",
+        "records/schedule.py",
+        "before.first + before.count",
+        "before.first",
+        "unit/records",
+    ),
+    Fault(
+        "a zero stands for a missing reward",
+        "records/ledger.py",
+        "mean = sum(rewards) / len(rewards) if rewards else None",
+        "mean = sum(rewards) / max(len(rewards), 1)",
+        "unit/records",
+    ),
+    Fault(
+        "a sum of rewards that is not finite counts",
+        "authoring/reward.py",
+        "if not all(map(_is_number, (total, *by_turn))):",
+        "if False:",
+        "unit/authoring/test_reward.py",
+    ),
+    Fault(
+        "a late answer counts",
+        "authoring/calling.py",
+        "if await _in_time(loop, work):",
+        "await _in_time(loop, work)\n        if await work.ends_within(work.seconds + 5):",
+        "unit/authoring",
+    ),
+    Fault(
+        "each call has an event loop of its own",
+        "authoring/author_loops.py",
+        "if which not in _loops or _loops[which].given_up:",
+        "if True:",
+        "unit/authoring",
+    ),
+    Fault(
+        "a prompt that leaves no room is played",
+        "rollout/episode.py",
+        "raise PromptTooLong({self.problem.id: len(given)}, self._rules.max_model_len)",
+        "raise EpisodeOver(Ending.LENGTH)",
+        "unit/rollout",
+    ),
+    Fault(
+        "an environment whose lease ended badly is lent again",
+        "rollout/pool.py",
+        "            well = True\n        finally:",
+        "        finally:\n            well = True",
+        "unit/rollout",
+    ),
+    Fault(
+        "future values are not discounted",
+        "rl/gae.py",
+        "rewards[:, t] + gamma * value - values[:, t]",
+        "rewards[:, t] + value - values[:, t]",
+        "unit/rl",
+    ),
+    Fault(
+        "the clipped loss takes the smaller side",
+        "rl/policy_loss.py",
+        "loss = torch.maximum(free, -estimate * rho.clamp(1.0 - self.low",
+        "loss = torch.minimum(free, -estimate * rho.clamp(1.0 - self.low",
+        "unit/rl",
+    ),
+    Fault(
+        "all tokens of long trajectories count the same",
+        "rl/aggregation.py",
+        "return batch.sampled / (count * tokens.clamp(min=1))",
+        "return batch.sampled / batch.sampled.sum().clamp(min=1)",
+        "unit/rl",
+    ),
+    Fault(
+        "a row of a tree attends to its neighbours",
+        "training/prefix_tree.py",
+        "(node.unsqueeze(1) < self.ends.unsqueeze(1))",
+        "(node.unsqueeze(1) >= 0)",
+        "unit/training",
+    ),
+    Fault(
+        "every epoch has the same order",
+        "training/data.py",
+        "hashing.seed(job.seed, epoch)",
+        "hashing.seed(job.seed, 0)",
+        "unit/training",
+    ),
+    Fault(
+        "a batch of replies depends on who asked first",
+        "inference/in_process.py",
+        "sorted(self._waiting, key=lambda item: item[0].order)",
+        "list(self._waiting)",
+        "unit/inference",
+    ),
+    Fault(
+        "an artifact under another key is taken",
+        "artifacts/store.py",
+        'if manifest is None or manifest["key"] != target.key:',
+        "if manifest is None:",
+        "unit/artifacts",
+    ),
+    Fault(
+        "two processes hold one run",
+        "artifacts/lock.py",
+        "        return False\n    return True",
+        "        return True\n    return True",
+        "unit/artifacts",
+    ),
+    Fault(
+        "a finished run ignores other settings",
+        "runs/run.py",
+        "if fixed := [change for change in changes if not change.resumable]:",
+        "if fixed := []:",
+        "unit/runs",
+    ),
+    Fault(
+        "a policy diverges without end",
+        "pipeline/gates.py",
+        "if skipped >= SKIPPED_IN_A_ROW:",
+        "if skipped > 10 * SKIPPED_IN_A_ROW:",
+        "unit/pipeline",
+    ),
+    Fault(
+        "a datagram socket pair leaves the sandbox",
+        "sandbox/guest/seccomp.py",
+        "_step(_EQUAL, _SOCK_SEQPACKET, 1, 0)",
+        "_step(_AT_LEAST, 0, 1, 0)",
+        "unit/sandbox",
+    ),
+    Fault(
+        "a grader that a program broke gives no reward",
+        "rewards/code_tests.py",
+        "    except Exception:  # whatever a result does to who reads it, it is wrong\n        return False\n",
+        "    except KeyError:\n        return False\n",
+        "unit/rewards",
+    ),
+    Fault(
+        "special tokens in a text are obeyed",
+        "templates/chatml.py",
+        "split_special_tokens=True",
+        "split_special_tokens=False",
+        "unit/templates",
+    ),
+)
+
+
+def main() -> int:
+    """Plant the faults that are asked for, or all; 1 where one is not noticed."""
+    asked = sys.argv[1:]
+    if unknown := set(asked) - {fault.name for fault in FAULTS}:
+        raise SystemExit(f"There is no fault {unknown.pop()!r}; there are:\n" + "\n".join(one.name for one in FAULTS))
+    faults = [fault for fault in FAULTS if not asked or fault.name in asked]
+    table = Table("module", "fault", "noticed by")
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        copy = Path(folder, "copy")
+        copied(copy)
+        for fault in track(faults, "planting", console=Console(stderr=True)):
+            noticed = planted(copy, fault)
+            missed += not noticed
+            table.add_row(fault.module, fault.name, noticed or "[bold]nothing[/bold]")
+    Console().print(table)
+    return min(missed, 1)
+
+
+def copied(copy: Path) -> None:
+    """Copy the files that git tracks."""
+    listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True)
+    for name in listed.splitlines():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy / name)
+
+
+def planted(copy: Path, fault: Fault) -> str:
+    """What notices a fault: a test and its error; empty where all tests pass."""
+    path = copy / CORE / fault.module
+    sound = path.read_text()
+    if sound.count(fault.before) != 1:
+        raise SystemExit(f"{path} has {fault.before!r} {sound.count(fault.before)} times, expected once.")
+    path.write_text(sound.replace(fault.before, fault.after))
+    try:
+        return failure(copy, fault.tests)
+    finally:
+        path.write_text(sound)
+
+
+def failure(copy: Path, tests: str) -> str:
+    """The first test that fails, and its first line of error; empty where all pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", f"tests/{tests}"]
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+    if ended.returncode == 0:
+        return ""
+    lines = ended.stdout.splitlines()
+    return "\n".join(_first(lines, "FAILED ", "ERROR ") + _first(lines, "E  "))
+
+
+def _first(lines: Sequence[str], *beginnings: str) -> list[str]:
+    return [line for line in lines if line.startswith(beginnings)][:1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
