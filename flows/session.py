@@ -65,6 +65,7 @@ LONGEST_TAG = 5000
 def reporting(run: Run) -> Iterator[RunReporter]:
     """Reports to MLflow what the run does; prints at the end what MLflow lacks, and how to send it."""
     tracker = _tracker(run.context, run.name, run.uid, run.created_ms)
+    command = continuing(run.store, run.name, run.record)
     try:
         yield RunReporter(run, tracker)
     except BaseException as error:  # whatever it is, MLflow gets it, and it is raised again
@@ -73,7 +74,6 @@ def reporting(run: Run) -> Iterator[RunReporter]:
         raise
     finally:
         if unsent := tracker.close():
-            command = continuing(run.store, run.name, run.store.read_json(run.layout.record))
             print(tracker.missing(unsent, f"`{command}`"))
         elif run.finished:
             run.link(TOLD, str(run.science.steps))

@@ -20,7 +20,6 @@ from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
-from agentfly_core.runs.listing import listed, view
 
 Decode = Callable[[Sequence[int]], str]
 Kind = Literal["read", "sampled", "after"]
@@ -129,11 +128,6 @@ def lines(piece: Piece, width: int) -> list[str]:
         textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False) for line in visible.split("\n")
     )
     return [part for parts in wrapped for part in parts or [""]]
-
-
-def runs(store: Store) -> RenderableType:
-    """All runs of a store; print it with `soft_wrap=True`, so that no command is cut."""
-    return view(listed(store), store)
 
 
 def show(step: Step, worst: int) -> RenderableType:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agentfly_core.runs import episodes
-from agentfly_core.runs.listing import continuing
+from agentfly_core.runs.listing import continuing, listed, view
 from agentfly_core.runs.run import links_of, record_of
 from agentfly_core.runs.tracking import Place
 from flows.commands.arguments import RUN, STORE, Commands, positive
@@ -51,7 +51,8 @@ def show(arguments: Namespace) -> int:
 
 def list_runs(arguments: Namespace) -> int:
     """All runs of a store."""
-    Console().print(episodes.runs(store_at(arguments.store)), soft_wrap=True)
+    store = store_at(arguments.store)
+    Console().print(view(listed(store), store), soft_wrap=True)
     return 0
 
 

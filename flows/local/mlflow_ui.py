@@ -17,12 +17,17 @@ PORTS = range(5000, 5020)
 def open_run(place: Place, run_id: str) -> None:
     """Print a run's address in the MLflow UI, and become the server of that UI where none is running.
 
-    Raises ValueError where MLflow does not know the run, or cannot be reached.
+    Raises ValueError where MLflow does not know the run, or cannot be reached, and where no port is free.
     """
     if place.served:
         print(_page(place, run_id, place.uri))
         return
-    port = next(port for port in PORTS if _free(port) or _shows(port, run_id))
+    port = next((port for port in PORTS if _free(port) or _shows(port, run_id)), None)
+    if port is None:
+        raise ValueError(
+            f"Other programs use all ports from {PORTS.start} to {PORTS.stop - 1}, one of which MLflow's UI needs: end one "
+            "of them."
+        )
     print(_page(place, run_id, f"http://127.0.0.1:{port}"), flush=True)
     if _free(port):
         env = {**os.environ, **finding_ours(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

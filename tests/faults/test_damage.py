@@ -25,6 +25,7 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.records.schedule import first_round
 from agentfly_core.runs import episodes
 from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.listing import listed, view
 from agentfly_core.runs.run import links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
 from tests.support.lives import TINY, TRAIN, Lives, Whole, digests
@@ -114,7 +115,7 @@ def readers(context: ExperimentContext, places: list[ArtifactKey]) -> dict[str, 
             return run.record, run.parent, run.start, run.finished, run_ledger(run).to_json()
 
     return {
-        "list": lambda _: printed(episodes.runs(context.store)),
+        "list": lambda _: printed(view(listed(context.store), context.store)),
         "show": lambda step: printed(episodes.show(episodes.read_step(context.store, "demo", step), 8)),
         "links": lambda _: links_of(context.store, "demo"),
         "steps": lambda _: steps_frame(context, "demo").to_json(),
