@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import torch
 
 from agentfly_core.config.site import Site
 from agentfly_core.models.reference import materialise
@@ -29,6 +30,7 @@ hypothesis.settings.load_profile("busy machines too")
 def pytest_sessionstart() -> None:
     """Ctrl-C means the same, here and in what tests start, where the tests run in the background, which ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    torch.set_num_threads(1)  # others, waiting, would spin on the core of what runs beside the tests
 
 
 @pytest.hookimpl(tryfirst=True)

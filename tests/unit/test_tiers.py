@@ -36,9 +36,7 @@ def test_run(lives): ...
     ("chosen", "expected"),
     [
         ("not service and not smollm2", ["test_plain"]),
-        ("service", ["test_server", "test_run"]),
         ("prefect", ["test_run"]),
-        ("not prefect", ["test_plain", "test_model", "test_server"]),
     ],
 )
 def test_tests_are_chosen_by_what_their_fixtures_start(tmp_path, monkeypatch, chosen, expected):
