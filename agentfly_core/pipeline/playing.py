@@ -42,17 +42,17 @@ def require_room(resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problem
 def of_step(science: Science, problems: Sequence[Problem], step: int, greedy: bool) -> list[EpisodeSpec]:
     """The episodes of a training step: `group_size` chains of each problem, and with `greedy` one as its baseline."""
     settings = science.rollout
-    sampled = _assignments(science, problems, settings.group_size, step, "train", settings.temperature)
+    sampled = _episode_specs(science, problems, settings.group_size, step, "train", settings.temperature)
     if not greedy:
         return sampled
-    baselines = _assignments(science, problems, 1, step, "baseline", 0.0)
+    baselines = _episode_specs(science, problems, 1, step, "baseline", 0.0)
     return sampled + [replace(baseline, chain=settings.group_size) for baseline in baselines]
 
 
 def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[EpisodeSpec]:
     """The episodes of a held-out evaluation; the same seeds for every policy, so that two can be compared in pairs."""
     settings = science.evaluate
-    return _assignments(science, problems, settings.episodes, name, "evaluation", settings.temperature)
+    return _episode_specs(science, problems, settings.episodes, name, "evaluation", settings.temperature)
 
 
 def demonstrate(
@@ -65,7 +65,7 @@ def demonstrate(
     science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
     chains = -(-settings.episodes // len(problems))
-    everything = _assignments(science, problems, chains, "demonstrations", "demonstration", 1.0)
+    everything = _episode_specs(science, problems, chains, "demonstrations", "demonstration", 1.0)
     everything.sort(key=lambda episode_spec: (episode_spec.chain, episode_spec.seed))  # a fair draw, whatever is cut off
     script = construct(load(settings.demonstrations), settings.settings, {"problems": problems, "seed": science.seed})
     spec = resolved.rollout_spec(tokenizer)
@@ -119,7 +119,7 @@ def _collect(
     return played, measured
 
 
-def _assignments(
+def _episode_specs(
     science: Science, problems: Sequence[Problem], chains: int, place: int | str, role: Role, temperature: float
 ) -> list[EpisodeSpec]:
     return [

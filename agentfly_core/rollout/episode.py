@@ -115,7 +115,7 @@ class Episode:
         self.closing: list[Observation] = []
         self.spans: list[Span] = []
         self.lent: dict[type[Lent], Lent] = {Problem: self.problem}
-        self._assignment, self._rules, self._voice = episode_spec, rules, session
+        self._spec, self._rules, self._session = episode_spec, rules, session
         self._tools = {tool.name: tool for tool in rules.tools}
         self._context: list[int] = []
         self._here = LoopCrossing()
@@ -194,13 +194,13 @@ class Episode:
             raise PromptTooLong({self.problem.id: len(given)}, self._rules.max_model_len)
         if room < 1:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
-        episode_spec, turn = self._assignment, len(self.turns)
+        turn = len(self.turns)
         length = min(self._rules.max_tokens, room)
-        params = SamplingParams(episode_spec.temperature, length, self._rules.template.stop_tokens)
-        order = (self.problem.id, episode_spec.chain, turn)
-        request = Request((*self._context, *given), params, hashing.seed(episode_spec.seed, turn), order)
+        params = SamplingParams(self._spec.temperature, length, self._rules.template.stop_tokens)
+        order = (self.problem.id, self._spec.chain, turn)
+        request = Request((*self._context, *given), params, hashing.seed(self._spec.seed, turn), order)
         with self.timed("generating"):
-            return await self._voice.sample(request)
+            return await self._session.sample(request)
 
     def _is_parallel(self, call: ToolCall | BadCall) -> bool:
         return isinstance(call, ToolCall) and call.name in self._tools and self._tools[call.name].parallel

@@ -20,8 +20,10 @@ R = TypeVar("R")
 class EnvironmentLoop:
     """A ResourceManager, and the event loop in a thread of its own to which it belongs.
 
-        with home({Shop: Limit(8)}) as here:
-            played, timings, measured = here.run(collect(assignments, playbook, sampler, watch, here.resources))
+        with environment_loop({Shop: Limit(8)}) as loop:
+            played, timings, metrics = loop.run(
+                collect(episode_specs, rules, sampler, watch, loop.resources)
+            )
 
     Between two calls of `run` environments are started and replaced. Who plays a shard holds `turn`: the sampler is
     loaded for one shard at a time, also where the next step is played while this one is evaluated.
