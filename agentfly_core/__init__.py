@@ -1,7 +1,8 @@
 """AgentFly: reinforcement learning of language-model agents, as a pipeline.
 
-These are the names for who writes tools, rewards, environments, datasets and agents; see `agentfly_core.rl` for
-algorithms and `agentfly_core.sandbox` for running code. Each is imported when it is first asked for.
+These are the names for who writes tools, rewards, environments, datasets and agents; see
+`agentfly_core.rl` for algorithms and `agentfly_core.sandbox` for running code. Each is imported
+when it is first asked for.
 """
 
 TYPE_CHECKING = False  # what typing's is; processes that import little need no typing

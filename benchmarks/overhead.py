@@ -74,7 +74,9 @@ def startup(store: Store, run: str) -> float:
     record = store.read_json(RunLayout(run).record)
     science = Science.model_validate(record["science"])
     site = Site.model_validate(record["site"])
-    context = ExperimentContext(record["experiment"], resolve(science), record["origin"], site, store)
+    context = ExperimentContext(
+        record["experiment"], resolve(science), record["origin"], site, store
+    )
     before = stored_evaluation(context, policy_of(store, run, 0), "test")
     stages = [
         artifact

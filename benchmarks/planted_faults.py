@@ -1,9 +1,11 @@
-"""Do the tests notice a fault? Each is planted in a copy of the repository, whose tests then have to fail.
+"""Do the tests notice a fault? Each is planted in a copy of the repository, whose tests then have
+to fail.
 
     python -m benchmarks.planted_faults [NAME ...]
 
-A fault replaces one place of a module's text; the tests that are run are those of its room. It prints the first test that
-fails, and its first line of error. With names only those faults are planted. Ends with 1 if a fault is not noticed.
+A fault replaces one place of a module's text; the tests that are run are those of its room. It
+prints the first test that fails, and its first line of error. With names only those faults are
+planted. Ends with 1 if a fault is not noticed.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ CORE = Path("agentfly_core")
 
 @dataclass(frozen=True)
 class Fault:
-    """A place in a module of the core, what it is replaced by, and the folder or file of tests that is to notice.
+    """A place in a module of the core, what it is replaced by, and the folder or file of tests that
+    is to notice.
 
-    `Fault("clip takes the smaller loss", "rl/policy_loss.py", "torch.maximum(", "torch.minimum(", "unit/rl")`
+    `Fault("clip takes the smaller loss", "rl/policy_loss.py", "torch.maximum(", "torch.minimum(",
+    "unit/rl")`
     """
 
     name: str
@@ -197,7 +201,8 @@ FAULTS = (
     Fault(
         "a grader that a program broke gives no reward",
         "rewards/code_tests.py",
-        "    except Exception:  # whatever a result does to who reads it, it is wrong\n        return False\n",
+        "    except Exception:  # whatever a result does to who reads it, it is wrong\n        "
+        "return False\n",
         "    except KeyError:\n        return False\n",
         "unit/rewards",
     ),
@@ -215,7 +220,10 @@ def main() -> int:
     """Plant the faults that are asked for, or all; 1 where one is not noticed."""
     asked = sys.argv[1:]
     if unknown := set(asked) - {fault.name for fault in FAULTS}:
-        raise SystemExit(f"There is no fault {unknown.pop()!r}; there are:\n" + "\n".join(one.name for one in FAULTS))
+        raise SystemExit(
+            f"There is no fault {unknown.pop()!r}; there are:\n"
+            + "\n".join(one.name for one in FAULTS)
+        )
     faults = [fault for fault in FAULTS if not asked or fault.name in asked]
     table = Table("module", "fault", "noticed by")
     missed = 0
@@ -243,7 +251,9 @@ def planted(copy: Path, fault: Fault) -> str:
     path = copy / CORE / fault.module
     sound = path.read_text()
     if sound.count(fault.before) != 1:
-        raise SystemExit(f"{path} has {fault.before!r} {sound.count(fault.before)} times, expected once.")
+        raise SystemExit(
+            f"{path} has {fault.before!r} {sound.count(fault.before)} times, expected once."
+        )
     path.write_text(sound.replace(fault.before, fault.after))
     try:
         return failure(copy, fault.tests)

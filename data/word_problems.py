@@ -24,7 +24,10 @@ def rows() -> list[dict[str, str]]:
         a, b, sign = draw.randint(10, 99), draw.randint(10, 99), draw.choice("+-*")
         a, b = (max(a, b), min(a, b)) if sign == "-" else (a, b)
         answer = {"+": a + b, "-": a - b, "*": a * b}[sign]
-        question, expression = STORIES[sign].format(a=a, b=b, things=draw.choice(THINGS)), f"{a}{sign}{b}"
+        question, expression = (
+            STORIES[sign].format(a=a, b=b, things=draw.choice(THINGS)),
+            f"{a}{sign}{b}",
+        )
         found[expression] = {"question": question, "expression": expression, "answer": str(answer)}
     return list(found.values())
 

@@ -27,7 +27,15 @@ examples:
   agentfly show quickstart-1a2b3c4d --worst 3   read the three worst episodes of the last step
   agentfly evaluate quickstart --policy run:quickstart-1a2b3c4d
 """
-GROUPS = (add_training, add_evaluation, add_preparation, add_reading, add_checks, add_opening, add_prefect)
+GROUPS = (
+    add_training,
+    add_evaluation,
+    add_preparation,
+    add_reading,
+    add_checks,
+    add_opening,
+    add_prefect,
+)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -46,7 +54,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments, and as `typed` the command; settings may stand anywhere behind the experiment, among options."""
+    """The arguments, and as `typed` the command; settings may stand anywhere behind the experiment,
+    among options.
+    """
     parser = argparse.ArgumentParser(
         prog="agentfly",
         description="Train language-model agents with reinforcement learning; a run can be killed "

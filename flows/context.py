@@ -13,13 +13,17 @@ from agentfly_core.runs.context import ExperimentContext
 from flows.local.state_dirs import settle
 
 
-def context_of(experiment: str, overrides: Sequence[str], site: str, store: str) -> ExperimentContext:
+def context_of(
+    experiment: str, overrides: Sequence[str], site: str, store: str
+) -> ExperimentContext:
     """An experiment as resolved, and where it is worked on; raises ValueError for what cannot be."""
     read = experiments.read(experiment, overrides)
     resolved = checks.check(read.science)
     place = experiments.site(site, store)
     checks.check_place(read.science, place)
-    os.environ.setdefault("DS_ACCELERATOR", place.device)  # or DeepSpeed guesses, on the terminal, when it is imported
+    os.environ.setdefault(
+        "DS_ACCELERATOR", place.device
+    )  # or DeepSpeed guesses, on the terminal, when it is imported
     return ExperimentContext(read.name, resolved, read.origin, place, store_at(place.store))
 
 

@@ -15,18 +15,24 @@ SILENCE = timedelta(minutes=10)
 
 
 def main() -> int:
-    """Make the work pool, the deployments of prefect.yaml, and the automation that notices dead flow runs."""
+    """Make the work pool, the deployments of prefect.yaml, and the automation that notices dead
+    flow runs.
+    """
     places = settle(Path.cwd())
     use(places.api or f"{UI}/api")
     _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")
     _prefect("deploy", "--all")
     notice_the_dead(SILENCE)
-    print(f"\nDeployed. What is triggered is run by a worker: agentfly prefect worker start --pool {POOL}")
+    print(
+        "\nDeployed. What is triggered is run by a worker: agentfly prefect worker start --pool "
+        f"{POOL}"
+    )
     return 0
 
 
 def notice_the_dead(silence: timedelta) -> None:
-    """Have the server mark flow runs Crashed that fell silent: nobody else notices a machine that went down.
+    """Have the server mark flow runs Crashed that fell silent: nobody else notices a machine that
+    went down.
 
     A heartbeat comes every 180 s, or every PREFECT_FLOWS_HEARTBEAT_FREQUENCY seconds.
     """
@@ -45,8 +51,12 @@ def notice_the_dead(silence: timedelta) -> None:
         posture=Posture.Proactive,
         within=silence,
     )
-    message = f"It gave no sign of life for {silence}. Run it again: it goes on from what is on disk."
-    action = ChangeFlowRunState(name="Crashed", state=StateType.CRASHED, message=message, force=True)
+    message = (
+        f"It gave no sign of life for {silence}. Run it again: it goes on from what is on disk."
+    )
+    action = ChangeFlowRunState(
+        name="Crashed", state=StateType.CRASHED, message=message, force=True
+    )
     wanted = Automation(name="AgentFly: crash silent flow runs", trigger=trigger, actions=[action])
     with get_client(sync_client=True) as client:
         for old in client.read_automations_by_name(wanted.name):

@@ -1,4 +1,6 @@
-"""The small files that DVC keeps of an experiment: pointers to artifacts, metrics, and a plot's points."""
+"""The small files that DVC keeps of an experiment: pointers to artifacts, metrics, and a plot's
+points.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,12 @@ def folder(experiment: str) -> Path:
 
 
 def write_config(context: ExperimentContext) -> None:
-    """The complete configuration, with the version of each stage's code; a new release changes no more than it must."""
-    every_key = context.science.model_dump(mode="json")  # DVC stops where one that dvc.yaml names is missing
+    """The complete configuration, with the version of each stage's code; a new release changes no
+    more than it must.
+    """
+    every_key = context.science.model_dump(
+        mode="json"
+    )  # DVC stops where one that dvc.yaml names is missing
     values = every_key | context.science.identity() | {"stages": dict(keys.VERSIONS)}
     write_text(folder(context.experiment) / "config.yaml", yaml.safe_dump(values, sort_keys=True))
 
@@ -54,7 +60,9 @@ def write_run(context: ExperimentContext, run: str, summary: Summary) -> None:
     """The final policy of a finished run, its summary, and a table of its steps for `dvc plots`."""
     write_pointer(context, "policy", final_policy(context.store, run))
     write_json(folder(context.experiment) / "summary.json", as_json(summary))
-    frame = steps_frame(context, run).rename(columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"})
+    frame = steps_frame(context, run).rename(
+        columns={"agent/rollout/reward": "reward", "agent/rollout/success": "success"}
+    )
     write_text(folder(context.experiment) / "steps.csv", frame.to_csv(index=False))
 
 

@@ -36,7 +36,9 @@ def evaluate(
     site: SiteName = "local",
     store: StoreUri = "",
 ) -> dict[str, JSON]:
-    """Play a policy on the held-out test problems of an experiment: success, interval, number of problems."""
+    """Play a policy on the held-out test problems of an experiment: success, interval, number of
+    problems.
+    """
     context = context_of_flow(experiment, overrides, site, store)
     chosen = policy_named(context, policy)
     data, logs = prepare(context), settle(Path.cwd()).state / "logs"
@@ -54,7 +56,12 @@ def evaluate(
 
 
 def evaluated(
-    context: ExperimentContext, services: RolloutServices, policy: Artifact, data: Artifact, split: str, step: int
+    context: ExperimentContext,
+    services: RolloutServices,
+    policy: Artifact,
+    data: Artifact,
+    split: str,
+    step: int,
 ) -> Evaluation:
     """How the policy of a step does on a held-out split."""
     shards = range(shards_of_split(context.science, context.store.open(data), split))
@@ -64,17 +71,24 @@ def evaluated(
 
 
 def policy_named(context: ExperimentContext, reference: str) -> Artifact:
-    """The policy that `run:NAME`, `run:NAME@STEP`, a policy.json or a model reference names; by default the run's last.
+    """The policy that `run:NAME`, `run:NAME@STEP`, a policy.json or a model reference names; by
+    default the run's last.
 
     Step 0 is the policy that step 1 starts from. Raises ValueError for a policy that is not there.
     """
     if reference.endswith(".json"):
         if not os.path.isfile(reference):
-            raise ValueError(f"There is no file {reference!r}; expected one like results/EXPERIMENT/policy.json.")
+            raise ValueError(
+                f"There is no file {reference!r}; expected one like results/EXPERIMENT/policy.json."
+            )
         return dvc_pointer.read(Path(reference))
     if reference in context.store.names("runs"):
-        raise ValueError(f"Got the policy {reference!r}, which is a run's name: say run:{reference}.")
+        raise ValueError(
+            f"Got the policy {reference!r}, which is a run's name: say run:{reference}."
+        )
     if reference and not reference.startswith("run:"):
         science = context.science.model_copy(update={"model": reference})
-        return base_model(replace(context, resolved=replace(context.resolved, science=science)), None)
+        return base_model(
+            replace(context, resolved=replace(context.resolved, science=science)), None
+        )
     return of_run(context.store, reference or f"run:{name_of(context, '', False)}", "policy").policy

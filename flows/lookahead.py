@@ -1,4 +1,6 @@
-"""Rollouts that begin before the updates before them have ended, as far as the experiment lets them be stale."""
+"""Rollouts that begin before the updates before them have ended, as far as the experiment lets them
+be stale.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,13 @@ Play = Callable[[Artifact, int, int], Played]
 
 @contextmanager
 def ahead(run: Run, play: Play) -> Iterator[Callable[[int, Artifact], Played]]:
-    """What a step has played, given the policy of the step before: `played_by(step, policy)`, step 1, 2, ... in turn.
+    """What a step has played, given the policy of the step before: `played_by(step, policy)`, step
+    1, 2, ... in turn.
 
-    `play(policy, version, step)` plays step k with policy k - 1 - s, or the first there is, where s is
-    `rollout.max_staleness`. So which policy a step samples from never depends on what is faster. With s > 0 the next
-    steps are played in a thread while the block goes on; an interrupted block waits for the step that is being played.
+    `play(policy, version, step)` plays step k with policy k - 1 - s, or the first there is, where s
+    is `rollout.max_staleness`. So which policy a step samples from never depends on what is faster.
+    With s > 0 the next steps are played in a thread while the block goes on; an interrupted block
+    waits for the step that is being played.
     """
     staleness = run.science.rollout.max_staleness
     if staleness == 0:

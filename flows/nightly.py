@@ -33,7 +33,9 @@ def nightly(
     site: SiteName = "local",
     store: StoreUri = "",
 ) -> Summary:
-    """Train the run nightly-<date>, after finishing nights that were interrupted; one that cannot be is told of."""
+    """Train the run nightly-<date>, after finishing nights that were interrupted; one that cannot
+    be is told of.
+    """
     context = context_of_flow(experiment, overrides, site, store)
     tonight = name_of_night(context, date or _scheduled())
 
@@ -47,13 +49,16 @@ def nightly(
                 trained(night)
             except Exception:  # whatever it is that a past night cannot go on for, tonight can
                 get_run_logger().exception(
-                    "The run %s could not be finished; `agentfly list` shows how to go on with it.", night
+                    "The run %s could not be finished; `agentfly list` shows how to go on with it.",
+                    night,
                 )
         return trained(tonight)
 
 
 def name_of_night(context: ExperimentContext, date: datetime.date) -> str:
-    """nightly-<date>, with the experiment's name behind it when another experiment has that night's name already."""
+    """nightly-<date>, with the experiment's name behind it when another experiment has that night's
+    name already.
+    """
     record = record_of(context.store, f"{PREFIX}{date}")
     ours = record is None or record["experiment"] == context.experiment
     return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{context.experiment}"
@@ -65,13 +70,17 @@ def unfinished(context: ExperimentContext, before: str) -> list[str]:
 
 
 def first_changes(context: ExperimentContext, night: str) -> list[str]:
-    """What a new night differs in: it starts from the last finished night's final policy, if there is one."""
+    """What a new night differs in: it starts from the last finished night's final policy, if there
+    is one.
+    """
     finished = [earlier for earlier in _nights(context, night) if _finished(context, earlier)]
     return [f"model=run:{finished[-1]}", "warm_start=null"] if finished else []
 
 
 def recorded_changes(context: ExperimentContext, night: str) -> list[str]:
-    """What a night that was started already was started with, whatever the experiment's file says today."""
+    """What a night that was started already was started with, whatever the experiment's file says
+    today.
+    """
     record = record_of(context.store, night)
     if record is None:
         return []

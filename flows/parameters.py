@@ -1,4 +1,6 @@
-"""What a flow is started with, as the Prefect form shows it and as its server checks it before anything starts."""
+"""What a flow is started with, as the Prefect form shows it and as its server checks it before
+anything starts.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from agentfly_core.config.section import Section
 def override_pattern(kind: type[BaseModel]) -> str:
     """The regular expression of `key=value` for the keys of a configuration.
 
-    `^(steps|data(\\.[^=]+)?|rollout(\\.(problems|group_size))?)=` accepts `rollout.problems=8` and refuses `stpes=3`.
+    `^(steps|data(\\.[^=]+)?|rollout(\\.(problems|group_size))?)=` accepts `rollout.problems=8` and
+    refuses `stpes=3`.
     """
     return f"^({'|'.join(_keys(kind))})="
 
@@ -38,16 +41,32 @@ def _field(description: str, **schema: JsonValue) -> Any:
 
 
 EXAMPLES: list[JsonValue] = ["steps=30", "update.learning_rate=1e-4", "rollout.problems=8"]
-OVERRIDE: dict[str, JsonValue] = {"type": "string", "pattern": override_pattern(Science), "examples": EXAMPLES}
+OVERRIDE: dict[str, JsonValue] = {
+    "type": "string",
+    "pattern": override_pattern(Science),
+    "examples": EXAMPLES,
+}
 SITES: list[JsonValue] = [*sorted({"local", *loading.names(loading.CONF / "site")})]
 RUN = r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$"
 
-ExperimentName = Annotated[str, _field("An experiment of the folder conf/", enum=list(loading.names()))]
-RunName = Annotated[str, _field("Empty: named after the experiment and its settings, so that it goes on", pattern=RUN)]
+ExperimentName = Annotated[
+    str, _field("An experiment of the folder conf/", enum=list(loading.names()))
+]
+RunName = Annotated[
+    str,
+    _field("Empty: named after the experiment and its settings, so that it goes on", pattern=RUN),
+]
 Overrides = Annotated[
     list[Annotated[str, WithJsonSchema(OVERRIDE)]],
-    _field("Settings that differ from the experiment's file, each as key=value", examples=[EXAMPLES]),
+    _field(
+        "Settings that differ from the experiment's file, each as key=value", examples=[EXAMPLES]
+    ),
 ]
 SiteName = Annotated[str, _field("Where it runs: a file of conf/site/", enum=SITES)]
-StoreUri = Annotated[str, _field("Where runs and artifacts go: a folder or s3://bucket/prefix; empty: the site's own")]
-Night = Annotated[datetime.date | None, _field("Which night it is; empty: the day of the schedule, in local time")]
+StoreUri = Annotated[
+    str,
+    _field("Where runs and artifacts go: a folder or s3://bucket/prefix; empty: the site's own"),
+]
+Night = Annotated[
+    datetime.date | None, _field("Which night it is; empty: the day of the schedule, in local time")
+]

@@ -1,4 +1,6 @@
-"""One sitting of a run: its devices, lock, warm services, live display and MLflow run, opened and closed together."""
+"""One sitting of a run: its devices, lock, warm services, live display and MLflow run, opened and
+closed together.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Session:
 
 
 @contextmanager
-def session(experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str) -> Iterator[Session]:
+def session(
+    experiment: str, run: str, overrides: list[str], new: bool, site: str, store: str
+) -> Iterator[Session]:
     """Open a run for writing, on devices of its own, and close everything at the end."""
     context = context_of_flow(experiment, overrides, site, store)
     with devices(context.site, context.site.gpus, f"the run {name_of(context, run, new)}"):
@@ -53,7 +57,11 @@ def session(experiment: str, run: str, overrides: list[str], new: bool, site: st
             crash_abandoned(old for old in earlier if old != current)  # this one has the lock
             mine.link("prefect_flow_run_ids", current)
             mine.remember_sandbox()
-            with reporting(mine) as reporter, Display(name, mine.science.steps) as display, listening(display):
+            with (
+                reporting(mine) as reporter,
+                Display(name, mine.science.steps) as display,
+                listening(display),
+            ):
                 yield Session(mine, reporter, logs)
 
 
@@ -80,7 +88,9 @@ def reporting(run: Run) -> Iterator[RunReporter]:
 
 
 @contextmanager
-def reporting_stage(context: ExperimentContext, stage: str, policy: str = "") -> Iterator[MlflowReporter]:
+def reporting_stage(
+    context: ExperimentContext, stage: str, policy: str = ""
+) -> Iterator[MlflowReporter]:
     """Reports a stage outside any run; an experiment's stage (of a policy) has one MLflow run."""
     uid = hashing.digest([stage, context.science.digest, policy])
     tracker = _tracker(context, f"{stage} {policy[:8]}".strip(), uid, _now())
@@ -94,7 +104,8 @@ def reporting_stage(context: ExperimentContext, stage: str, policy: str = "") ->
 
 
 def report_again(context: ExperimentContext, name: str, summary: Summary) -> Summary:
-    """Send a finished run's files to MLflow, unless it has had them; returns the summary, now with MLflow's run id.
+    """Send a finished run's files to MLflow, unless it has had them; returns the summary, now with
+    MLflow's run id.
 
     Raises Locked while somebody writes the run.
     """

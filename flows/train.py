@@ -1,4 +1,6 @@
-"""Training: data, warm start, then step after step of rollout, score and update, with held-out evaluation around it."""
+"""Training: data, warm start, then step after step of rollout, score and update, with held-out
+evaluation around it.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def train(
     return summary
 
 
-def improved(here: Session, services: TrainingServices, policy: Artifact, data: Artifact) -> Artifact:
+def improved(
+    here: Session, services: TrainingServices, policy: Artifact, data: Artifact
+) -> Artifact:
     """The policy after all steps; one step is rollout, score, update."""
     run = here.run
     run.remember_start(policy)
@@ -76,18 +80,24 @@ def improved(here: Session, services: TrainingServices, policy: Artifact, data: 
             here.reporter.step(step)
             look_at_health(run, step)
             if run.evaluates(step):
-                here.reporter.evaluation(evaluated(run.context, services, policy, data, "validation", step), step)
+                here.reporter.evaluation(
+                    evaluated(run.context, services, policy, data, "validation", step), step
+                )
     return policy
 
 
 def episodes(
     run: Run, services: TrainingServices, data: Artifact, policy: Artifact, version: int, step: int
 ) -> tuple[list[Artifact], Artifact]:
-    """A step's rollouts and their scores; in `rollout.refills` rounds, problems that teach nothing are replaced."""
+    """A step's rollouts and their scores; in `rollout.refills` rounds, problems that teach nothing
+    are replaced.
+    """
 
     def play(sampling_round: SamplingRound) -> list[Artifact]:
         shards = sampling_round.shards
-        return [rollout(run, services, policy, version, data, sampling_round, shard) for shard in shards]
+        return [
+            rollout(run, services, policy, version, data, sampling_round, shard) for shard in shards
+        ]
 
     sampling_round, scored = first_round(run.science, step, run.resolved.greedy), None
     played = play(sampling_round)

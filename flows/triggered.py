@@ -11,7 +11,9 @@ from agentfly_core.runs.context import ExperimentContext
 from flows.context import context_of
 
 
-def context_of_flow(experiment: str, overrides: Sequence[str], site: str, store: str) -> ExperimentContext:
+def context_of_flow(
+    experiment: str, overrides: Sequence[str], site: str, store: str
+) -> ExperimentContext:
     """`context_of` for a flow: with a secret, the error says how to delete it from Prefect."""
     try:
         return context_of(experiment, overrides, site, store)

@@ -34,9 +34,14 @@ def warm_start_only(
     context = context_of_flow(experiment, overrides, site, store)
     parent, logs = context.parent, settle(Path.cwd()).state / "logs"
     holder = f"the warm start of {context.experiment}"
-    with devices(context.site, context.site.gpus, holder), reporting_stage(context, "warm-start") as reporter:
+    with (
+        devices(context.site, context.site.gpus, holder),
+        reporting_stage(context, "warm-start") as reporter,
+    ):
         data, model = prepare(context), base_model(context, parent)
-        with demonstration_services(context, model, f"warm-start-{context.experiment}", logs) as services:
+        with demonstration_services(
+            context, model, f"warm-start-{context.experiment}", logs
+        ) as services:
             require_room(context, services, data, "train")
             made = warm_started(context, services, model, data)
         reporter.data(data)
@@ -50,7 +55,9 @@ def warm_start_only(
 def warm_started(
     context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact
 ) -> list[Artifact]:
-    """The demonstrations and then the policy of each round; nothing where no warm start is asked for."""
+    """The demonstrations and then the policy of each round; nothing where no warm start is asked
+    for.
+    """
     if context.science.warm_start is None:
         return []
     if step_named(context.science.warm_start.demonstrations):
@@ -58,4 +65,7 @@ def warm_started(
     else:
         demonstrations = demonstrate(context, services, model, data)
     rounds = range(1, context.science.warm_start.rounds + 1)
-    return [demonstrations, *(warm_start(context, services, model, demonstrations, number) for number in rounds)]
+    return [
+        demonstrations,
+        *(warm_start(context, services, model, demonstrations, number) for number in rounds),
+    ]

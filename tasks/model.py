@@ -12,7 +12,9 @@ from tasks.stage import Made, reused, stage
 
 @stage("make the base model")
 def base_model(context: ExperimentContext, parent: Parent | None) -> Made:
-    """Publish the model that training starts from; a run with a parent starts from the parent's policy itself."""
+    """Publish the model that training starts from; a run with a parent starts from the parent's
+    policy itself.
+    """
     if parent:
         require_same_shape(context.store, parent.policy, context.science.adapter)
         return parent.policy

@@ -20,7 +20,9 @@ from tasks.stage import Made, reused, stage
 
 
 @stage("look whether prompts fit")
-def require_room(context: ExperimentContext, services: RolloutServices, data: Artifact, *names: str) -> None:
+def require_room(
+    context: ExperimentContext, services: RolloutServices, data: Artifact, *names: str
+) -> None:
     """Raise ValueError for problems of these splits whose prompts leave no room for a reply."""
     folder = context.store.open(data)
     problems = [problem for name in names for problem in split(folder, name)]
@@ -45,7 +47,17 @@ def rollout(
     assigned = of_step(run.science, problems, sampling_round.step, sampling_round.greedy)
     part = shard - sampling_round.shards.start
     with run.store.publish(target) as folder, measuring(folder) as metrics:
-        metrics |= _play(run.context, services, policy, version, assigned, part, "rollout", sampling_round.step, folder)
+        metrics |= _play(
+            run.context,
+            services,
+            policy,
+            version,
+            assigned,
+            part,
+            "rollout",
+            sampling_round.step,
+            folder,
+        )
     return run.store.artifact(target.uri)
 
 
@@ -89,5 +101,11 @@ def _play(
             services.load(context, policy, version)
         mine = everything[shard * size : (shard + 1) * size]
         return metrics | play_shard(
-            spec, context.science.gates, services.sampler, mine, folder, watch, services.environments
+            spec,
+            context.science.gates,
+            services.sampler,
+            mine,
+            folder,
+            watch,
+            services.environments,
         )

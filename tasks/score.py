@@ -15,16 +15,25 @@ from tasks.stage import Made, reused, stage
 
 @stage("score {what}")
 def score(
-    context: ExperimentContext, rollouts: Sequence[Artifact], step: int, what: str, before: Artifact | None = None, round: int = 0
+    context: ExperimentContext,
+    rollouts: Sequence[Artifact],
+    step: int,
+    what: str,
+    before: Artifact | None = None,
+    round: int = 0,
 ) -> Made:
-    """Publish the scores of a step's, or an evaluation's, episodes, and what became of each problem.
+    """Publish the scores of a step's, or an evaluation's, episodes, and what became of each
+    problem.
 
-    Those that are in `before` are taken from there; `round` 1, 2, ... of a step that may be refilled has its own place.
+    Those that are in `before` are taken from there; `round` 1, 2, ... of a step that may be
+    refilled has its own place.
     """
     target = keys.scored(context.science, rollouts, round)
     if found := context.store.find(target):
         return reused(found)
     known = read_scores(context.store.open(before) / SCORES) if before else []
     with context.store.publish(target) as folder, measuring(folder) as metrics:
-        metrics |= score_episodes(context.resolved, [context.store.open(r) for r in rollouts], known, step, folder)
+        metrics |= score_episodes(
+            context.resolved, [context.store.open(r) for r in rollouts], known, step, folder
+        )
     return context.store.artifact(target.uri)

@@ -1,4 +1,6 @@
-"""What makes a function a stage: a Prefect task whose output the store, and nobody else, finds again."""
+"""What makes a function a stage: a Prefect task whose output the store, and nobody else, finds
+again.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,19 @@ R = TypeVar("R")
 
 
 def stage(name: str, retries: int = 0) -> Callable[[Callable[P, R | State[R]]], Callable[P, R]]:
-    """Make a function a task called `name`, a pattern over its parameters; it may return a value or a state with one.
+    """Make a function a task called `name`, a pattern over its parameters; it may return a value or
+    a state with one.
 
     `retries` are for a warm service that died under it: the supervisor starts that again.
     """
 
     def decorate(function: Callable[P, R | State[R]]) -> Callable[P, R]:
-        made: Any = task(task_run_name=name, cache_policy=NO_CACHE, retries=retries, retry_condition_fn=_service_lost)(
-            keeping_secrets()(function)
-        )
+        made: Any = task(
+            task_run_name=name,
+            cache_policy=NO_CACHE,
+            retries=retries,
+            retry_condition_fn=_service_lost,
+        )(keeping_secrets()(function))
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:

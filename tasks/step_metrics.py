@@ -14,13 +14,16 @@ from tasks.stage import stage
 
 logger = logging.getLogger(__name__)
 NOTHING = (
-    "Step %s taught nothing: no episode had an advantage. Look at it with `agentfly show %s --step %s`; easier or "
-    "harder problems, a larger rollout.group_size, or a warm_start, or more of it, help."
+    "Step %s taught nothing: no episode had an advantage. Look at it with `agentfly show %s "
+    "--step %s`; easier or harder problems, a larger rollout.group_size, or a warm_start, or more "
+    "of it, help."
 )
 
 
 @stage("log step {step}")
-def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int) -> None:
+def log_step(
+    run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: Artifact, step: int
+) -> None:
     """Write the step's metrics.json; its metrics carry the time at which the step's update ended.
 
     What environments measured is that of the worst shard.
@@ -46,10 +49,16 @@ def log_step(run: Run, rollouts: Sequence[Artifact], scored: Artifact, policy: A
 
 @stage("look at the health of step {step}")
 def look_at_health(run: Run, step: int) -> None:
-    """Warn of the signs that a step's metrics.json tells of; raises GateClosed where one shall stop the run."""
+    """Warn of the signs that a step's metrics.json tells of; raises GateClosed where one shall stop
+    the run.
+    """
     metrics = _metrics(run, step)
     mistyped = health.unmeasured(run.science.health, metrics)
-    if mistyped and _learned(metrics) and not any(_learned(_metrics(run, k)) for k in range(1, step)):
+    if (
+        mistyped
+        and _learned(metrics)
+        and not any(_learned(_metrics(run, k)) for k in range(1, step))
+    ):
         for warning in mistyped:
             logger.warning("Step %s: %s", step, warning)
     for warning in health.warnings(run.science.health, metrics):

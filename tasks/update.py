@@ -14,10 +14,13 @@ from tasks.stage import Made, reused, stage
 
 
 @stage("update step {step}", retries=2)
-def update(run: Run, services: TrainingServices, policy: Artifact, scored: Artifact, step: int) -> Made:
+def update(
+    run: Run, services: TrainingServices, policy: Artifact, scored: Artifact, step: int
+) -> Made:
     """Publish policy number `step`; updates whose learner state was not kept are run again first.
 
-    The learner state of a step is written while the next one is played; the next policy waits for it.
+    The learner state of a step is written while the next one is played; the next policy waits for
+    it.
     """
     target = keys.policy(run.science, run.name, policy, scored, step, run.reference)
     if found := retention.made(run, target, step):
@@ -29,4 +32,6 @@ def update(run: Run, services: TrainingServices, policy: Artifact, scored: Artif
     retain = partial(retention.retain, run, step)
     save = partial(learner.begin, then=retain) if retention.keeps_state(run, step) else None
     job = policy_updates.step_job(run, policy, scored, target, step)
-    return policy_updates.publish(run.store, learner, job, policy, target, save, policy_updates.watching("update", step))
+    return policy_updates.publish(
+        run.store, learner, job, policy, target, save, policy_updates.watching("update", step)
+    )

@@ -18,43 +18,61 @@ from tasks.stage import Made, reused, stage
 
 
 @stage("play demonstrations")
-def demonstrate(context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact) -> Made:
+def demonstrate(
+    context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact
+) -> Made:
     """Publish episodes that a script played on training problems."""
     target = keys.demonstrations(context.science, model, data)
     if found := context.store.find(target):
         return reused(found)
     with context.store.publish(target) as folder, measuring(folder):
         problems = split(context.store.open(data), "train")
-        play_demonstrations(context.resolved, services.tokenizer, problems, folder, services.environments)
+        play_demonstrations(
+            context.resolved, services.tokenizer, problems, folder, services.environments
+        )
     return context.store.artifact(target.uri)
 
 
 @stage("choose demonstrations")
 def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Made:
-    """Publish the successes among the episodes that another run has stored, of this experiment's training problems.
+    """Publish the successes among the episodes that another run has stored, of this experiment's
+    training problems.
 
-    They are chosen once: what becomes of that run later changes nothing. The manifest names the episodes by digest.
+    They are chosen once: what becomes of that run later changes nothing. The manifest names the
+    episodes by digest.
     """
     target, settings = keys.demonstrations(context.science, model, data), context.science.warm_start
     if found := context.store.find(target):
         return reused(found)
     named = step_named(settings.demonstrations) if settings else None
     assert settings is not None and named is not None
-    require_same_tokens(context.store, settings.demonstrations, policy_of(context.store, named[0], 0), model)
+    require_same_tokens(
+        context.store, settings.demonstrations, policy_of(context.store, named[0], 0), model
+    )
     episodes = rejection_sampling.artifacts(context.store, *named)
-    target = replace(target, inputs={**target.inputs, **{episode.uri: episode.digest for episode in episodes}})
+    target = replace(
+        target, inputs={**target.inputs, **{episode.uri: episode.digest for episode in episodes}}
+    )
     with context.store.publish(target) as folder, measuring(folder) as metrics:
         training = [problem.id for problem in split(context.store.open(data), "train")]
-        played = rejection_sampling.of_problems(rejection_sampling.stored(context.store, episodes), training)
+        played = rejection_sampling.of_problems(
+            rejection_sampling.stored(context.store, episodes), training
+        )
         metrics |= choose_demonstrations(context.science, played, folder)
     return context.store.artifact(target.uri)
 
 
 @stage("warm start round {number}", retries=2)
 def warm_start(
-    context: ExperimentContext, services: TrainingServices, model: Artifact, demonstrations: Artifact, number: int
+    context: ExperimentContext,
+    services: TrainingServices,
+    model: Artifact,
+    demonstrations: Artifact,
+    number: int,
 ) -> Made:
-    """Publish the policy after round 1, 2, ... of the warm start, and the learner state that the next one needs."""
+    """Publish the policy after round 1, 2, ... of the warm start, and the learner state that the
+    next one needs.
+    """
     target = keys.warm_start(context.science, model, demonstrations, number)
     if (found := context.store.find(target)) and context.store.find(keys.learner(target)):
         return reused(found)
@@ -62,4 +80,6 @@ def warm_start(
     services.sampler.rest()
     job = update.warm_start_job(context, model, demonstrations, number)
     watch = update.watching(f"warm start {number}", 0)
-    return update.publish(context.store, services.learner, job, model, target, services.learner.now, watch)
+    return update.publish(
+        context.store, services.learner, job, model, target, services.learner.now, watch
+    )

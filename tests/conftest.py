@@ -28,9 +28,13 @@ hypothesis.settings.load_profile("busy machines too")
 
 
 def pytest_sessionstart() -> None:
-    """Ctrl-C means the same, here and in what tests start, where the tests run in the background, which ignores it."""
+    """Ctrl-C means the same, here and in what tests start, where the tests run in the background,
+    which ignores it.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    torch.set_num_threads(1)  # others, waiting, would spin on the core of what runs beside the tests
+    torch.set_num_threads(
+        1
+    )  # others, waiting, would spin on the core of what runs beside the tests
 
 
 @pytest.hookimpl(tryfirst=True)

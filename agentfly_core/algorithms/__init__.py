@@ -1,4 +1,6 @@
-"""Ready-made algorithms, one a module, and their short names in experiment files: `algorithm: grpo`."""
+"""Ready-made algorithms, one a module, and their short names in experiment files:
+`algorithm: grpo`.
+"""
 
 NAMES = {
     "cispo": "agentfly_core.algorithms.cispo:CISPO",

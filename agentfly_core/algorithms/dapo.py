@@ -19,7 +19,8 @@ Tokens = Annotated[int, Field(ge=1)]
 
 
 class Overlong(Section):
-    """A soft penalty on length (eq. 13): 0 up to `longest - buffer` sampled tokens, `-factor` at `longest`, and beyond.
+    """A soft penalty on length (eq. 13): 0 up to `longest - buffer` sampled tokens, `-factor` at
+    `longest`, and beyond.
 
     With longest 100, buffer 20 and factor 1 a trajectory of 90 tokens loses 0.5.
     """
@@ -31,7 +32,10 @@ class Overlong(Section):
     @model_validator(mode="after")
     def _begins_above_nothing(self) -> Overlong:
         if self.buffer > self.longest:
-            raise ValueError(f"got buffer {self.buffer} and longest {self.longest}, expected a buffer of at most that")
+            raise ValueError(
+                f"got buffer {self.buffer} and longest {self.longest}, expected a buffer of at "
+                "most that"
+            )
         return self
 
 
@@ -39,7 +43,8 @@ class Overlong(Section):
 class DAPO(GRPO):
     """GRPO with a higher upper bound, dynamic sampling and, if wanted, a penalty on length.
 
-    Groups of equal rewards are left out, and further problems are played for them: `rollout.refills`, by default 2.
+    Groups of equal rewards are left out, and further problems are played for them:
+    `rollout.refills`, by default 2.
     """
 
     refills: ClassVar[int] = 2  # the paper samples until the step is full, at any price
@@ -55,7 +60,9 @@ class DAPO(GRPO):
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """GRPO's, of the rewards less the penalty."""
         if (bound := self.overlong) is not None:
-            beyond = sequences(batch, len(outcomes.rewards)).lengths - (bound.longest - bound.buffer)
+            beyond = sequences(batch, len(outcomes.rewards)).lengths - (
+                bound.longest - bound.buffer
+            )
             penalty = (beyond.double() / bound.buffer).clamp(0.0, 1.0) * bound.factor
             outcomes = replace(outcomes, rewards=outcomes.rewards - penalty)
         return super().advantages(outcomes, batch)

@@ -1,4 +1,6 @@
-"""Divergence proximal policy optimisation (arXiv 2602.04879): GRPO's advantages, a bound on probabilities."""
+"""Divergence proximal policy optimisation (arXiv 2602.04879): GRPO's advantages, a bound on
+probabilities.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class DrGRPO(PolicyGradient):
-    """A = R - mean over a group: rewards 1, 0, 0, 0 give A = 0.75, -0.25, -0.25, -0.25; tokens over a constant.
+    """A = R - mean over a group: rewards 1, 0, 0, 0 give A = 0.75, -0.25, -0.25, -0.25; tokens over
+    a constant.
 
     The horizon should be about what a trajectory may sample at most: it scales the learning rate.
     """
@@ -23,4 +24,6 @@ class DrGRPO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
-        return Advantages.of(spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch))
+        return Advantages.of(
+            spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch)
+        )

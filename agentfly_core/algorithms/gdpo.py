@@ -1,4 +1,6 @@
-"""Group reward-decoupled normalisation: several rewards, each on its own scale (GDPO, arXiv 2601.05242)."""
+"""Group reward-decoupled normalisation: several rewards, each on its own scale (GDPO, arXiv
+2601.05242).
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,19 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GDPO(PolicyGradient):
-    """Each reward is standardised in its group as in GRPO, then weighted and summed, then whitened over the batch.
+    """Each reward is standardised in its group as in GRPO, then weighted and summed, then whitened
+    over the batch.
 
-    So a reward that seldom varies is not drowned by one that always does. A group of equal rewards has A = 0 before the
-    whitening, whose mean moves it with all others. Raises ValueError for a penalty in the reward.
+    So a reward that seldom varies is not drowned by one that always does. A group of equal rewards
+    has A = 0 before the whitening, whose mean moves it with all others. Raises ValueError for a
+    penalty in the reward.
     """
 
     def __post_init__(self) -> None:
         if self.kl and self.kl.in_rewards:
-            raise ValueError(f"algorithm.kl: GDPO has no sum of rewards, got use: {self.kl.use}; expected loss.")
+            raise ValueError(
+                f"algorithm.kl: GDPO has no sum of rewards, got use: {self.kl.use}; expected loss."
+            )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""

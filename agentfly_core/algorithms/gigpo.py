@@ -1,4 +1,6 @@
-"""Group-in-group policy optimisation: replies to the same state are compared, too (GiGPO, arXiv 2505.10978)."""
+"""Group-in-group policy optimisation: replies to the same state are compared, too (GiGPO, arXiv
+2505.10978).
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,21 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class GiGPO(PolicyGradient):
-    """A = A_episode + weight A_turn, both a difference from the mean: of a group's rewards, and of a state's returns.
+    """A = A_episode + weight A_turn, both a difference from the mean: of a group's rewards, and of
+    a state's returns.
 
-    A turn's return is sum of gamma^(j - k) r_j over its own and later turns j >= k. A turn whose state no other turn of
-    the same problem and step has gets A_turn = 0. What a state is, the environment says (`state_key`).
+    A turn's return is sum of gamma^(j - k) r_j over its own and later turns j >= k. A turn whose
+    state no other turn of the same problem and step has gets A_turn = 0. What a state is, the
+    environment says (`state_key`).
     """
 
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95
     weight: Annotated[float, Field(ge=0.0)] = 1.0
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Also the share of turns whose state another turn of their group has: at 0, every A_turn is 0."""
+        """Also the share of turns whose state another turn of their group has: at 0, every A_turn
+        is 0.
+        """
         alike = [len(turns) for turns in _alike(outcomes)]
         shared = sum(turns for turns in alike if turns > 1) / sum(alike) if alike else math.nan
         return {**super().measures(outcomes, batch), "train/compared_turns": shared}

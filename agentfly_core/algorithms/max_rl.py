@@ -1,4 +1,6 @@
-"""Maximum likelihood reinforcement learning: rare successes count for more (MaxRL, arXiv 2602.02710)."""
+"""Maximum likelihood reinforcement learning: rare successes count for more (MaxRL, arXiv
+2602.02710).
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,26 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class MaxRL(PolicyGradient):
     """A = (R - mean) / (mean + 1e-6) over a group; 0 where the mean is 0.
 
-    Rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. Raises ValueError for a penalty in the reward: it would fall below 0.
+    Rewards 1, 0, 0, 0 give A = 3, -1, -1, -1. Raises ValueError for a penalty in the reward: it
+    would fall below 0.
     """
 
     def __post_init__(self) -> None:
         if self.kl and self.kl.in_rewards:
-            raise ValueError(f"algorithm.kl: MaxRL needs rewards of 0 and more, got use: {self.kl.use}; expected loss.")
+            raise ValueError(
+                f"algorithm.kl: MaxRL needs rewards of 0 and more, got use: {self.kl.use}; "
+                "expected loss."
+            )
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory; raises ValueError for a reward below 0."""
         if bool((outcomes.rewards < 0).any()):
-            raise ValueError(f"MaxRL needs rewards of 0 and more, got {float(outcomes.rewards.min()):g}.")
-        return Advantages.of(spread(within_groups(outcomes.groups, _over_their_mean, outcomes.rewards), batch))
+            raise ValueError(
+                f"MaxRL needs rewards of 0 and more, got {float(outcomes.rewards.min()):g}."
+            )
+        return Advantages.of(
+            spread(within_groups(outcomes.groups, _over_their_mean, outcomes.rewards), batch)
+        )
 
 
 def _over_their_mean(rewards: Tensor) -> Tensor:

@@ -17,10 +17,11 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class OPO(PolicyGradient):
-    """A = R - sum(len R) / sum(len) over a group, with len the sampled tokens; 0 for one alone or where all are equal.
+    """A = R - sum(len R) / sum(len) over a group, with len the sampled tokens; 0 for one alone or
+    where all are equal.
 
-    Rewards 1 and 0 of 30 and 10 tokens give A = 0.25 and -0.75. The paper's loss is -A log p, of one optimizer step an
-    update, whose gradient the clipped ratio has, too; it allows for several.
+    Rewards 1 and 0 of 30 and 10 tokens give A = 0.25 and -0.75. The paper's loss is -A log p, of
+    one optimizer step an update, whose gradient the clipped ratio has, too; it allows for several.
     """
 
     policy_loss: PolicyLoss = Clip()
@@ -29,7 +30,12 @@ class OPO(PolicyGradient):
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
         lengths = sequences(batch, len(outcomes.rewards)).lengths.double()
-        return Advantages.of(spread(within_groups(outcomes.groups, _less_the_mean_token, outcomes.rewards, lengths), batch))
+        return Advantages.of(
+            spread(
+                within_groups(outcomes.groups, _less_the_mean_token, outcomes.rewards, lengths),
+                batch,
+            )
+        )
 
 
 def _less_the_mean_token(rewards: Tensor, lengths: Tensor) -> Tensor:

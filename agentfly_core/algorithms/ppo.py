@@ -20,11 +20,13 @@ Positive = Annotated[float, Field(gt=0.0)]
 
 @dataclass(frozen=True, kw_only=True)
 class PPO(PolicyGradient):
-    """Generalised advantages of a learned value, whitened over the batch: by `token`, by `turn`, or `bilevel`.
+    """Generalised advantages of a learned value, whitened over the batch: by `token`, by `turn`, or
+    `bilevel`.
 
-    The critic is a `head` on the policy's last layer, or a `model` of its own that starts as a copy of the policy; its
-    own weights learn `critic_rate` times as fast as the policy's. `value_weight` is that of its loss,
-    `0.5 max((V - R)^2, (clip(V, V_old - value_clip, V_old + value_clip) - R)^2)`.
+    The critic is a `head` on the policy's last layer, or a `model` of its own that starts as a copy
+    of the policy; its own weights learn `critic_rate` times as fast as the policy's. `value_weight`
+    is that of its loss, `0.5 max((V - R)^2, (clip(V, V_old - value_clip, V_old + value_clip) -
+    R)^2)`.
     """
 
     gae: GAE = TokenGAE()
@@ -46,7 +48,9 @@ class PPO(PolicyGradient):
         layout = sequences(batch, len(outcomes.rewards))
         values = layout.gather(batch.old_values).double()
         advantages, returns = self.gae.estimate(outcomes.token_rewards, values, layout.turns)
-        return Advantages(whitened(layout.scatter(advantages), batch), layout.scatter(returns).float())
+        return Advantages(
+            whitened(layout.scatter(advantages), batch), layout.scatter(returns).float()
+        )
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
         """The policy's loss and the critic's."""
@@ -55,4 +59,6 @@ class PPO(PolicyGradient):
         near = old + (values - old).clamp(-self.value_clip, self.value_clip)
         error = 0.5 * torch.maximum((values - right).square(), (near - right).square())
         total = policy.total + self.value_weight * (batch.weight * error).sum()
-        return replace(policy, total=total, metrics={**policy.metrics, "train/value_loss": error.detach()})
+        return replace(
+            policy, total=total, metrics={**policy.metrics, "train/value_loss": error.detach()}
+        )

@@ -1,4 +1,6 @@
-"""REINFORCE++ (arXiv 2501.03262): token returns, whitened over the whole batch; no groups are needed."""
+"""REINFORCE++ (arXiv 2501.03262): token returns, whitened over the whole batch; no groups are
+needed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforcePP(PolicyGradient):
-    """G_t = r_t + gamma G_(t+1) over a trajectory's sampled tokens, whatever was read in between; then whitened.
+    """G_t = r_t + gamma G_(t+1) over a trajectory's sampled tokens, whatever was read in between;
+    then whitened.
 
     With gamma 0.5 a reward of 1 on the last of three tokens gives returns 0.25, 0.5, 1.
     """

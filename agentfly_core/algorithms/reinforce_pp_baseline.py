@@ -1,4 +1,6 @@
-"""REINFORCE++ with the group's mean as baseline (arXiv 2501.03262): whitened over the batch, not in the group."""
+"""REINFORCE++ with the group's mean as baseline (arXiv 2501.03262): whitened over the batch, not in
+the group.
+"""
 
 from __future__ import annotations
 

@@ -16,11 +16,13 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class ReMax(PolicyGradient):
-    """A = R - R of the greedy episode of the same problem, which is played besides and not trained on.
+    """A = R - R of the greedy episode of the same problem, which is played besides and not trained
+    on.
 
-    A problem whose greedy episode has no score teaches nothing. Raises ValueError when that is so for all of them. The
-    paper's loss is -A log p, of one optimizer step an update, whose gradient the clipped ratio has, too; in further
-    steps -A log p of what was sampled before them drives all of it down, right or wrong, until nothing is left.
+    A problem whose greedy episode has no score teaches nothing. Raises ValueError when that is so
+    for all of them. The paper's loss is -A log p, of one optimizer step an update, whose gradient
+    the clipped ratio has, too; in further steps -A log p of what was sampled before them drives all
+    of it down, right or wrong, until nothing is left.
     """
 
     policy_loss: PolicyLoss = Clip()
@@ -34,11 +36,16 @@ class ReMax(PolicyGradient):
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Also the share of trajectories that have nothing to be compared with."""
         missing = outcomes.baselines.isnan().double()
-        return {**super().measures(outcomes, batch), "train/without_baseline": float(missing.mean())}
+        return {
+            **super().measures(outcomes, batch),
+            "train/without_baseline": float(missing.mean()),
+        }
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
         better = outcomes.rewards - outcomes.baselines
         if len(better) and bool(better.isnan().all()):
-            raise ValueError("No greedy episode of these problems has a score; ReMax compares with one of each.")
+            raise ValueError(
+                "No greedy episode of these problems has a score; ReMax compares with one of each."
+            )
         return Advantages.of(spread(better.nan_to_num(0.0), batch))

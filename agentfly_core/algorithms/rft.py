@@ -1,4 +1,6 @@
-"""Rejection-sampling fine-tuning: imitate one's own successes (RAFT, arXiv 2304.06767; RFT, 2308.01825)."""
+"""Rejection-sampling fine-tuning: imitate one's own successes (RAFT, arXiv 2304.06767; RFT,
+2308.01825).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True)
 class RFT(SFT):
-    """SFT on the trajectories whose reward is at least `threshold`, at most `best` of each problem (the first ones)."""
+    """SFT on the trajectories whose reward is at least `threshold`, at most `best` of each problem
+    (the first ones).
+    """
 
     threshold: float = 1.0
     best: Annotated[int, Field(ge=1)] = 4

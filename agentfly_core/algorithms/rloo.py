@@ -18,15 +18,18 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 class RLOO(PolicyGradient):
     """A = R - mean of the other trajectories of the group = (R - mean) G / (G - 1).
 
-    Rewards 1, 0, 0, 0 give A = 1, -1/3, -1/3, -1/3. Each trajectory is one action: the sum over its tokens. The paper's
-    loss is -A log p; the clipped ratio has the same gradient in the first optimizer step of an update.
+    Rewards 1, 0, 0, 0 give A = 1, -1/3, -1/3, -1/3. Each trajectory is one action: the sum over its
+    tokens. The paper's loss is -A log p; the clipped ratio has the same gradient in the first
+    optimizer step of an update.
     """
 
     aggregation: Aggregation = SeqMeanTokenSum()
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
-        return Advantages.of(spread(within_groups(outcomes.groups, _less_the_others, outcomes.rewards), batch))
+        return Advantages.of(
+            spread(within_groups(outcomes.groups, _less_the_others, outcomes.rewards), batch)
+        )
 
 
 def _less_the_others(rewards: Tensor) -> Tensor:

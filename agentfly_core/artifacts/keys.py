@@ -1,6 +1,8 @@
-"""Which key each stage's output has: a digest of what went in and of the settings that the stage reads.
+"""Which key each stage's output has: a digest of what went in and of the settings that the stage
+reads.
 
-`VERSIONS` says how each stage computes; a number goes up when its code would give another result for the same inputs.
+`VERSIONS` says how each stage computes; a number goes up when its code would give another result
+for the same inputs.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.schedule import SamplingRound
 from agentfly_core.system.files import sha256
 
-Stage = Literal["prepare", "model", "demonstrate", "warm_start", "rollout", "score", "update", "evaluate"]
+Stage = Literal[
+    "prepare", "model", "demonstrate", "warm_start", "rollout", "score", "update", "evaluate"
+]
 VERSIONS: Mapping[str, int] = {
     "prepare": 1,
     "model": 1,
@@ -43,39 +47,67 @@ def model(science: Science) -> ArtifactKey:
     """The materialised base model; a local one counts by the content of its files."""
     inside = Path(science.model).rglob("*") if os.path.isdir(science.model) else ()
     files = sorted(path for path in inside if path.is_file())
-    return _shared("model", science, ("model", "dtype"), {str(path): sha256(path) for path in files})
+    return _shared(
+        "model", science, ("model", "dtype"), {str(path): sha256(path) for path in files}
+    )
 
 
 def demonstrations(science: Science, model: Artifact, data: Artifact) -> ArtifactKey:
     """The demonstrations that the warm start imitates."""
-    return _shared("demonstrate", science, (*PLAY, "warm_start"), {"model": model.digest, "data": data.digest})
+    return _shared(
+        "demonstrate", science, (*PLAY, "warm_start"), {"model": model.digest, "data": data.digest}
+    )
 
 
-def warm_start(science: Science, model: Artifact, demonstrations: Artifact, round: int) -> ArtifactKey:
+def warm_start(
+    science: Science, model: Artifact, demonstrations: Artifact, round: int
+) -> ArtifactKey:
     """The policy after warm start round 1, 2, ...; its learner state lies beside it."""
     inputs = {"model": model.digest, "demonstrations": demonstrations.digest}
     reads = ("warm_start", "adapter", "dtype", "seed")
     target = _shared("warm_start", science, reads, inputs, science.update.share_prefixes)
-    return ArtifactKey(f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs)
+    return ArtifactKey(
+        f"{target.uri}/{round:03d}/policy", "warm_start", digest([target.key, round]), inputs
+    )
 
 
 def rollout(
-    science: Science, run: str, policy: Artifact, data: Artifact, sampling_round: SamplingRound, shard: int
+    science: Science,
+    run: str,
+    policy: Artifact,
+    data: Artifact,
+    sampling_round: SamplingRound,
+    shard: int,
 ) -> ArtifactKey:
     """One shard of one step's episodes."""
     inputs = {"policy": policy.digest, "data": data.digest}
     here = sampling_round
     key = _key(
-        "rollout", science, (*PLAY, "rollout"), inputs, here.step, shard, here.first, here.count, here.greedy
+        "rollout",
+        science,
+        (*PLAY, "rollout"),
+        inputs,
+        here.step,
+        shard,
+        here.first,
+        here.count,
+        here.greedy,
     )
     return ArtifactKey(RunLayout(run).step(here.step).rollout(shard), "rollout", key, inputs)
 
 
-def evaluation(science: Science, policy: Artifact, data: Artifact, split: str, shard: int) -> ArtifactKey:
+def evaluation(
+    science: Science, policy: Artifact, data: Artifact, split: str, shard: int
+) -> ArtifactKey:
     """One shard of the held-out episodes of a policy, shared by all who ask for it."""
     inputs = {"policy": policy.digest, "data": data.digest}
     target = _shared("evaluate", science, (*PLAY, "evaluate"), inputs, science.rollout.shard)
-    return ArtifactKey(f"{target.uri}/{split}/rollout-{shard:03d}", "evaluate", digest([target.key, split, shard]), inputs)
+    return ArtifactKey(
+        f"{target.uri}/{split}/rollout-{shard:03d}",
+        "evaluate",
+        digest([target.key, split, shard]),
+        inputs,
+    )
 
 
 def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> ArtifactKey:
@@ -90,18 +122,36 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Ar
 
 
 def policy(
-    science: Science, run: str, policy: Artifact, scored: Artifact, step: int, reference: Artifact | None = None
+    science: Science,
+    run: str,
+    policy: Artifact,
+    scored: Artifact,
+    step: int,
+    reference: Artifact | None = None,
 ) -> ArtifactKey:
-    """The policy that step 1, 2, ... publishes; `reference` is another run's policy that it shall stay near."""
-    inputs = {"policy": policy.digest, "scored": scored.digest} | ({"reference": reference.digest} if reference else {})
-    key = _key("update", science, ("algorithm", "update", "adapter", "dtype", "rollout", "seed"), inputs, step)
+    """The policy that step 1, 2, ... publishes; `reference` is another run's policy that it shall
+    stay near.
+    """
+    inputs = {"policy": policy.digest, "scored": scored.digest} | (
+        {"reference": reference.digest} if reference else {}
+    )
+    key = _key(
+        "update",
+        science,
+        ("algorithm", "update", "adapter", "dtype", "rollout", "seed"),
+        inputs,
+        step,
+    )
     return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 
 
 def learner(policy: ArtifactKey) -> ArtifactKey:
     """The learner state that goes with a policy, published beside it."""
     return ArtifactKey(
-        f"{policy.uri.rpartition('/')[0]}/learner", policy.stage, digest([policy.key, "learner"]), policy.inputs
+        f"{policy.uri.rpartition('/')[0]}/learner",
+        policy.stage,
+        digest([policy.key, "learner"]),
+        policy.inputs,
     )
 
 
@@ -111,12 +161,24 @@ def ledger(run: str, policy: Artifact) -> ArtifactKey:
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
 
 
-def _shared(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> ArtifactKey:
+def _shared(
+    stage: Stage,
+    science: Science,
+    reads: Sequence[str],
+    inputs: Mapping[str, str],
+    *place: int | str,
+) -> ArtifactKey:
     key = _key(stage, science, reads, inputs, *place)
     return ArtifactKey(f"artifacts/{stage}/{key[:16]}", stage, key, inputs)
 
 
-def _key(stage: Stage, science: Science, reads: Sequence[str], inputs: Mapping[str, str], *place: int | str) -> str:
+def _key(
+    stage: Stage,
+    science: Science,
+    reads: Sequence[str],
+    inputs: Mapping[str, str],
+    *place: int | str,
+) -> str:
     said = science.identity()
     settings: dict[str, JSON] = {name: said[name] for name in reads if said.get(name) is not None}
     for section, _, key in (name.partition(".") for name in resumable(Science)):

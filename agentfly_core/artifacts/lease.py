@@ -1,4 +1,6 @@
-"""One writer for each run on object storage: a lock object that its owner renews, and a dead one cannot keep."""
+"""One writer for each run on object storage: a lock object that its owner renews, and a dead one
+cannot keep.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ EXPIRY = 120.0
 LOOK = 5.0
 logger = logging.getLogger(__name__)
 _since: dict[tuple[str, str], float] = {}
-"""When this process first saw a version of a lock object: by address and tag, on its monotonic clock."""
+"""When this process first saw a version of a lock object: by address and tag, on its monotonic
+clock.
+"""
 
 
 def refuse_if_leased(remote: Remote, uri: str) -> None:
@@ -32,7 +36,8 @@ def refuse_if_leased(remote: Remote, uri: str) -> None:
 def leaseholder(remote: Remote, uri: str) -> str:
     """Who holds a run, in words; empty when nobody does.
 
-    Nor does an owner elsewhere who has not renewed the lock for two minutes of the store's own clock.
+    Nor does an owner elsewhere who has not renewed the lock for two minutes of the store's own
+    clock.
     """
     found = Lease(remote, f"{uri}/lock.json").look()
     if found.free or (not found.sure and remote.age(f"{uri}/lock.json") > EXPIRY):
@@ -111,7 +116,9 @@ class Lease:
         try:
             return _read(text, tag)
         except ValueError as fault:
-            logger.warning("%s is damaged (%s): it does not say who works on the run.", self.address, fault)
+            logger.warning(
+                "%s is damaged (%s): it does not say who works on the run.", self.address, fault
+            )
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:
@@ -125,7 +132,9 @@ class Lease:
             if found.sure or found.tag != first.tag:
                 raise locked(self._run, in_words(found.owner))
             if self._unchanged(found) >= EXPIRY:
-                logger.warning("%s was not renewed for %g s: its run is taken over.", self.address, EXPIRY)
+                logger.warning(
+                    "%s was not renewed for %g s: its run is taken over.", self.address, EXPIRY
+                )
                 break
             self.clock.sleep(LOOK)
             found = self.look()
@@ -167,7 +176,9 @@ class Lease:
         return Path(self.uri).parent.name
 
     def _unchanged(self, found: Held) -> float:
-        """For how many seconds this process has seen the same lock object; says when it begins to watch."""
+        """For how many seconds this process has seen the same lock object; says when it begins to
+        watch.
+        """
         seen = (self.address, found.tag)
         if seen not in _since:
             _since[seen] = self.clock.now()
@@ -185,7 +196,9 @@ class Lease:
             text, tag = self.remote.tagged(self.uri) or (None, "")
             if self._mine(text):
                 self.remote.replace(self.uri, self._text(released), tag)
-        except Exception as error:  # whatever the network does, the next beat tries again, and writes are guarded
+        except (
+            Exception
+        ) as error:  # whatever the network does, the next beat tries again, and writes are guarded
             logger.warning("The lock %s was not renewed: %s", self.address, error)
 
     def _mine(self, text: str | None) -> bool:
@@ -195,9 +208,16 @@ class Lease:
         return (held.owner, held.fence) == (self.owner, self.fence)
 
     def _text(self, released: bool) -> str:
-        """`beat` makes each renewal another version; `renewed`, in seconds since 1970, is for people."""
+        """`beat` makes each renewal another version; `renewed`, in seconds since 1970, is for
+        people.
+        """
         self.beats += 1
-        told = {"fence": self.fence, "beat": self.beats, "renewed": time.time(), "released": released}
+        told = {
+            "fence": self.fence,
+            "beat": self.beats,
+            "renewed": time.time(),
+            "released": released,
+        }
         return json.dumps({"owner": self.owner.to_json(), **told})
 
 

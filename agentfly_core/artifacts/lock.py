@@ -99,6 +99,8 @@ def _owner_of(folder: Path) -> Owner | None:
         return None
     except ValueError as fault:
         logger.warning(
-            "%s is damaged (%s): it does not say who works on the run. The run is not affected.", path, fault
+            "%s is damaged (%s): it does not say who works on the run. The run is not affected.",
+            path,
+            fault,
         )
         return None

@@ -20,10 +20,11 @@ UNMET = {409, 412}
 
 
 class Remote:
-    """A prefix on object storage: `Remote("s3://bucket/agentfly")`; credentials come from the environment.
+    """A prefix on object storage: `Remote("s3://bucket/agentfly")`; credentials come from the
+    environment.
 
-    Whatever is asked of it raises Refused where the store does not do it.
-    `guard` is called before each object is written or removed, and raises when this process may not do so any more.
+    Whatever is asked of it raises Refused where the store does not do it. `guard` is called before
+    each object is written or removed, and raises when this process may not do so any more.
     """
 
     def __init__(self, uri: str) -> None:
@@ -40,7 +41,9 @@ class Remote:
         return f"{self.uri.partition('://')[2]}/{name}"
 
     def upload(self, folder: Path, uri: str, last: str) -> None:
-        """Upload a folder's files; `last` goes last, so that a reader who sees it finds all the others."""
+        """Upload a folder's files; `last` goes last, so that a reader who sees it finds all the
+        others.
+        """
         names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
         for name in sorted(names, key=lambda n: (n == last, n)):
             self.guard()
@@ -48,11 +51,15 @@ class Remote:
                 self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
     def download(self, uri: str, folder: Path, last: str) -> None:
-        """Download a folder; raises FileNotFoundError where `last` is missing, since the upload never ended."""
+        """Download a folder; raises FileNotFoundError where `last` is missing, since the upload
+        never ended.
+        """
         with asking(self.uri, "list", uri):
             names = [p.removeprefix(self.path(uri) + "/") for p in self.fs.find(self.path(uri))]
         if last not in names:
-            raise FileNotFoundError(f"{self.uri}/{uri} has no {last}: nothing whole is published there.")
+            raise FileNotFoundError(
+                f"{self.uri}/{uri} has no {last}: nothing whole is published there."
+            )
         for name in sorted(names, key=lambda n: (n == last, n)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             with asking(self.uri, "read", f"{uri}/{name}"):
@@ -98,18 +105,25 @@ class Remote:
         return float((now - told["LastModified"]).total_seconds())
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
-        """Replace an object, whatever the guard says, only if it still is the version with this tag; else False."""
+        """Replace an object, whatever the guard says, only if it still is the version with this
+        tag; else False.
+        """
         return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:
-        """Write an object, whatever the guard says, only if there is none; False when somebody else has."""
+        """Write an object, whatever the guard says, only if there is none; False when somebody else
+        has.
+        """
         return self._put(uri, text, IfNoneMatch="*")
 
     def names(self, uri: str) -> list[str]:
         """The names directly below a prefix."""
         try:
             with asking(self.uri, "list", uri):
-                return [str(p).rstrip("/").rpartition("/")[2] for p in self.fs.ls(self.path(uri), detail=False)]
+                return [
+                    str(p).rstrip("/").rpartition("/")[2]
+                    for p in self.fs.ls(self.path(uri), detail=False)
+                ]
         except FileNotFoundError:
             return []
 
@@ -126,7 +140,9 @@ class Remote:
         bucket, _, key = self.path(uri).partition("/")
         try:
             with asking(self.uri, "write", uri):
-                self.fs.call_s3("put_object", Bucket=bucket, Key=key, Body=text.encode(), **condition)
+                self.fs.call_s3(
+                    "put_object", Bucket=bucket, Key=key, Body=text.encode(), **condition
+                )
         except Refused as refused:
             if refused.status in UNMET:
                 return False
@@ -135,13 +151,17 @@ class Remote:
 
 
 NO_BUCKET = "there is no such bucket; create it, or mend the address of the store"
-NO_CREDENTIALS = "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+NO_CREDENTIALS = (
+    "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+)
 NO_ANSWER = "it does not answer; look at the network and at AWS_ENDPOINT_URL"
 DENIED = "access is denied ({}); look at the credentials, and at what they may do there"
 
 
 class Refused(OSError):
-    """Object storage did not do what it was asked; `status` is that of HTTP, 0 where there was no answer."""
+    """Object storage did not do what it was asked; `status` is that of HTTP, 0 where there was no
+    answer.
+    """
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -150,10 +170,12 @@ class Refused(OSError):
 
 @contextmanager
 def asking(store: str, to: str, name: str) -> Iterator[None]:
-    """Ask a store to read, write, ... an object of this name; raises Refused with what to do about it:
+    """Ask a store to read, write, ... an object of this name; raises Refused with what to do about
+    it:
 
-    "The store s3://agents/exp could not read runs/demo/run.json: there are no credentials; set AWS_ACCESS_KEY_ID ...".
-    That there is no such object passes as FileNotFoundError, and what is wrong with this machine's disk as it is.
+    "The store s3://agents/exp could not read runs/demo/run.json: there are no credentials; set
+    AWS_ACCESS_KEY_ID ...". That there is no such object passes as FileNotFoundError, and what is
+    wrong with this machine's disk as it is.
     """
     try:
         yield

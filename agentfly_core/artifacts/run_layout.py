@@ -9,7 +9,9 @@ from agentfly_core.artifacts.store import Artifact, Store
 
 @dataclass(frozen=True, slots=True)
 class StepLayout:
-    """What a step leaves: `StepLayout("runs/demo/steps/000007").policy` is `runs/demo/steps/000007/policy`."""
+    """What a step leaves: `StepLayout("runs/demo/steps/000007").policy` is
+    `runs/demo/steps/000007/policy`.
+    """
 
     uri: str
 

@@ -1,4 +1,6 @@
-"""What a stage measured of itself: written into its artifact, outside the digest, so that it is never lost."""
+"""What a stage measured of itself: written into its artifact, outside the digest, so that it is
+never lost.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ FILE = "metrics.json"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """When a stage ended, its seconds, its metrics: `Measured(1763740000000, 3.2, {"agent/rollout/reward": 0.62})`."""
+    """When a stage ended, its seconds, its metrics:
+    `Measured(1763740000000, 3.2, {"agent/rollout/reward": 0.62})`.
+    """
 
     time_ms: int
     seconds: float
@@ -27,7 +31,8 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """A mapping to fill with metrics; they are written into `folder` with the time that the block took.
+    """A mapping to fill with metrics; they are written into `folder` with the time that the block
+    took.
 
     A number that is not finite is left out: a missing number is never a zero.
     """
@@ -35,7 +40,10 @@ def measuring(folder: Path) -> Iterator[dict[str, float]]:
     metrics: dict[str, float] = {}
     yield metrics
     finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
-    ended: dict[str, JSON] = {"time_ms": int(time.time() * 1000), "seconds": time.monotonic() - start}
+    ended: dict[str, JSON] = {
+        "time_ms": int(time.time() * 1000),
+        "seconds": time.monotonic() - start,
+    }
     ended["metrics"] = finite
     write_json(folder / FILE, ended)
 

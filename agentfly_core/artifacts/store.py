@@ -1,7 +1,8 @@
 """Where stages leave what they made: directories that are whole or not there.
 
-A directory is written under a temporary name, synced, sealed with MANIFEST.json and renamed. On object storage the
-manifest is uploaded last. Readers accept only directories whose manifest verifies.
+A directory is written under a temporary name, synced, sealed with MANIFEST.json and renamed. On
+object storage the manifest is uploaded last. Readers accept only directories whose manifest
+verifies.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Manifest(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A published directory: `Artifact("runs/demo/steps/000007/policy", "9f2c...e1")`; the uri is within its store."""
+    """A published directory: `Artifact("runs/demo/steps/000007/policy", "9f2c...e1")`; the uri is
+    within its store.
+    """
 
     uri: str
     digest: str
@@ -65,8 +68,8 @@ class Artifact:
 class ArtifactKey:
     """Where one stage's output goes and the key that it must have.
 
-    `ArtifactKey("runs/demo/steps/000007/scored", "score", "a41f...", {"rollout-000": "9f2c...", "rollout-001": "77b0..."})`;
-    `inputs` are digests by name.
+    `ArtifactKey("runs/demo/steps/000007/scored", "score", "a41f...", {"rollout-000": "9f2c...",
+    "rollout-001": "77b0..."})`; `inputs` are digests by name.
     """
 
     uri: str
@@ -79,7 +82,8 @@ class ArtifactKey:
 class Store:
     """A folder of artifacts, and the object storage that it mirrors, if any.
 
-    `Store.at("s3://bucket/prefix", cache)` keeps working copies in `cache`; the remote's manifests are the truth.
+    `Store.at("s3://bucket/prefix", cache)` keeps working copies in `cache`; the remote's manifests
+    are the truth.
     """
 
     root: Path
@@ -99,7 +103,8 @@ class Store:
 
     @contextmanager
     def publish(self, target: ArtifactKey) -> Iterator[Path]:
-        """An empty folder to fill; it is published in the slot when the block ends, and removed when it raises.
+        """An empty folder to fill; it is published in the slot when the block ends, and removed
+        when it raises.
 
         A directory that somebody else published meanwhile under the same key stays.
         """
@@ -112,7 +117,9 @@ class Store:
             self.remote.upload(path, target.uri, last=MANIFEST)
 
     def find(self, target: ArtifactKey) -> Artifact | None:
-        """The artifact in this slot if it was made with its key and verifies; else None. Warns of damage."""
+        """The artifact in this slot if it was made with its key and verifies; else None. Warns of
+        damage.
+        """
         with _made_again():
             manifest = self.manifest(target.uri)
             if manifest is None or manifest["key"] != target.key:
@@ -123,14 +130,18 @@ class Store:
         return None
 
     def whole(self, artifact: Artifact) -> bool:
-        """Whether the artifact, or what was left of it on purpose, verifies; warns when it does not."""
+        """Whether the artifact, or what was left of it on purpose, verifies; warns when it does
+        not.
+        """
         with _made_again():
             self._checked(artifact)
             return True
         return False
 
     def holds(self, uri: str) -> bool:
-        """Whether something is published under `uri`; warns of a manifest that is damaged, which publishes nothing."""
+        """Whether something is published under `uri`; warns of a manifest that is damaged, which
+        publishes nothing.
+        """
         with _made_again():
             return self.manifest(uri) is not None
         return False
@@ -141,11 +152,15 @@ class Store:
         return found
 
     def artifact(self, uri: str) -> Artifact:
-        """The artifact under `uri`, whatever made it; raises Damaged, and FileNotFoundError where nothing is."""
+        """The artifact under `uri`, whatever made it; raises Damaged, and FileNotFoundError where
+        nothing is.
+        """
         return Artifact(uri, _digest(self._published(uri)))
 
     def key_of(self, artifact: Artifact) -> ArtifactKey:
-        """The key that the artifact was published with; raises Damaged, and FileNotFoundError where nothing is."""
+        """The key that the artifact was published with; raises Damaged, and FileNotFoundError where
+        nothing is.
+        """
         manifest = self._manifest_of(artifact)
         return ArtifactKey(artifact.uri, manifest["stage"], manifest["key"], manifest["inputs"])
 
@@ -157,11 +172,14 @@ class Store:
         folder = self._checked(artifact)
         manifest = _manifest(folder)
         if manifest and (stripped := manifest.get("stripped")):
-            raise ValueError(f"{artifact.uri} in {self.uri} was kept without {', '.join(stripped)}.")
+            raise ValueError(
+                f"{artifact.uri} in {self.uri} was kept without {', '.join(stripped)}."
+            )
         return folder
 
     def strip(self, uri: str, pattern: str) -> bool:
-        """Remove an artifact's files of this pattern for good; its digest stays, and it still counts as made.
+        """Remove an artifact's files of this pattern for good; its digest stays, and it still
+        counts as made.
 
         Returns whether it had them.
         """
@@ -203,7 +221,9 @@ class Store:
 
     def _require(self, artifact: Artifact, manifest: Manifest) -> None:
         if (found := _digest(manifest)) != artifact.digest:
-            raise Damaged(f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}.")
+            raise Damaged(
+                f"{artifact.uri} in {self.uri} has digest {found}, expected {artifact.digest}."
+            )
 
     def part(self, artifact: Artifact, name: str) -> Any:
         """The value of one JSON file of an artifact, checked by itself, or None where it has none.
@@ -224,9 +244,13 @@ class Store:
             self.remote.write(uri, (self.root / uri).read_text())
 
     def read_json(self, uri: str) -> Any:
-        """What `write_json` wrote, or None where there is nothing; raises Damaged, which names the file."""
+        """What `write_json` wrote, or None where there is nothing; raises Damaged, which names the
+        file.
+        """
         content = self._content(uri)
-        return checksummed_json.value_of(content, f"{self.uri}/{uri}") if content is not None else None
+        return (
+            checksummed_json.value_of(content, f"{self.uri}/{uri}") if content is not None else None
+        )
 
     def _content(self, uri: str) -> bytes | None:
         return self.remote.content(uri) if self.remote else _read(self.root / uri)
@@ -243,7 +267,9 @@ class Store:
         return sorted(name for name in found if not name.startswith(".tmp-"))
 
     def remove(self, uri: str) -> None:
-        """Remove an artifact, its manifest first, so that what is left is never taken for whole; or a file."""
+        """Remove an artifact, its manifest first, so that what is left is never taken for whole; or
+        a file.
+        """
         if self.remote:
             self.remote.remove(uri, first=MANIFEST)
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -261,7 +287,9 @@ class Store:
             folders[:] = [name for name in folders if not name.startswith(".tmp-")]
         for path in left:
             if not marked(path.name):
-                logger.warning("%s is not ours and stays: its name says of no process that it made it.", path)
+                logger.warning(
+                    "%s is not ours and stays: its name says of no process that it made it.", path
+                )
         dead = [path for path in left if not mark_alive(path.name)]
         for path in dead:
             _remove(path)
@@ -273,7 +301,11 @@ def verify(folder: Path) -> Manifest:
     manifest = _manifest(folder)
     if manifest is None:
         raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
-    entries = {folder / name: e for name, e in manifest["files"].items() if name not in manifest.get("stripped", [])}
+    entries = {
+        folder / name: e
+        for name, e in manifest["files"].items()
+        if name not in manifest.get("stripped", [])
+    }
     with ThreadPoolExecutor() as threads:
         for path, found in zip(entries, threads.map(_entry, entries), strict=True):
             if found != entries[path]:
@@ -346,7 +378,11 @@ def _move(folder: Path, path: Path, key: str) -> None:
 
 
 def _digest(manifest: Manifest) -> str:
-    content = {name: entry["sha256"] for name, entry in manifest["files"].items() if name not in OUTSIDE_DIGEST}
+    content = {
+        name: entry["sha256"]
+        for name, entry in manifest["files"].items()
+        if name not in OUTSIDE_DIGEST
+    }
     return digest({"stage": manifest["stage"], "key": manifest["key"], "files": content})
 
 
@@ -354,7 +390,9 @@ def _manifest(folder: Path) -> Manifest | None:
     content = _read(folder / MANIFEST)
     if content is None:
         return None
-    written: Any = checksummed_json.value_of(content, str(folder / MANIFEST))  # its checksum says that it is ours
+    written: Any = checksummed_json.value_of(
+        content, str(folder / MANIFEST)
+    )  # its checksum says that it is ours
     manifest: Manifest = written
     return manifest
 

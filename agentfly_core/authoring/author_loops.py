@@ -1,8 +1,9 @@
 """Event loops for authors' asynchronous code, so that blocking code there blocks nothing of ours.
 
-Tools, rewards and environments share one loop ("parts") as long as the program runs, so that a client that a module
-makes once serves all of them; agents have another ("agents"), so that an episode outlives a tool that blocks. A loop
-that does not answer is given up, and a new one takes its place.
+Tools, rewards and environments share one loop ("parts") as long as the program runs, so that a
+client that a module makes once serves all of them; agents have another ("agents"), so that an
+episode outlives a tool that blocks. A loop that does not answer is given up, and a new one takes
+its place.
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ def loop(which: Which) -> Loop:
 
 
 class Loop:
-    """An event loop for authors' code, and what is known of it from outside: whether it answers, and who holds it.
+    """An event loop for authors' code, and what is known of it from outside: whether it answers,
+    and who holds it.
 
-    It is given up when a call holds it that ought to have ended, and when code without a limit of its own holds it for
-    STEP_SECONDS at a stretch: an agent, or a callback that no call stands for. All calls that are begun there end then,
-    the holder's as Overdue, the others' as LoopLost, and the environments that live there are lost.
+    It is given up when a call holds it that ought to have ended, and when code without a limit of
+    its own holds it for STEP_SECONDS at a stretch: an agent, or a callback that no call stands for.
+    All calls that are begun there end then, the holder's as Overdue, the others' as LoopLost, and
+    the environments that live there are lost.
     """
 
     def __init__(self, which: Which) -> None:
@@ -71,7 +74,9 @@ class Loop:
         self._holding: asyncio.Task[Any] | None = None
 
     def begin(self, work: Work, function: Callable[[], Awaitable[None]]) -> None:
-        """Have `await function()` done here, in the context of the caller; `work` hears what comes of it."""
+        """Have `await function()` done here, in the context of the caller; `work` hears what comes
+        of it.
+        """
         context = contextvars.copy_context()
         context.run(_owner.set, work)
         with _turn:
@@ -94,12 +99,16 @@ class Loop:
         return not self._answered and self._holder(asyncio.current_task(self._loop)) is work
 
     def is_held_by_another(self, work: Work) -> bool:
-        """Whether something else than this call is being done at the moment; for how long is known two TICKs later."""
+        """Whether something else than this call is being done at the moment; for how long is known
+        two TICKs later.
+        """
         task = asyncio.current_task(self._loop)
         return task is not None and self._holder(task) is not work
 
     def look(self, passed: float) -> None:
-        """See whether it answers, `passed` seconds after the last look, and give it up where it has not for long."""
+        """See whether it answers, `passed` seconds after the last look, and give it up where it has
+        not for long.
+        """
         if self._answered:
             self._answered, self._holding = False, None
             self._loop.call_soon_threadsafe(self._answer)
@@ -183,7 +192,9 @@ def harmless(error: BaseException) -> Exception:
     """What was raised, as an Exception: what an author wrote cannot end the program (`sys.exit`)."""
     if isinstance(error, Exception):
         return error
-    return RuntimeError(f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error))
+    return RuntimeError(
+        f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error)
+    )
 
 
 def _watch() -> None:

@@ -17,7 +17,16 @@ from agentfly_core.authoring.author_loops import Which, harmless
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.system import interpreter_watch
 
-__all__ = ["LoopLost", "Overdue", "call", "in_thread", "is_awaitable", "made", "nothing_needed", "on_loop"]
+__all__ = [
+    "LoopLost",
+    "Overdue",
+    "call",
+    "in_thread",
+    "is_awaitable",
+    "made",
+    "nothing_needed",
+    "on_loop",
+]
 
 E = TypeVar("E", bound=Environment)
 R = TypeVar("R")
@@ -25,15 +34,20 @@ Ready = Callable[[], object]
 
 
 async def call(
-    function: Callable[[], Awaitable[R] | R], seconds: float, what: str, lent: Sequence[Environment] = ()
+    function: Callable[[], Awaitable[R] | R],
+    seconds: float,
+    what: str,
+    lent: Sequence[Environment] = (),
 ) -> R:
-    """The result of `function()`, which uses what it is lent, called `what` ("The tool 'search'") in errors.
+    """The result of `function()`, which uses what it is lent, called `what` ("The tool 'search'")
+    in errors.
 
-    An asynchronous function runs on the authors' loop, a synchronous one in a thread of its own. Raises Overdue after
-    `seconds` of its own time, whether it listens or not, and then marks the environments that it was lent as spoilt:
-    a thread cannot be ended, and a cancelled coroutine may leave half a message behind. Raises LoopLost when
-    other code held the loop, and ServiceFailure for an environment whose loop was given up. Whatever else the function
-    raises arrives as an Exception, also what would end the program (`sys.exit` in model-written code).
+    An asynchronous function runs on the authors' loop, a synchronous one in a thread of its own.
+    Raises Overdue after `seconds` of its own time, whether it listens or not, and then marks the
+    environments that it was lent as spoilt: a thread cannot be ended, and a cancelled coroutine may
+    leave half a message behind. Raises LoopLost when other code held the loop, and ServiceFailure
+    for an environment whose loop was given up. Whatever else the function raises arrives as an
+    Exception, also what would end the program (`sys.exit` in model-written code).
     """
     interpreter_watch.watch()
     try:
@@ -73,7 +87,8 @@ async def on_loop(
     what: str,
     lent: Sequence[Environment] = (),
 ) -> R:
-    """The result of `await function()`, which uses what it is lent, on one of the authors' loops; raises as `call`.
+    """The result of `await function()`, which uses what it is lent, on one of the authors' loops;
+    raises as `call`.
 
     Where the loop is given up before the first line ran, it is called once more, on the next loop.
     """
@@ -92,10 +107,16 @@ def nothing_needed() -> None:
     """The `ready` of what works on every machine."""
 
 
-def _is_asynchronous(function: Callable[[], Awaitable[R] | R]) -> TypeGuard[Callable[[], Awaitable[R]]]:
-    """Whether a function, or the object with `__call__` that a partial one wraps, is an `async def`."""
+def _is_asynchronous(
+    function: Callable[[], Awaitable[R] | R],
+) -> TypeGuard[Callable[[], Awaitable[R]]]:
+    """Whether a function, or the object with `__call__` that a partial one wraps, is an
+    `async def`.
+    """
     wrapped = getattr(function, "func", function)
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(wrapped, "__call__", None))  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(wrapped, "__call__", None)
+    )  # noqa: B004
 
 
 def is_awaitable(result: Awaitable[R] | R) -> TypeIs[Awaitable[R]]:
@@ -107,7 +128,9 @@ def _refuse_lost(lent: Sequence[Environment]) -> None:
     for environment in lent:
         if environment.lost:
             kind = type(environment).__name__
-            raise ServiceFailure(f"{kind} was lost: its event loop was given up, since code held it")
+            raise ServiceFailure(
+                f"{kind} was lost: its event loop was given up, since code held it"
+            )
 
 
 async def _on_loop(loop: author_loops.Loop, function: Callable[[], Awaitable[R]], work: Work) -> R:
@@ -122,7 +145,9 @@ async def _on_loop(loop: author_loops.Loop, function: Callable[[], Awaitable[R]]
             work.check()
             return results[0]
         loop.cancel(work)
-        while not await work.ends_within(work.seconds + author_loops.GRACE) and loop.is_held_by(work):
+        while not await work.ends_within(work.seconds + author_loops.GRACE) and loop.is_held_by(
+            work
+        ):
             await asyncio.wait([work.ended], timeout=author_loops.GRACE)
         raise _overdue(work)
     except asyncio.CancelledError:
@@ -143,7 +168,8 @@ async def _in_time(loop: author_loops.Loop, work: Work) -> bool:
 
 async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
     """The result of `function()` in a thread of its own; raises what `call` does."""
-    # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits for hung ones.
+    # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits
+    # for hung ones.
     work = Work(what, seconds)
     results: list[R] = []
 
@@ -151,7 +177,9 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
         try:
             results.append(function())
             work.settle(None)
-        except BaseException as error:  # no Ctrl-C comes to this thread: whatever it is, the function raised it
+        except (
+            BaseException
+        ) as error:  # no Ctrl-C comes to this thread: whatever it is, the function raised it
             work.settle(harmless(error))
 
     work.begin()

@@ -14,8 +14,8 @@ from agentfly_core.records.trajectory import Message, Observation
 class ToolSchema:
     """What a model is told about a tool; `parameters` is a JSON schema of an object.
 
-    `ToolSchema("calculator", "Work out an expression.", {"type": "object", "properties": {"expression": {"type":
-    "string"}}, "required": ["expression"]})`
+    `ToolSchema("calculator", "Work out an expression.", {"type": "object", "properties":
+    {"expression": {"type": "string"}}, "required": ["expression"]})`
     """
 
     name: str
@@ -26,9 +26,9 @@ class ToolSchema:
 class ChatTemplate(Protocol):
     """The chat format of one family of models.
 
-    A template is append-only, token by token: for replies that are the tokenizer's own encoding, `open` of a whole
-    conversation is `open` of its beginning, then each reply's tokens and what `extend` says follows them. Text of users
-    and tools is encoded with special tokens disabled.
+    A template is append-only, token by token: for replies that are the tokenizer's own encoding,
+    `open` of a whole conversation is `open` of its beginning, then each reply's tokens and what
+    `extend` says follows them. Text of users and tools is encoded with special tokens disabled.
     """
 
     @property
@@ -36,21 +36,30 @@ class ChatTemplate(Protocol):
         """The tokens that end a reply."""
         ...
 
-    def open(self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]) -> tuple[int, ...]:
+    def open(
+        self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
+    ) -> tuple[int, ...]:
         """The whole prompt, up to and including the header of the reply to come."""
         ...
 
-    def extend(self, reply: Sequence[int], read: Sequence[Message | Observation]) -> tuple[int, ...]:
+    def extend(
+        self, reply: Sequence[int], read: Sequence[Message | Observation]
+    ) -> tuple[int, ...]:
         """The tokens between the last of `reply` and the first of the next reply.
 
-        They begin with the end-of-turn token iff `reply` lacks it (it was cut): that token is given, never trained.
+        They begin with the end-of-turn token iff `reply` lacks it (it was cut): that token is
+        given, never trained.
         """
         ...
 
     def fit(self, text: str, tokens: int) -> str:
-        """The text of an observation, without its middle where it would be more than `tokens` tokens."""
+        """The text of an observation, without its middle where it would be more than `tokens`
+        tokens.
+        """
         ...
 
     def parse(self, reply: Sequence[int]) -> Message:
-        """What the assistant said: its text without the calls' markup, and its calls, unreadable ones as BadCall."""
+        """What the assistant said: its text without the calls' markup, and its calls, unreadable
+        ones as BadCall.
+        """
         ...

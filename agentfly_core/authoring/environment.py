@@ -10,16 +10,17 @@ from agentfly_core.records.trajectory import Problem
 class ServiceFailure(RuntimeError):
     """The process behind a tool or an environment died or stopped answering, past its retries.
 
-    The episode ends FAILED and unscored: the model is not to blame. Tools, rewards and environments raise it.
+    The episode ends FAILED and unscored: the model is not to blame. Tools, rewards and environments
+    raise it.
     """
 
 
 class Environment:
     """A place with state that tools and rewards share during one episode.
 
-    A subclass adds its own verbs, and tools ask for it by annotation. The resource manager calls `start` once,
-    `reset` before each episode, `healthy` after it, and `close` at the end; any of them may raise, and then the
-    instance is closed and never lent again.
+    A subclass adds its own verbs, and tools ask for it by annotation. The resource manager calls
+    `start` once, `reset` before each episode, `healthy` after it, and `close` at the end; any of
+    them may raise, and then the instance is closed and never lent again.
 
         class Shop(Environment):
             async def reset(self, problem: Problem) -> None:
@@ -27,10 +28,11 @@ class Environment:
 
     One that needs a process of its own starts a `Child` (child.py, docs/environments.md).
 
-    Who sets `spoilt` says that somebody may still be at work in this instance (a tool that ran out of time): it is
-    closed after the episode, whatever `healthy` says. A `lost` one is used no more: the event loop on which it lives
-    was given up, since code held it (docs/tools.md). A kind's `max_uses` bounds how many episodes an instance serves,
-    also where the experiment allows more: 1 for what cannot be made clean again.
+    Who sets `spoilt` says that somebody may still be at work in this instance (a tool that ran out
+    of time): it is closed after the episode, whatever `healthy` says. A `lost` one is used no more:
+    the event loop on which it lives was given up, since code held it (docs/tools.md). A kind's
+    `max_uses` bounds how many episodes an instance serves, also where the experiment allows more: 1
+    for what cannot be made clean again.
     """
 
     max_uses: ClassVar[int | None] = None
@@ -43,17 +45,20 @@ class Environment:
 
     async def reset(self, problem: Problem) -> None:
         """Forget the previous episode and set up this problem."""
-        raise NotImplementedError(f"{type(self).__name__} must say how it is set up for a problem: define reset().")
+        raise NotImplementedError(
+            f"{type(self).__name__} must say how it is set up for a problem: define reset()."
+        )
 
     async def healthy(self) -> bool:
         """Whether this instance may be lent again."""
         return True
 
     def state_key(self) -> str:
-        """A name of the state that the agent is in, for algorithms that compare replies to the same state (GiGPO).
+        """A name of the state that the agent is in, for algorithms that compare replies to the same
+        state (GiGPO).
 
-        The same state of a problem has the same name however it was reached: no counters, no clock. Empty: what the
-        model newly read stands for it.
+        The same state of a problem has the same name however it was reached: no counters, no clock.
+        Empty: what the model newly read stands for it.
         """
         return ""
 

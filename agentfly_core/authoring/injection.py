@@ -17,7 +17,8 @@ NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 class AuthorFunction(Protocol):
     """What an author wrote: a function, a method or an object with `__call__`.
 
-    Its types are known to the author alone: its parameters are read with `inspect`, its result is checked.
+    Its types are known to the author alone: its parameters are read with `inspect`, its result is
+    checked.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -27,7 +28,8 @@ class AuthorFunction(Protocol):
 class Signature:
     """What a function takes.
 
-    `async def lookup(key: str, *, shop: Shop)` has `Signature({"shop": Shop}, {"key": <Parameter "key: str">})`.
+    `async def lookup(key: str, *, shop: Shop)` has
+    `Signature({"shop": Shop}, {"key": <Parameter "key: str">})`.
     """
 
     lent: Mapping[str, type[Lent]]
@@ -40,10 +42,11 @@ class Signature:
 
 
 def read(function: AuthorFunction) -> Signature:
-    """The signature of a function, a method or an object with `__call__`, its annotations evaluated.
+    """The signature of a function, a method or an object with `__call__`, its annotations
+    evaluated.
 
-    Raises ValueError for an annotation that cannot be evaluated, is missing, or for `*args`, `**kwargs` and
-    positional-only parameters.
+    Raises ValueError for an annotation that cannot be evaluated, is missing, or for `*args`,
+    `**kwargs` and positional-only parameters.
     """
     lent: dict[str, type[Lent]] = {}
     asked: dict[str, inspect.Parameter] = {}
@@ -76,8 +79,11 @@ def name(function: AuthorFunction) -> str:
 def _parameters(function: AuthorFunction) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function, eval_str=True).parameters
-    except Exception as error:  # an annotation in quotes is an author's code, which may raise anything
+    except (
+        Exception
+    ) as error:  # an annotation in quotes is an author's code, which may raise anything
         raise ValueError(
-            f"An annotation of {name(function)} cannot be evaluated: {type(error).__name__}: {error}. Define or import "
-            "that type at the top of the module, outside `if TYPE_CHECKING`."
+            f"An annotation of {name(function)} cannot be evaluated: {type(error).__name__}: "
+            f"{error}. Define or import that type at the top of the module, outside `if "
+            "TYPE_CHECKING`."
         ) from None

@@ -33,9 +33,13 @@ R = TypeVar("R")
 
 
 class Caller(Protocol):
-    """Calls an author's function, which has its arguments already and uses the environments among them."""
+    """Calls an author's function, which has its arguments already and uses the environments among
+    them.
+    """
 
-    async def __call__(self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R: ...
+    async def __call__(
+        self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
+    ) -> R: ...
 
 
 class Answer(TypedDict, total=False):
@@ -55,26 +59,33 @@ def path_of(function: AuthorFunction) -> str:
 
 
 def check(found: Signature, function: AuthorFunction, part: AuthorFunction, what: str) -> None:
-    """Raise ValueError for a part that no other process could find, or that asks for an environment."""
+    """Raise ValueError for a part that no other process could find, or that asks for an
+    environment.
+    """
     name = getattr(function, "__qualname__", "")
-    if not name.isidentifier() or function.__module__ == "__main__" or load(path_of(function)) is not part:
+    if (
+        not name.isidentifier()
+        or function.__module__ == "__main__"
+        or load(path_of(function)) is not part
+    ):
         raise ValueError(
-            f"{what} is to run in a process of its own (process=True), which has to import it: got one that is not "
-            "found by its name at the top of its module, expected a `def` there, decorated where it stands."
+            f"{what} is to run in a process of its own (process=True), which has to import it: "
+            "got one that is not found by its name at the top of its module, expected a `def` "
+            "there, decorated where it stands."
         )
     if kinds := [kind.__name__ for kind in found.environments.values()]:
         raise ValueError(
-            f"{what} asks for {', '.join(kinds)} and is to run in a process of its own (process=True), where no "
-            "environment can be: drop one of the two."
+            f"{what} asks for {', '.join(kinds)} and is to run in a process of its own "
+            "(process=True), where no environment can be: drop one of the two."
         )
 
 
 async def asked(path: str, question: Mapping[str, JSON], seconds: float) -> JSON:
     """What the part behind an import path answers in a process of its own; both are plain JSON.
 
-    Waits for a process to be free, as many as there are cores, and for it to import the part; only then its time
-    begins. Raises Overdue after `seconds`, when the process is killed with all that it started, Died, and
-    ServiceFailure.
+    Waits for a process to be free, as many as there are cores, and for it to import the part; only
+    then its time begins. Raises Overdue after `seconds`, when the process is killed with all that
+    it started, Died, and ServiceFailure.
     """
     asking = _Asking(path, json.dumps(question), seconds)
     try:
@@ -85,7 +96,9 @@ async def asked(path: str, question: Mapping[str, JSON], seconds: float) -> JSON
 
 
 class _Asking:
-    """A call as its thread makes it; nobody waits for one that is cancelled, and its process is killed."""
+    """A call as its thread makes it; nobody waits for one that is cancelled, and its process is
+    killed.
+    """
 
     def __init__(self, path: str, question: str, seconds: float) -> None:
         self._path, self._question, self._seconds = path, question, seconds
@@ -118,7 +131,9 @@ class _Asking:
 
 
 class _Process:
-    """A process that answers one line of JSON with one, below a keeper that ends it and all that it started."""
+    """A process that answers one line of JSON with one, below a keeper that ends it and all that it
+    started.
+    """
 
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair()
@@ -143,7 +158,9 @@ class _Process:
         try:
             answer = self.ask(json.dumps({"know": path, "from": sys.path}), START_SECONDS)
         except (Overdue, Died) as error:
-            raise ServiceFailure(f"{path} could not be imported in a process of its own: {error}") from None
+            raise ServiceFailure(
+                f"{path} could not be imported in a process of its own: {error}"
+            ) from None
         if "lost" in answer:
             raise ServiceFailure(answer["lost"])
         self._known.add(path)
@@ -198,7 +215,9 @@ def _lent() -> Iterator[_Process]:
         process = _free()
         try:
             yield process
-        except BaseException:  # whatever it is passes on; one that may be in the middle of something is not used again
+        except (
+            BaseException
+        ):  # whatever it is passes on; one that may be in the middle of something is not used again
             process.end()
             raise
         if process.alive:

@@ -2,9 +2,9 @@
 
     python -m agentfly_core.authoring.process_worker SOCKET
 
-It is two processes. The upper one, the keeper, is a child subreaper: when the socket's other end is closed, also by the
-death of who holds it, it kills the lower one and all that it started, whatever they do. The lower one reads a line of
-JSON, calls what it asks for, and writes a line.
+It is two processes. The upper one, the keeper, is a child subreaper: when the socket's other end is
+closed, also by the death of who holds it, it kills the lower one and all that it started, whatever
+they do. The lower one reads a line of JSON, calls what it asks for, and writes a line.
 """
 
 from __future__ import annotations
@@ -70,15 +70,19 @@ def _serve(line: socket.socket) -> None:
 
 
 class _Caller:
-    """Calls a function in the main thread, where a library may use signals, and outside of any event loop.
+    """Calls a function in the main thread, where a library may use signals, and outside of any
+    event loop.
 
-    What is asynchronous is done on one loop, so that a client that a module makes once serves all calls.
+    What is asynchronous is done on one loop, so that a client that a module makes once serves all
+    calls.
     """
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
 
-    async def __call__(self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
+    async def __call__(
+        self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
+    ) -> R:
         from agentfly_core.authoring.author_loops import harmless
         from agentfly_core.authoring.calling import is_awaitable
 

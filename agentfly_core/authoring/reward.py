@@ -21,16 +21,19 @@ from agentfly_core.records.trajectory import Ending, Problem, Score, Scored, Tra
 R = TypeVar("R")
 AT_ONCE = 32
 LARGEST = 1e15
-"""What a reward may be at most, either way: gradients grow with it, and their squares must be numbers in float32."""
+"""What a reward may be at most, either way: gradients grow with it, and their squares must be
+numbers in float32.
+"""
 USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 
 @dataclass(frozen=True, eq=False)
 class Reward:
-    """A function that scores a trajectory; still callable as that function. Made by `@reward`; `timeout` in seconds.
+    """A function that scores a trajectory; still callable as that function. Made by `@reward`;
+    `timeout` in seconds.
 
-    `ready` is called before any work, and raises what the reward lacks on this machine. With `process` it runs in a
-    process of its own, which is killed when its time is over.
+    `ready` is called before any work, and raises what the reward lacks on this machine. With
+    `process` it runs in a process of its own, which is killed when its time is over.
     """
 
     function: Callable[..., Any]
@@ -47,22 +50,32 @@ class Reward:
         """The environments that it must see before their lease ends, by parameter."""
         return self._signature.environments
 
-    async def score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]) -> Score | Unscored:
-        """What it found, or why nothing was found; raises ServiceFailure, and nothing else that it could cause."""
+    async def score(
+        self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]
+    ) -> Score | Unscored:
+        """What it found, or why nothing was found; raises ServiceFailure, and nothing else that it
+        could cause.
+        """
         if not self.process:
             return await self._score(trajectory, lent, self._call)
         try:
-            found = await process_calls.asked(process_calls.path_of(self.function), asdict(trajectory), self.timeout)
+            found = await process_calls.asked(
+                process_calls.path_of(self.function), asdict(trajectory), self.timeout
+            )
         except (calling.Overdue, process_calls.Died) as error:
             return Unscored(f"{self.name}: {words_of(error)}")
         return TypeAdapter[Score | Unscored](Score | Unscored).validate_python(found)
 
-    async def answer_apart(self, question: Mapping[str, JSON], caller: process_calls.Caller) -> Mapping[str, JSON]:
+    async def answer_apart(
+        self, question: Mapping[str, JSON], caller: process_calls.Caller
+    ) -> Mapping[str, JSON]:
         """What `score` asks another process, in that process."""
         trajectory = TypeAdapter(Trajectory).validate_python(question)
         return asdict(await self._score(trajectory, {}, caller))
 
-    async def _score(self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller) -> Score | Unscored:
+    async def _score(
+        self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
+    ) -> Score | Unscored:
         known = {**lent, Trajectory: trajectory, Problem: trajectory.problem}
         arguments = {name: known[kind] for name, kind in self._signature.lent.items()}
         used = [thing for thing in arguments.values() if isinstance(thing, Environment)]
@@ -71,19 +84,28 @@ class Reward:
             return self._checked(found, trajectory)
         except ServiceFailure:
             raise
-        except (Exception, SystemExit) as error:  # one reward's mistake must not take other episodes with it
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # one reward's mistake must not take other episodes with it
             return Unscored(f"{self.name}: {fault(error)}")
 
-    async def _call(self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
+    async def _call(
+        self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
+    ) -> R:
         return await calling.call(function, self.timeout, f"The reward {self.name!r}", lent)
 
     def _checked(self, result: Score | float, trajectory: Trajectory) -> Score | Unscored:
         score = result if isinstance(result, Score) else Score(result)
         for found in (score.value, *score.parts.values(), *score.per_turn):
             if not _is_number(found):
-                return Unscored(f"{self.name}: got {shown(found)} ({type(found).__name__}), expected {USABLE}")
+                return Unscored(
+                    f"{self.name}: got {shown(found)} ({type(found).__name__}), expected {USABLE}"
+                )
         if len(score.per_turn) not in (0, len(trajectory.turns)):
-            return Unscored(f"{self.name}: {len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns")
+            return Unscored(
+                f"{self.name}: {len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns"
+            )
         parts = {name: float(part) for name, part in score.parts.items()}
         return Score(float(score.value), parts, tuple(float(part) for part in score.per_turn))
 
@@ -92,8 +114,9 @@ class Reward:
         found = injection.read(self.function)
         if found.asked:
             raise ValueError(
-                f"The reward {self.name!r} asks for {', '.join(found.asked)}; a reward is lent its Trajectory, Problem "
-                "and environments only, by annotation: read other values from trajectory.problem.facts."
+                f"The reward {self.name!r} asks for {', '.join(found.asked)}; a reward is lent "
+                "its Trajectory, Problem and environments only, by annotation: read other values "
+                "from trajectory.problem.facts."
             )
         if self.process:
             process_calls.check(found, self.function, self, f"The reward {self.name!r}")
@@ -121,8 +144,9 @@ def reward(
 ) -> Reward | Callable[[AuthorFunction], Reward]:
     """Make a reward of a function, synchronous or not, that returns a number or a Score.
 
-    What it takes is lent to it by annotation: Trajectory, Problem, environments. With an environment it is scored while
-    the episode still has it, otherwise from the record, as often as wanted.
+    What it takes is lent to it by annotation: Trajectory, Problem, environments. With an
+    environment it is scored while the episode still has it, otherwise from the record, as often as
+    wanted.
     """
 
     def make(wrapped: AuthorFunction) -> Reward:
@@ -131,23 +155,31 @@ def reward(
     return make if function is None else make(function)
 
 
-async def score(trajectories: Sequence[Trajectory], rewards: Mapping[Reward, float]) -> list[Scored]:
-    """The scores of trajectories, in their order; `rewards` maps each reward to its weight in the sum.
+async def score(
+    trajectories: Sequence[Trajectory], rewards: Mapping[Reward, float]
+) -> list[Scored]:
+    """The scores of trajectories, in their order; `rewards` maps each reward to its weight in the
+    sum.
 
-    What was observed during the episode is taken from the record. `Scored.rewards` holds each reward under its name and
-    its parts under `name/part`, unweighted. A trajectory of which one reward is missing, or which FAILED, is Unscored.
-    Raises ValueError for two rewards of one name.
+    What was observed during the episode is taken from the record. `Scored.rewards` holds each
+    reward under its name and its parts under `name/part`, unweighted. A trajectory of which one
+    reward is missing, or which FAILED, is Unscored. Raises ValueError for two rewards of one name.
     """
     names = [reward.name for reward in rewards]
     if len(set(names)) < len(names):
         raise ValueError(
-            f"Two rewards have the same name: {sorted(names)}; give one of them another, `@reward(name=...)`."
+            f"Two rewards have the same name: {sorted(names)}; give one of them another, "
+            "`@reward(name=...)`."
         )
     seats = asyncio.Semaphore(AT_ONCE)
-    return list(await asyncio.gather(*(_scored(trajectory, rewards, seats) for trajectory in trajectories)))
+    return list(
+        await asyncio.gather(*(_scored(trajectory, rewards, seats) for trajectory in trajectories))
+    )
 
 
-async def _scored(trajectory: Trajectory, rewards: Mapping[Reward, float], seats: asyncio.Semaphore) -> Scored:
+async def _scored(
+    trajectory: Trajectory, rewards: Mapping[Reward, float], seats: asyncio.Semaphore
+) -> Scored:
     if trajectory.ending is Ending.FAILED:
         return Scored(trajectory.id, {}, (), Unscored(f"episode failed: {trajectory.error}"))
     async with seats:
@@ -162,7 +194,9 @@ async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
     if (observed := trajectory.observed.get(reward.name)) is not None:
         return observed
     if reward.needs:
-        return Unscored(f"{reward.name}: it needs an environment and was not observed during the episode")
+        return Unscored(
+            f"{reward.name}: it needs an environment and was not observed during the episode"
+        )
     try:
         try:
             return await reward.score(trajectory, {})
@@ -173,21 +207,32 @@ async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
 
 
 def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscored]]) -> Scored:
-    """The weighted sum of what rewards found, by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
+    """The weighted sum of what rewards found, by name:
+    `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
 
     Unscored where one is missing, and where the sum is of no usable size.
     """
-    scores = {name: (weight, score) for name, (weight, score) in found.items() if isinstance(score, Score)}
+    scores = {
+        name: (weight, score) for name, (weight, score) in found.items() if isinstance(score, Score)
+    }
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
-        rewards |= {name: score.value} | {f"{name}/{part}": value for part, value in score.parts.items()}
+        rewards |= {name: score.value} | {
+            f"{name}/{part}": value for part, value in score.parts.items()
+        }
     if missing := [score.reason for _, score in found.values() if isinstance(score, Unscored)]:
         return Scored(trajectory_id, rewards, (), Unscored("; ".join(missing)))
-    turns = [[weight * value for value in score.per_turn] for weight, score in scores.values() if score.per_turn]
+    turns = [
+        [weight * value for value in score.per_turn]
+        for weight, score in scores.values()
+        if score.per_turn
+    ]
     by_turn = tuple(_sum(column) for column in zip(*turns, strict=True))
     total = _sum([weight * score.value for weight, score in scores.values()])
     if not all(map(_is_number, (total, *by_turn))):
-        terms = " + ".join(f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in scores.items())
+        terms = " + ".join(
+            f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in scores.items()
+        )
         reason = f"the weighted sum of the rewards or of those of a turn, {terms}, is not {USABLE}"
         return Scored(trajectory_id, rewards, (), Unscored(reason))
     return Scored(trajectory_id, rewards, by_turn, total)

@@ -31,11 +31,12 @@ class ToolError(Exception):
 class Tool:
     """A function that a model can call; still callable as that function. Made by `@tool`.
 
-    A result is read by the model as it is when it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most.
-    `timeout` is in seconds, `retries` are those after a ServiceFailure, `parallel` tools called in one reply run at the
-    same time, and a call of an `ends_episode` tool that succeeds is the last one: its output is the answer. `ready` is
-    called before any work, and raises what the tool lacks on this machine. With `process` it runs in a process of its
-    own, which is killed when its time is over.
+    A result is read by the model as it is when it is text, else as JSON; `max_chars` (bytes of
+    UTF-8) of it at most. `timeout` is in seconds, `retries` are those after a ServiceFailure,
+    `parallel` tools called in one reply run at the same time, and a call of an `ends_episode` tool
+    that succeeds is the last one: its output is the answer. `ready` is called before any work, and
+    raises what the tool lacks on this machine. With `process` it runs in a process of its own,
+    which is killed when its time is over.
     """
 
     function: Callable[..., Any]
@@ -53,12 +54,18 @@ class Tool:
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
-        return self if instance is None else replace(self, function=self.function.__get__(instance, owner))
+        return (
+            self
+            if instance is None
+            else replace(self, function=self.function.__get__(instance, owner))
+        )
 
     @functools.cached_property
     def schema(self) -> ToolSchema:
         """What a model is told; raises ValueError for a signature that cannot be told."""
-        told = documentation(self.function).summary if self.description is None else self.description
+        told = (
+            documentation(self.function).summary if self.description is None else self.description
+        )
         return ToolSchema(self.name, told, self._arguments.schema)
 
     @functools.cached_property
@@ -67,24 +74,36 @@ class Tool:
         return self._signature.lent
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """What the model reads after this call; raises ServiceFailure, and nothing that the call could have caused."""
+        """What the model reads after this call; raises ServiceFailure, and nothing that the call
+        could have caused.
+        """
         if not self.process:
             return await self._answer(call, lent, self._call)
         problem = lent[Problem] if self.needs else None
         assert problem is None or isinstance(problem, Problem)
         question = asdict(_Question(call, problem))
         try:
-            answer = await process_calls.asked(process_calls.path_of(self.function), question, self.timeout)
+            answer = await process_calls.asked(
+                process_calls.path_of(self.function), question, self.timeout
+            )
             return TypeAdapter(Observation).validate_python(answer)
         except (calling.Overdue, process_calls.Died) as error:
             return self._error(words_of(error))
 
-    async def answer_apart(self, question: Mapping[str, JSON], caller: process_calls.Caller) -> Mapping[str, JSON]:
+    async def answer_apart(
+        self, question: Mapping[str, JSON], caller: process_calls.Caller
+    ) -> Mapping[str, JSON]:
         """What `answer` asks another process, in that process."""
         asked = TypeAdapter(_Question).validate_python(question)
-        return asdict(await self._answer(asked.call, {Problem: asked.problem} if asked.problem else {}, caller))
+        return asdict(
+            await self._answer(
+                asked.call, {Problem: asked.problem} if asked.problem else {}, caller
+            )
+        )
 
-    async def _answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller) -> Observation:
+    async def _answer(
+        self, call: ToolCall, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
+    ) -> Observation:
         known = {name: lent[kind] for name, kind in self.needs.items()}
         used = [thing for thing in known.values() if isinstance(thing, Environment)]
         try:
@@ -99,11 +118,17 @@ class Tool:
             raise
         except (ToolError, calling.Overdue, BadArguments) as error:
             return self._error(words_of(error) or fault(error))
-        except (Exception, SystemExit) as error:  # a model must not escape a bad reward by crashing a tool
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a model must not escape a bad reward by crashing a tool
             return self._error(fault(error))
 
     async def _result(
-        self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment], caller: process_calls.Caller
+        self,
+        function: Callable[[], Awaitable[R] | R],
+        lent: Sequence[Environment],
+        caller: process_calls.Caller,
     ) -> R:
         for _ in range(self.retries):
             try:
@@ -112,7 +137,9 @@ class Tool:
                 continue
         return await caller(function, lent)
 
-    async def _call(self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
+    async def _call(
+        self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
+    ) -> R:
         return await calling.call(function, self.timeout, f"The tool {self.name!r}", lent)
 
     def _error(self, text: str) -> Observation:
@@ -126,7 +153,9 @@ class Tool:
     def _signature(self) -> injection.Signature:
         found = injection.read(self.function)
         if Trajectory in found.lent.values():
-            raise ValueError(f"The tool {self.name!r} asks for a Trajectory, which is lent to rewards only.")
+            raise ValueError(
+                f"The tool {self.name!r} asks for a Trajectory, which is lent to rewards only."
+            )
         if self.process:
             process_calls.check(found, self.function, self, f"The tool {self.name!r}")
         return found
@@ -167,18 +196,32 @@ def tool(
     ready: calling.Ready = calling.nothing_needed,
     process: bool = False,
 ) -> Tool | Callable[[AuthorFunction], Tool]:
-    """Make a tool of a function, a method, an object with `__call__` or a class of such objects; see Tool.
+    """Make a tool of a function, a method, an object with `__call__` or a class of such objects;
+    see Tool.
 
-    Name, description and schema come from the signature and the docstring (Google style). Raises ValueError for a tool
-    that both ends the episode and runs in parallel.
+    Name, description and schema come from the signature and the docstring (Google style). Raises
+    ValueError for a tool that both ends the episode and runs in parallel.
     """
     if parallel and ends_episode:
-        raise ValueError("A tool that ends the episode cannot run in parallel with others; drop one of the two.")
+        raise ValueError(
+            "A tool that ends the episode cannot run in parallel with others; drop one of the two."
+        )
 
     def make(wrapped: AuthorFunction) -> Tool:
         callee = wrapped() if isinstance(wrapped, type) else wrapped
         called = name or injection.name(callee)
-        return Tool(callee, called, description, timeout, max_chars, retries, parallel, ends_episode, ready, process)
+        return Tool(
+            callee,
+            called,
+            description,
+            timeout,
+            max_chars,
+            retries,
+            parallel,
+            ends_episode,
+            ready,
+            process,
+        )
 
     return make if function is None else make(function)
 

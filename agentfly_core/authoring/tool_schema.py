@@ -24,7 +24,9 @@ _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=
 
 @dataclass(frozen=True, slots=True)
 class Documentation:
-    """What a docstring says: `Documentation("Find a product by key.", {"key": "the product's key"})`."""
+    """What a docstring says:
+    `Documentation("Find a product by key.", {"key": "the product's key"})`.
+    """
 
     summary: str
     parameters: Mapping[str, str]
@@ -46,11 +48,17 @@ class Arguments:
             self._check = TypeAdapter[dict[str, Any]](_shape(asked, described))
             schema = self._check.json_schema(schema_generator=_Untitled)
             self.schema = {key: value for key, value in schema.items() if key != "title"}
-        except Exception as error:  # an annotation may be anything, and what is no type fails in a way of its own
-            raise ValueError(f"A parameter of {name(function)} has a type without a JSON schema: {error}") from None
+        except (
+            Exception
+        ) as error:  # an annotation may be anything, and what is no type fails in a way of its own
+            raise ValueError(
+                f"A parameter of {name(function)} has a type without a JSON schema: {error}"
+            ) from None
 
     def read(self, sent: Mapping[str, JSON]) -> dict[str, Any]:
-        """The arguments, coerced to their types; raises BadArguments that names every mistake and shows the schema."""
+        """The arguments, coerced to their types; raises BadArguments that names every mistake and
+        shows the schema.
+        """
         try:
             return self._check.validate_python(dict(sent))
         except ValidationError as error:
@@ -68,12 +76,16 @@ class Arguments:
 
 def documentation(function: AuthorFunction) -> Documentation:
     """What the docstring (Google style) of a function, or else of its class, says."""
-    sources = (function,) if hasattr(function, "__name__") else (type(function).__call__, type(function))
+    sources = (
+        (function,) if hasattr(function, "__name__") else (type(function).__call__, type(function))
+    )
     text = next((inspect.getdoc(source) for source in sources if source.__doc__), None)
     sections = Docstring(text or "").parse("google", warnings=False)
     told = [str(s.value) for s in sections if s.kind is DocstringSectionKind.text]
     listed = [p for s in sections if s.kind is DocstringSectionKind.parameters for p in s.value]
-    return Documentation("\n\n".join(told), {p.name: " ".join(p.description.split()) for p in listed})
+    return Documentation(
+        "\n\n".join(told), {p.name: " ".join(p.description.split()) for p in listed}
+    )
 
 
 def _shape(asked: Mapping[str, inspect.Parameter], described: Mapping[str, str]) -> Any:

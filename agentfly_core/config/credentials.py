@@ -34,7 +34,8 @@ def refuse_secrets(settings: Mapping[str, JSON], source: str) -> None:
             raise SecretGiven(
                 f"{source}: {'.'.join(key)} {fault}. Settings are stored with the run, in MLflow "
                 "and in Prefect. Put the secret into an environment variable and give its name "
-                f"instead, {name}_env={variable}; the code that takes this setting reads os.environ."
+                f"instead, {name}_env={variable}; the code that takes this setting reads "
+                "os.environ."
             )
 
 

@@ -36,7 +36,9 @@ RESUMABLE: JsonDict = {"resumable": True}
 
 
 class Part(Section):
-    """A plug-in named by its import path, with its settings: `{use: "my.rewards:cites", weight: 2}`."""
+    """A plug-in named by its import path, with its settings:
+    `{use: "my.rewards:cites", weight: 2}`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     use: str
@@ -47,7 +49,9 @@ class Part(Section):
         return dict(self.model_extra or {})
 
     def make(self) -> Any:
-        """Import it and call it with its settings; raises ValueError for a setting that it does not have."""
+        """Import it and call it with its settings; raises ValueError for a setting that it does not
+        have.
+        """
         return construct(load(self.use), self.settings)
 
     def added(self) -> Iterator[tuple[Keys, JSON]]:
@@ -83,7 +87,9 @@ class Data(Part):
 
 
 class AgentPart(Section):
-    """How an episode is played; lengths in tokens, `max_tokens` those of a reply, `deadline` in seconds."""
+    """How an episode is played; lengths in tokens, `max_tokens` those of a reply, `deadline` in
+    seconds.
+    """
 
     use: str = "agentfly_core.agents.tool_loop:tool_loop"
     system: str = ""
@@ -95,7 +101,8 @@ class AgentPart(Section):
 
 
 class Pool(Section):
-    """How many environments of a kind there may be at a time, and how many episodes and seconds each serves.
+    """How many environments of a kind there may be at a time, and how many episodes and seconds
+    each serves.
 
     `{limit: 8, max_uses: 100, lifetime: 3600}`; a number is short for its limit.
     """
@@ -117,12 +124,13 @@ class Pool(Section):
 
 
 class WarmStart(Section):
-    """Masked supervised fine-tuning on demonstrations before reinforcement learning, `rounds` resumable parts of it.
+    """Masked supervised fine-tuning on demonstrations before reinforcement learning, `rounds`
+    resumable parts of it.
 
-    `demonstrations` is the import path of a function of (problems, seed, its own settings) that gives a script to play,
-    or `run:NAME@STEP`: those of that run's stored episodes of the steps 1 to STEP that RejectionSampling chooses
-    (pipeline/rejection_sampling.py).
-    The learning rate falls from round to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
+    `demonstrations` is the import path of a function of (problems, seed, its own settings) that
+    gives a script to play, or `run:NAME@STEP`: those of that run's stored episodes of the steps 1
+    to STEP that RejectionSampling chooses (pipeline/rejection_sampling.py). The learning rate falls
+    from round to round: with 4 rounds it is 1, 3/4, 1/2 and 1/4 of `learning_rate`.
     """
 
     demonstrations: str
@@ -137,15 +145,19 @@ class WarmStart(Section):
     @classmethod
     def _names_steps(cls, where: str) -> str:
         if where.startswith("run:") and not (step_named(where) or ("", 0))[1]:
-            raise ValueError("expected run:NAME@STEP with a step of 1 or more, such as run:nightly-2026-11-20@40")
+            raise ValueError(
+                "expected run:NAME@STEP with a step of 1 or more, such as run:nightly-2026-11-20@40"
+            )
         return where
 
 
 class Adapter(Section):
-    """Train a low-rank adapter on the model's linear layers instead of its weights (LoRA, arXiv 2106.09685).
+    """Train a low-rank adapter on the model's linear layers instead of its weights (LoRA, arXiv
+    2106.09685).
 
-    A layer of weights W computes (W + alpha / rank * B A) x, where W stays as it is, A has `rank` rows, and B begins
-    as 0. `targets` are all linear layers but the output projection, or those of these names, such as [q_proj, v_proj].
+    A layer of weights W computes (W + alpha / rank * B A) x, where W stays as it is, A has `rank`
+    rows, and B begins as 0. `targets` are all linear layers but the output projection, or those of
+    these names, such as [q_proj, v_proj].
     """
 
     rank: Annotated[int, Field(ge=1, le=512)] = 16
@@ -156,10 +168,11 @@ class Adapter(Section):
 class Rollout(Section):
     """What one step plays: `problems` x `group_size` episodes, `shard` of them at the same time.
 
-    A shard is what is lost when a sampler dies, and bounds the requests in flight. In up to `refills` further rounds,
-    as many other problems are played as had episodes of equal reward only (dynamic sampling, DAPO, arXiv 2503.14476);
-    how many, the algorithm says where the experiment does not.
-    With `max_staleness` s, step k samples from policy k - 1 - s, while earlier updates still run.
+    A shard is what is lost when a sampler dies, and bounds the requests in flight. In up to
+    `refills` further rounds, as many other problems are played as had episodes of equal reward only
+    (dynamic sampling, DAPO, arXiv 2503.14476); how many, the algorithm says where the experiment
+    does not. With `max_staleness` s, step k samples from policy k - 1 - s, while earlier updates
+    still run.
     """
 
     problems: Positive = 16
@@ -171,11 +184,13 @@ class Rollout(Section):
 
 
 class Update(Section):
-    """The optimizer steps of one update: `epochs` x `mini_batches` of them, AdamW; and what is kept of them on disk.
+    """The optimizer steps of one update: `epochs` x `mini_batches` of them, AdamW; and what is kept
+    of them on disk.
 
-    A learner state each `learner_every` steps, the newest `keep_learner` of these, and the weights of the newest
-    `keep_policies` policies (0: of all). With `share_prefixes` what several episodes have in common, as a prompt, goes
-    through the model once; the result is the same but for rounding.
+    A learner state each `learner_every` steps, the newest `keep_learner` of these, and the weights
+    of the newest `keep_policies` policies (0: of all). With `share_prefixes` what several episodes
+    have in common, as a prompt, goes through the model once; the result is the same but for
+    rounding.
     """
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
@@ -194,7 +209,10 @@ class Update(Section):
 class Evaluate(Section):
     """Held-out evaluation: on test before and after, on validation each `every` steps (0: never)."""
 
-    goal: str = Field(default="", description="the reward that says solved (1 or more); needed when there are several")
+    goal: str = Field(
+        default="",
+        description="the reward that says solved (1 or more); needed when there are several",
+    )
     every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
     episodes: Positive = 1
     temperature: Annotated[float, Field(ge=0)] = 1.0
@@ -233,9 +251,14 @@ class Science(Section):
     @model_validator(mode="after")
     def _goal_is_a_reward(self) -> Science:
         if not self.rewards:
-            raise ValueError("rewards: name at least one reward by its import path, with its weight")
+            raise ValueError(
+                "rewards: name at least one reward by its import path, with its weight"
+            )
         if self.evaluate.goal not in self.rewards and (self.evaluate.goal or len(self.rewards) > 1):
-            raise ValueError(f"evaluate.goal: got {self.evaluate.goal!r}, expected one of {', '.join(self.rewards)}")
+            raise ValueError(
+                f"evaluate.goal: got {self.evaluate.goal!r}, expected one of "
+                f"{', '.join(self.rewards)}"
+            )
         return self
 
     @property
@@ -256,13 +279,17 @@ class Science(Section):
 
 
 def step_named(where: str) -> tuple[str, int] | None:
-    """The run and the step that a reference names: `("nightly-1f2e", 40)` for `run:nightly-1f2e@40`, else None."""
+    """The run and the step that a reference names: `("nightly-1f2e", 40)` for
+    `run:nightly-1f2e@40`, else None.
+    """
     found = RUN_STEP.fullmatch(where)
     return (found[1], int(found[2])) if found else None
 
 
 def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The dotted keys that may change when a run is continued: `"steps"`, `"update.learner_every"`, ..."""
+    """The dotted keys that may change when a run is continued: `"steps"`, `"update.learner_every"`,
+    ...
+    """
     for key, field in kind.model_fields.items():
         if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("resumable"):
             yield f"{prefix}{key}"

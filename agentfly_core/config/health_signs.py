@@ -11,7 +11,8 @@ from agentfly_core.config.section import Section
 
 
 class Sign(Section):
-    """A metric that goes beyond a bound: `Sign(metric="train/entropy", below=0.01, steps=3, stop=True)`.
+    """A metric that goes beyond a bound:
+    `Sign(metric="train/entropy", below=0.01, steps=3, stop=True)`.
 
     It is told when it has lasted for `steps` steps in a row, and then stops the run if it shall.
     """

@@ -1,4 +1,6 @@
-"""Things named in an experiment file by their import path: no registry, no import for its side effect."""
+"""Things named in an experiment file by their import path: no registry, no import for its side
+effect.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def at(key: str) -> Iterator[None]:
 
 
 def load(path: str) -> Any:
-    """What an import path names (`package.module:name`), a function or a class; the working directory is importable.
+    """What an import path names (`package.module:name`), a function or a class; the working
+    directory is importable.
 
     Raises ValueError for anything else, and for a module that cannot be imported.
     """
@@ -71,31 +74,40 @@ def load(path: str) -> Any:
 
 
 def full_name(short: str, package: str) -> str:
-    """The import path behind a short name: `full_name("grpo", "agentfly_core.algorithms")` is that of `GRPO`.
+    """The import path behind a short name: `full_name("grpo", "agentfly_core.algorithms")` is that
+    of `GRPO`.
 
-    The package's table `NAMES` has them. Import paths are returned as they are; raises ValueError for an unknown name.
+    The package's table `NAMES` has them. Import paths are returned as they are; raises ValueError
+    for an unknown name.
     """
     if ":" in short:
         return short
     known: Mapping[str, str] = importlib.import_module(package).NAMES
     if short not in known:
         raise ValueError(
-            f"Got {short!r}, expected an import path or a name in {package}.{did_you_mean(short, sorted(known))}"
+            f"Got {short!r}, expected an import path or a name in "
+            f"{package}.{did_you_mean(short, sorted(known))}"
         )
     return known[short]
 
 
-def construct(maker: Callable[..., R], settings: Mapping[str, JSON], given: Mapping[str, Any] | None = None) -> R:
-    """Call `maker` with its settings, checked by `check_settings`, and with what it is given besides."""
+def construct(
+    maker: Callable[..., R], settings: Mapping[str, JSON], given: Mapping[str, Any] | None = None
+) -> R:
+    """Call `maker` with its settings, checked by `check_settings`, and with what it is given
+    besides.
+    """
     given = given or {}
     return maker(**{**given, **check_settings(maker, settings, list(given))})
 
 
-def check_settings(maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()) -> dict[str, Any]:
+def check_settings(
+    maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()
+) -> dict[str, Any]:
     """The settings as the types with which `maker` annotates its parameters.
 
-    Raises ValueError for a setting that it does not have, that has another type, or that is missing, except for those
-    that it is `given`.
+    Raises ValueError for a setting that it does not have, that has another type, or that is
+    missing, except for those that it is `given`.
     """
     name, parameters = _called(maker), _parameters(maker)
     for key in given:
@@ -118,11 +130,15 @@ def _parameters(maker: Maker) -> Parameters:
     try:
         return inspect.signature(maker).parameters
     except ValueError:
-        raise ValueError(f"Got a {_called(maker)}, expected a function or a class that takes settings.") from None
+        raise ValueError(
+            f"Got a {_called(maker)}, expected a function or a class that takes settings."
+        ) from None
 
 
 def _types(maker: Maker, parameters: Parameters) -> dict[str, Any]:
-    """The types that their annotations mean; others may name what is imported for type checking only."""
+    """The types that their annotations mean; others may name what is imported for type checking
+    only.
+    """
     told = {key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()}
     function = inspect.unwrap(getattr(maker, "__init__") if isinstance(maker, type) else maker)  # noqa: B009
     known = getattr(function, "__globals__", {})
@@ -131,7 +147,9 @@ def _types(maker: Maker, parameters: Parameters) -> dict[str, Any]:
             return get_type_hints(maker, include_extras=True)
         return get_type_hints(SimpleNamespace(__annotations__=told), known, include_extras=True)
     except NameError as error:
-        raise ValueError(f"An annotation of {_called(maker)} cannot be evaluated: {error}.") from None
+        raise ValueError(
+            f"An annotation of {_called(maker)} cannot be evaluated: {error}."
+        ) from None
 
 
 def _typed(where: str, value: JSON, kind: type[R]) -> R:
@@ -151,15 +169,25 @@ def _called(maker: Maker) -> str:
     return str(getattr(maker, "__name__", type(maker).__name__))
 
 
-def with_defaults(maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()) -> dict[str, JSON]:
-    """The settings of `maker` as in a file, with its defaults for those left out, in its sections too.
+def with_defaults(
+    maker: Maker, settings: Mapping[str, JSON], given: Sequence[str] = ()
+) -> dict[str, JSON]:
+    """The settings of `maker` as in a file, with its defaults for those left out, in its sections
+    too.
 
-    `with_defaults(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}` there; see `check_settings`.
+    `with_defaults(GRPO, {"policy_loss": "gspo"})` has `{"use": "gspo", "low": 3e-4, "high": 4e-4}`
+    there; see `check_settings`.
     """
     known = {p.name: p.default for p in _parameters(maker).values() if p.default is not p.empty}
     typed = check_settings(maker, settings, given)
-    sections = {key: value for key, value in {**known, **typed}.items() if isinstance(value, BaseModel)}
-    return {**known, **settings, **{key: value.model_dump(mode="json") for key, value in sections.items()}}
+    sections = {
+        key: value for key, value in {**known, **typed}.items() if isinstance(value, BaseModel)
+    }
+    return {
+        **known,
+        **settings,
+        **{key: value.model_dump(mode="json") for key, value in sections.items()},
+    }
 
 
 def added(maker: Maker, settings: Mapping[str, JSON]) -> Iterator[tuple[Keys, JSON]]:

@@ -1,4 +1,6 @@
-"""Reading an experiment: defaults, then its file, then `key=value` overrides; anything unknown is refused by name."""
+"""Reading an experiment: defaults, then its file, then `key=value` overrides; anything unknown is
+refused by name.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from agentfly_core.formats.text import did_you_mean
 from agentfly_core.system.service import OWNER, RUN, SANDBOX
 
 CONF = Path("conf")
-PARTS: dict[str, JSON] = {name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")}
+PARTS: dict[str, JSON] = {
+    name: Science.model_fields[name].default.model_dump() for name in ("algorithm", "template")
+}
 PARTS["health"] = {name: sign.model_dump() for name, sign in SIGNS.items() if sign}
 GIVEN: Mapping[str, Sequence[str]] = {
     "algorithm": (),
@@ -40,7 +44,8 @@ S = TypeVar("S", bound=Section)
 class Experiment:
     """An experiment as resolved: its name, its science, and where each value came from.
 
-    `Experiment("quickstart", Science(...), {"update.learning_rate": "conf/quickstart.yaml", "seed": "default"})`
+    `Experiment("quickstart", Science(...), {"update.learning_rate": "conf/quickstart.yaml", "seed":
+    "default"})`
     """
 
     name: str
@@ -67,7 +72,8 @@ def names(folder: Path = CONF) -> list[str]:
 
 
 def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
-    """Read an experiment by its name in `./conf` or its path; raises ValueError that names every mistake.
+    """Read an experiment by its name in `./conf` or its path; raises ValueError that names every
+    mistake.
 
     An override replaces all that stands at its key: after `rewards={"a:b": 1}` there is one reward.
     """
@@ -98,7 +104,9 @@ def site(name: str, store: str = "") -> Site:
 
 
 def site_origin(name: str, store: str = "") -> dict[str, str]:
-    """Where each value of a site came from: `{"ranks": "AGENTFLY_RANKS", "store": "--store", "device": "default"}`."""
+    """Where each value of a site came from:
+    `{"ranks": "AGENTFLY_RANKS", "store": "--store", "device": "default"}`.
+    """
     last = {key: source for source, layer in _layers(name, store).items() for key in layer}
     return {key: last.get(key, "default") for key in Site.model_fields}
 
@@ -128,7 +136,9 @@ def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
 
 
 def _completed(science: Science) -> Science:
-    """The science with the defaults of the parts that it names, so that nothing it depends on is left unsaid."""
+    """The science with the defaults of the parts that it names, so that nothing it depends on is
+    left unsaid.
+    """
     with at("algorithm.use"):
         refills = getattr(load(science.algorithm.use), "refills", None)
     changed: dict[str, Section] = {}
@@ -145,7 +155,9 @@ def _completed(science: Science) -> Science:
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
-    """What settles a site, by source; what comes later counts. Raises ValueError for a mistyped variable."""
+    """What settles a site, by source; what comes later counts. Raises ValueError for a mistyped
+    variable.
+    """
     path = CONF / "site" / f"{name}.yaml"
     if not os.path.isfile(path) and name != "local":
         hint = did_you_mean(name, [p.stem for p in path.parent.glob("*.yaml")])
@@ -166,7 +178,9 @@ def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
 def _path(experiment: str) -> Path:
     if experiment.endswith((".yaml", ".yml")):
         if not os.path.isfile(experiment):
-            raise ValueError(f"There is no experiment file {experiment!r} (looked in {Path.cwd()}).")
+            raise ValueError(
+                f"There is no experiment file {experiment!r} (looked in {Path.cwd()})."
+            )
         return Path(experiment)
     path = CONF / f"{experiment}.yaml"
     if not os.path.isfile(path):
@@ -180,7 +194,10 @@ def _override(text: str) -> tuple[str, JSON]:
     key, equals, value = text.partition("=")
     if not equals or not all(_keys(key)):
         begin = re.split(r"[\s:]", key)[0]  # and no more: what follows may be a secret
-        raise ValueError(f"Got the override {begin!r}, expected key=value, for example update.learning_rate=3e-4.")
+        raise ValueError(
+            f"Got the override {begin!r}, expected key=value, for example "
+            "update.learning_rate=3e-4."
+        )
     try:
         return key, strict_json.parse(value)  # as programs write it
     except ValueError:
@@ -196,7 +213,9 @@ def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JS
     merged = dict(base)
     for key, value in change.items():
         old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = (
+            _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        )
     return merged
 
 

@@ -10,7 +10,10 @@ from pydantic_core import ErrorDetails
 LIST, MAPPING = "Input should be a list", "Input should be a mapping of keys to values"
 SAID = {
     **dict.fromkeys(("tuple_type", "list_type", "set_type", "frozen_set_type"), LIST),
-    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type"), MAPPING),
+    **dict.fromkeys(
+        ("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type"),
+        MAPPING,
+    ),
 }
 _OPTION = re.compile(r"[a-z-]+\[.*\]", re.DOTALL)
 
@@ -18,11 +21,13 @@ _OPTION = re.compile(r"[a-z-]+\[.*\]", re.DOTALL)
 def said(fault: ErrorDetails) -> str:
     """The message of one of pydantic's faults: "Input should be a list", and not "a valid tuple"."""
     told = SAID.get(fault["type"], str(fault["msg"])).removeprefix("Value error, ")
-    return re.sub(r"^(Tuple|Set|Frozenset|Dictionary) should have", "Input should have", told).replace(
-        " after validation", ""
-    )
+    return re.sub(
+        r"^(Tuple|Set|Frozenset|Dictionary) should have", "Input should have", told
+    ).replace(" after validation", "")
 
 
 def place(steps: Iterable[int | str]) -> str:
-    """Where it is, `adapter.targets`, without the name that pydantic gives to one of several allowed types."""
+    """Where it is, `adapter.targets`, without the name that pydantic gives to one of several
+    allowed types.
+    """
     return ".".join(str(step) for step in steps if not _OPTION.fullmatch(str(step)))

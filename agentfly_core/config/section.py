@@ -90,4 +90,5 @@ def by_name(value: T) -> T | dict[str, str]:
 
 
 BY_NAME = BeforeValidator(by_name)
-"""Where one of several sections is chosen by its `use`, the name alone is short for `{use: name}`."""
+"""Where one of several sections is chosen by its `use`, the name alone is short for `{use: name}`.
+"""

@@ -20,7 +20,11 @@ Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 
 def _places(site: Mapping[str, Any]) -> int:
     """How many workers of the learner a site has place for."""
-    return sum(hardware.slots(site["hostfile"]).values()) if site["hostfile"] else max(1, len(site["learner_gpus"]))
+    return (
+        sum(hardware.slots(site["hostfile"]).values())
+        if site["hostfile"]
+        else max(1, len(site["learner_gpus"]))
+    )
 
 
 class Site(Section):
@@ -28,7 +32,9 @@ class Site(Section):
 
     name: str = "local"
     store: str = "."
-    sampler: Literal["vllm", "transformers"] = "vllm" if importlib.util.find_spec("vllm") else "transformers"
+    sampler: Literal["vllm", "transformers"] = (
+        "vllm" if importlib.util.find_spec("vllm") else "transformers"
+    )
     device: Literal["cpu", "cuda"] = "cpu"
     hostfile: str = Field(
         default="", description="nodes for the learner, this machine first, in DeepSpeed's format"
@@ -40,14 +46,20 @@ class Site(Section):
         default=(), description="this machine's GPUs for the learner, by default one a rank from 0"
     )
     ranks: Positive = Field(default_factory=_places)
-    zero_stage: Annotated[int, Field(ge=0, le=3)] = Field(default_factory=lambda site: 0 if site["ranks"] == 1 else 1)
+    zero_stage: Annotated[int, Field(ge=0, le=3)] = Field(
+        default_factory=lambda site: 0 if site["ranks"] == 1 else 1
+    )
     offload: Literal["none", "optimizer", "all"] = Field(
-        default="none", description="what the host's memory holds between uses; all: the weights, too"
+        default="none",
+        description="what the host's memory holds between uses; all: the weights, too",
     )
     gradient_checkpointing: bool = Field(
-        default=False, description="compute activations again in the backward pass instead of keeping them"
+        default=False,
+        description="compute activations again in the backward pass instead of keeping them",
     )
-    token_budget: Positive = Field(default=1024, description="tokens of one micro-batch, padding included")
+    token_budget: Positive = Field(
+        default=1024, description="tokens of one micro-batch, padding included"
+    )
     threads: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
     vllm_memory_gib: Annotated[float, Field(gt=0)] = 0.5
     concurrency: Positive = Field(default=32, description="requests in flight at the sampler")
@@ -83,7 +95,9 @@ class Site(Section):
     @classmethod
     def _holds_no_password(cls, uri: str) -> str:
         if redact(uri) != uri:
-            raise ValueError("a secret is not a setting; MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")
+            raise ValueError(
+                "a secret is not a setting; MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*"
+            )
         return uri
 
     @model_validator(mode="after")
@@ -91,10 +105,14 @@ class Site(Section):
         needed = {"none": 0, "optimizer": 1, "all": 3}[self.offload]
         if self.zero_stage < needed:
             raise ValueError(
-                f"got offload {self.offload!r} at zero_stage {self.zero_stage}, expected zero_stage {needed} or more"
+                f"got offload {self.offload!r} at zero_stage {self.zero_stage}, expected "
+                f"zero_stage {needed} or more"
             )
         if needed and self.device == "cpu":
-            raise ValueError(f"got offload {self.offload!r} on `device: cpu`, whose memory is the host's: leave it out")
+            raise ValueError(
+                f"got offload {self.offload!r} on `device: cpu`, whose memory is the host's: "
+                "leave it out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -102,17 +120,21 @@ class Site(Section):
         sampler, learner = list(self.sampler_gpus), list(self.learner_gpus)
         if bool(sampler) != (self.device == "cuda") or (learner and self.device == "cpu"):
             raise ValueError(
-                f"got sampler_gpus {sampler} and learner_gpus {learner} with `device: {self.device}`; "
-                "with cpu leave them out, with cuda the sampler needs a GPU"
+                f"got sampler_gpus {sampler} and learner_gpus {learner} with `device: "
+                f"{self.device}`; with cpu leave them out, with cuda the sampler needs a GPU"
             )
         if self.sampler == "transformers" and len(sampler) > 1:
-            raise ValueError(f"got sampler_gpus {sampler}, and the sampler transformers can use one GPU")
+            raise ValueError(
+                f"got sampler_gpus {sampler}, and the sampler transformers can use one GPU"
+            )
         return self
 
     @model_validator(mode="after")
     def _ranks_fit_the_places(self) -> Site:
         if (places := sum(map(len, self.nodes.values()))) != self.ranks:
-            shown = "; ".join(f"{name} {','.join(map(str, here))}" for name, here in self.nodes.items())
+            shown = "; ".join(
+                f"{name} {','.join(map(str, here))}" for name, here in self.nodes.items()
+            )
             raise ValueError(
                 f"got {self.ranks} ranks for {places} places ({shown}): leave `ranks` out, "
                 "or change learner_gpus or the slots of the hostfile"
@@ -121,7 +143,8 @@ class Site(Section):
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
-        """The places of the learner's workers on each node, this machine first: `{"localhost": (1, 2, 3)}`.
+        """The places of the learner's workers on each node, this machine first:
+        `{"localhost": (1, 2, 3)}`.
 
         Where there are GPUs these are their numbers.
         """

@@ -13,14 +13,18 @@ NUMBERS = range(10, 100)
 OPERATIONS = {"+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul", operator.mul)}
 
 
-def arithmetic(seed: int, train: int, validation: int, test: int, operators: str = "+-*") -> dict[str, list[Problem]]:
+def arithmetic(
+    seed: int, train: int, validation: int, test: int, operators: str = "+-*"
+) -> dict[str, list[Problem]]:
     """So many problems a split, such as `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`.
 
-    41+58 and 58*41 have the same pair of operands, so they are in the same split. Raises ValueError for an unknown
-    operator and for more problems than there are.
+    41+58 and 58*41 have the same pair of operands, so they are in the same split. Raises ValueError
+    for an unknown operator and for more problems than there are.
     """
     if unknown := set(operators) - set(OPERATIONS):
-        raise ValueError(f"Got the operators {sorted(unknown)}, expected some of {' '.join(OPERATIONS)}.")
+        raise ValueError(
+            f"Got the operators {sorted(unknown)}, expected some of {' '.join(OPERATIONS)}."
+        )
     draw = random.Random(seed)
     pairs = list(combinations_with_replacement(NUMBERS, 2))
     draw.shuffle(pairs)

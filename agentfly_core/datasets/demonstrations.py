@@ -1,4 +1,5 @@
-"""Scripts that show a model its tools before reinforcement learning; a share of the episodes goes wrong on purpose.
+"""Scripts that show a model its tools before reinforcement learning; a share of the episodes goes
+wrong on purpose.
 
 A model that has learned from them knows the way, and still has something to learn from rewards.
 """
@@ -23,26 +24,31 @@ Play = Callable[[random.Random, Problem, str], list[str]]
 def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     """Call the calculator, then answer with what it said.
 
-    For sums of `datasets.arithmetic`, and for problems whose fact `expression` says what to work out. A share
-    `spoilt` of the episodes guesses, mistypes the sum, takes another operation or misreads the result.
+    For sums of `datasets.arithmetic`, and for problems whose fact `expression` says what to work
+    out. A share `spoilt` of the episodes guesses, mistypes the sum, takes another operation or
+    misreads the result.
     """
     mistakes = ("guess", "mistype", "take another operation", "misread")
     return _script(problems, seed, spoilt, _calculate, mistakes)
 
 
 def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
-    """Wishes of `datasets.shop`: for each line search the product and put it into the cart; then check out.
+    """Wishes of `datasets.shop`: for each line search the product and put it into the cart; then
+    check out.
 
-    A share `spoilt` of the episodes forgets a line, takes a wrong number of something or a wrong key, or never pays.
+    A share `spoilt` of the episodes forgets a line, takes a wrong number of something or a wrong
+    key, or never pays.
     """
     mistakes = ("forget", "miscount", "mistake the key", "walk out")
     return _script(problems, seed, spoilt, _buy, mistakes)
 
 
 def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
-    """Sums of `datasets.powers`: run a program that works one out, then answer with what it printed.
+    """Sums of `datasets.powers`: run a program that works one out, then answer with what it
+    printed.
 
-    A share `spoilt` of the episodes guesses, mistypes a bound, takes another exponent or misreads what was printed.
+    A share `spoilt` of the episodes guesses, mistypes a bound, takes another exponent or misreads
+    what was printed.
     """
     mistakes = ("guess", "mistype a bound", "take another exponent", "misread")
     return _script(problems, seed, spoilt, _program, mistakes)

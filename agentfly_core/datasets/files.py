@@ -30,15 +30,20 @@ def files(
     test_file: str = "",
     needs: tuple[str, ...] = (),
 ) -> dict[str, Rows]:
-    """So many problems a split, drawn from its file; a split without a file of its own is cut from the training file.
+    """So many problems a split, drawn from its file; a split without a file of its own is cut from
+    the training file.
 
-    A row's question is the first of prompt, question, instruction and problem; its `id` may be left out; all other
-    fields become facts, of which none that tools and rewards `needs` may be missing or null. Rows that are no problems
-    are returned as BadRow, numbered from 1, beside the problems. Raises ValueError for files that cannot be read or
-    hold fewer problems than asked for.
+    A row's question is the first of prompt, question, instruction and problem; its `id` may be left
+    out; all other fields become facts, of which none that tools and rewards `needs` may be missing
+    or null. Rows that are no problems are returned as BadRow, numbered from 1, beside the problems.
+    Raises ValueError for files that cannot be read or hold fewer problems than asked for.
     """
     sizes = {"train": train, "validation": validation, "test": test}
-    sources = {"train": train_file, "validation": validation_file or train_file, "test": test_file or train_file}
+    sources = {
+        "train": train_file,
+        "validation": validation_file or train_file,
+        "test": test_file or train_file,
+    }
     built: dict[str, Rows] = {}
     for source in dict.fromkeys(sources.values()):
         rows = list(read(Path(source), needs))
@@ -59,7 +64,9 @@ def files(
 
 
 def read(path: Path, needs: Sequence[str] = ()) -> Iterator[Problem | BadRow]:
-    """The rows of a file; an `id` or, where there are no ids, a question that comes again is a BadRow."""
+    """The rows of a file; an `id` or, where there are no ids, a question that comes again is a
+    BadRow.
+    """
     seen: dict[str, int] = {}
     for number, row in _rows(path):
         problem = _problem(row, needs)

@@ -1,4 +1,6 @@
-"""Sums of powers, too long to be done in one's head: generated problems for a model that can write a program."""
+"""Sums of powers, too long to be done in one's head: generated problems for a model that can write
+a program.
+"""
 
 from __future__ import annotations
 
@@ -34,4 +36,8 @@ def problem(exponent: int, first: int, bound: int) -> Problem:
     """The sum of i**exponent for i from `first`, below `bound`."""
     total = sum(i**exponent for i in range(first, bound))
     facts = {"answer": str(total), "bounds": [exponent, first, bound]}
-    return Problem(f"pow-{exponent}-{first}-{bound}", f"Add up i**{exponent} for i from {first}, below {bound}.", facts)
+    return Problem(
+        f"pow-{exponent}-{first}-{bound}",
+        f"Add up i**{exponent} for i from {first}, below {bound}.",
+        facts,
+    )

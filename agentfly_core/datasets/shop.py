@@ -1,4 +1,6 @@
-"""Shopping lists for the Shop: two things to be bought, by name, in a shop that knows them by number."""
+"""Shopping lists for the Shop: two things to be bought, by name, in a shop that knows them by
+number.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +17,37 @@ COUNTS = (1, 2, 3)
 Wish = tuple[tuple[str, int], ...]
 
 
-def shop(seed: int, train: int, validation: int, test: int, products: int = 6) -> dict[str, list[Problem]]:
-    """So many problems a split, each with a shop of `products` products; no two problems have the same wish.
+def shop(
+    seed: int, train: int, validation: int, test: int, products: int = 6
+) -> dict[str, list[Problem]]:
+    """So many problems a split, each with a shop of `products` products; no two problems have the
+    same wish.
 
         Problem("2-red-cup-1-blue-pen", "Buy 2 red cup and 1 blue pen.", {
             "products": {"47": {"name": "red cup", "price": 3, "stock": 5}, ...}, "order": {"47": 2, "81": 1}})
 
-    Raises ValueError for more problems than there are, and for fewer than 2 or more than 36 products.
+    Raises ValueError for more problems than there are, and for fewer than 2 or more than 36
+    products.
     """
     names = [f"{colour} {thing}" for colour, thing in product(COLOURS, THINGS)]
     if not 2 <= products <= len(names):
         raise ValueError(f"Got products={products}, expected 2 to {len(names)}.")
     wishes = [
         ((one, ones), (other, others))
-        for (one, other), (ones, others) in product(permutations(names, 2), product(COUNTS, repeat=2))
+        for (one, other), (ones, others) in product(
+            permutations(names, 2), product(COUNTS, repeat=2)
+        )
     ]
     size = train + validation + test
     if size > len(wishes):
-        raise ValueError(
-            f"Got {size} problems to make, there are {len(wishes)}; ask for fewer."
-        )
+        raise ValueError(f"Got {size} problems to make, there are {len(wishes)}; ask for fewer.")
     draw = random.Random(seed)
     problems = [_problem(draw, wish, names, products) for wish in draw.sample(wishes, size)]
-    return {"train": problems[:train], "validation": problems[train:-test], "test": problems[-test:]}
+    return {
+        "train": problems[:train],
+        "validation": problems[train:-test],
+        "test": problems[-test:],
+    }
 
 
 def _problem(draw: random.Random, wish: Wish, names: Sequence[str], size: int) -> Problem:
@@ -47,7 +57,8 @@ def _problem(draw: random.Random, wish: Wish, names: Sequence[str], size: int) -
     keys = dict(zip(shelf, (str(key) for key in draw.sample(range(10, 100), size)), strict=True))
     facts: dict[str, Any] = {
         "products": {
-            key: {"name": n, "price": draw.randint(1, 9), "stock": draw.randint(3, 9)} for n, key in keys.items()
+            key: {"name": n, "price": draw.randint(1, 9), "stock": draw.randint(3, 9)}
+            for n, key in keys.items()
         },
         "order": {keys[name]: count for name, count in wish},
     }

@@ -1,4 +1,6 @@
-"""A SQLite database of an episode's own, in a sandbox: what a problem says is in it, and what the model did to it."""
+"""A SQLite database of an episode's own, in a sandbox: what a problem says is in it, and what the
+model did to it.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ def save():
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a query found: `Table(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more` rows were left out.
+    """What a query found: `Table(("name", "price"), (("pens", 3), ("ink", 2)), more=0)`; `more`
+    rows were left out.
 
     Values are int, float, str and None; a blob is told as Python writes it, "b'\\\\x00'".
     """
@@ -76,8 +79,8 @@ class Database(Environment):
 
         {"database": "CREATE TABLE products (name TEXT, price INT); INSERT INTO products VALUES ('pens', 3)"}
 
-    Statements run in a sandbox, so that none can reach anything, take more than its limits or go on for ever. It holds
-    16 MiB at most, and takes no pragmas.
+    Statements run in a sandbox, so that none can reach anything, take more than its limits or go on
+    for ever. It holds 16 MiB at most, and takes no pragmas.
     """
 
     def __init__(self) -> None:
@@ -98,7 +101,8 @@ class Database(Environment):
     async def run(self, statement: str, most: int) -> Table:
         """Run one statement, for 5 seconds at most, and read at most so many rows.
 
-        Raises ToolError with what is wrong; one that must be stopped by force takes all changes with it.
+        Raises ToolError with what is wrong; one that must be stopped by force takes all changes
+        with it.
         """
         found = await self._do(f"run({statement!r}, {most}, {SECONDS})")
         if isinstance(found, str):

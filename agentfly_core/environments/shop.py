@@ -25,12 +25,14 @@ class Shop(Environment):
 
         {"products": {"a7": {"name": "red cup", "price": 3, "stock": 5}}, "order": {"a7": 2}}
 
-    `page` lists the keys that the shopper sees; `cart` and, after the checkout, `order` map keys to counts. Its verbs
-    raise ToolError for a shopper's mistake.
+    `page` lists the keys that the shopper sees; `cart` and, after the checkout, `order` map keys to
+    counts. Its verbs raise ToolError for a shopper's mistake.
     """
 
     async def reset(self, problem: Problem) -> None:
-        """Fill the shelves, empty the cart; raises KeyError or TypeError for facts that are not as above."""
+        """Fill the shelves, empty the cart; raises KeyError or TypeError for facts that are not as
+        above.
+        """
         self.products = {key: Product(**told) for key, told in problem.facts["products"].items()}
         self.page: Sequence[str] = ()
         self.cart: dict[str, int] = {}
@@ -39,7 +41,9 @@ class Shop(Environment):
     def search(self, words: str) -> dict[str, str]:
         """The names, by key, of the products whose name has all these words."""
         wanted = set(words.lower().split())
-        found = {key: p.name for key, p in self.products.items() if wanted <= set(p.name.lower().split())}
+        found = {
+            key: p.name for key, p in self.products.items() if wanted <= set(p.name.lower().split())
+        }
         self.page = sorted(found)
         return found
 

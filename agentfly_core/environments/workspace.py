@@ -1,4 +1,6 @@
-"""Text files of an episode's own, by name; they lie in memory, and no name leads to a file of this machine."""
+"""Text files of an episode's own, by name; they lie in memory, and no name leads to a file of this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Workspace(Environment):
     def text(self, name: str) -> str:
         """What is in a file."""
         if name not in self.files:
-            raise ToolError(f"There is no file {name!r}. There are: {', '.join(sorted(self.files)) or 'none'}.")
+            raise ToolError(
+                f"There is no file {name!r}. There are: {', '.join(sorted(self.files)) or 'none'}."
+            )
         return self.files[name]
 
     def write(self, name: str, text: str) -> None:
@@ -64,7 +68,10 @@ class Workspace(Environment):
     def replace(self, name: str, old: str, new: str) -> None:
         """Replace the one place of a file that reads `old`."""
         if (count := self.text(name).count(old)) != 1:
-            raise ToolError(f"{name!r} has {count} places that read {old!r}, expected 1: say more, or less, of it.")
+            raise ToolError(
+                f"{name!r} has {count} places that read {old!r}, expected 1: say more, or less, "
+                "of it."
+            )
         self.write(name, self.files[name].replace(old, new))
 
     def undo(self) -> None:
@@ -78,13 +85,17 @@ class Workspace(Environment):
 
         A command that is stopped changes nothing. Raises ServiceFailure where no sandbox works.
         """
-        given = {f"work/{name}": text for name, text in self.files.items()} | {"command.txt": command}
+        given = {f"work/{name}": text for name, text in self.files.items()} | {
+            "command.txt": command
+        }
         try:
             result = await run(_PROGRAM, given, limits=LIMITS, collect=["kept.json"])
         except Unavailable as error:
             raise ServiceFailure(str(error)) from error
         if len(kept := result.files.get("kept.json", b"")) > LONGEST_RECORD:
-            raise ToolError(f"The command left more than {MOST_BYTES} bytes: the files are as they were before.")
+            raise ToolError(
+                f"The command left more than {MOST_BYTES} bytes: the files are as they were before."
+            )
         if kept:
             self._become(json.loads(kept))
         return result
@@ -115,11 +126,18 @@ class Workspace(Environment):
                 raise ToolError(
                     f"Got the file name {name!r}, expected a relative one such as 'docs/notes.txt'."
                 )
-        if both := files.keys() & {str(folder) for name in files for folder in PurePosixPath(name).parents}:
+        if both := files.keys() & {
+            str(folder) for name in files for folder in PurePosixPath(name).parents
+        }:
             raise ToolError(f"{min(both)!r} cannot be a file and a folder.")
-        size = sum(len(name.encode()) + len(text.encode(errors="replace")) for name, text in files.items())
+        size = sum(
+            len(name.encode()) + len(text.encode(errors="replace")) for name, text in files.items()
+        )
         if len(files) > MOST_FILES or size > MOST_BYTES:
-            raise ToolError(f"{len(files)} files of {size} bytes are too many; {MOST_FILES} of {MOST_BYTES} may be.")
+            raise ToolError(
+                f"{len(files)} files of {size} bytes are too many; {MOST_FILES} of {MOST_BYTES} "
+                "may be."
+            )
         if files != self.files:
             self._before = [*self._before[-MOST_CHANGES:], self.files]
             self.files = files

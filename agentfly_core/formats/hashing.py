@@ -9,8 +9,12 @@ from agentfly_core.formats.json_value import JSON
 
 
 def digest(value: JSON) -> str:
-    """The sha256 (64 hex digits) of a JSON value's canonical text; raises TypeError for what is not JSON."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    """The sha256 (64 hex digits) of a JSON value's canonical text; raises TypeError for what is not
+    JSON.
+    """
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -14,14 +14,16 @@ MAX_BYTES = 65_536
 MAX_DEPTH = 32
 MAX_DIGITS = 100
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|([\[{])|([\]}])', re.DOTALL)
-"""A string, which may lack its end: looked for again from each quote in it, that would take a minute."""
+"""A string, which may lack its end: looked for again from each quote in it, that would take a
+minute.
+"""
 
 
 def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> JSON:
     """The value of a JSON text; raises ValueError that says what is wrong with it.
 
-    Refused beside what is no JSON: more than `max_bytes` of UTF-8 or `max_depth` levels, NaN and infinities, a key
-    given twice, integers of more than 100 digits, NUL and lone surrogates.
+    Refused beside what is no JSON: more than `max_bytes` of UTF-8 or `max_depth` levels, NaN and
+    infinities, a key given twice, integers of more than 100 digits, NUL and lone surrogates.
     """
     if (size := len(text.encode("utf-8", errors="surrogatepass"))) > max_bytes:
         raise ValueError(f"it has {size} bytes, at most {max_bytes} are read")
@@ -32,7 +34,11 @@ def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> 
     if deepest > max_depth:
         raise ValueError(f"it is {deepest} levels deep, at most {max_depth} are read")
     value: JSON = json.loads(
-        text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, parse_float=_number
+        text,
+        object_pairs_hook=_object,
+        parse_constant=_constant,
+        parse_int=_integer,
+        parse_float=_number,
     )
     for string in _strings(value):
         if "\0" in string:

@@ -15,7 +15,9 @@ MAX_DEPTH = 64
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that a mapping has already, a value that contains itself, and more than 64 levels."""
+    """Refuses a key that a mapping has already, a value that contains itself, and more than 64
+    levels.
+    """
 
     def __init__(self, text: str | bytes) -> None:
         super().__init__(text)
@@ -39,7 +41,9 @@ class _Loader(yaml.SafeLoader):
         seen = set()
         for key, _ in node.value:
             if str(key.value) in seen:
-                raise yaml.MarkedYAMLError(None, None, f"the key {key.value!r} is there twice", key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    None, None, f"the key {key.value!r} is there twice", key.start_mark
+                )
             seen.add(str(key.value))
         return node
 
@@ -56,14 +60,20 @@ def parse(text: str | bytes, source: str) -> JSON:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ValueError(f"{source}{where} is no valid YAML: {sentence(str(error.problem))}") from None
+        raise ValueError(
+            f"{source}{where} is no valid YAML: {sentence(str(error.problem))}"
+        ) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{source} is no valid YAML: {sentence(str(error))}") from None
 
 
 def settings(path: Path) -> dict[str, JSON]:
-    """The settings in a YAML file, one `key: value` a line; raises ValueError for a file that holds anything else."""
+    """The settings in a YAML file, one `key: value` a line; raises ValueError for a file that holds
+    anything else.
+    """
     found = parse(path.read_bytes(), str(path))
     if found is not None and not isinstance(found, dict):
-        raise ValueError(f"{path} holds a {type(found).__name__}, expected settings, one `key: value` a line.")
+        raise ValueError(
+            f"{path} holds a {type(found).__name__}, expected settings, one `key: value` a line."
+        )
     return found or {}

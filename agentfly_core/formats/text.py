@@ -16,7 +16,8 @@ LONGEST_CHAIN = 4
 
 
 def clip(text: str | bytes, max_bytes: int) -> str:
-    """The text, at most about `max_bytes` of UTF-8; what is not UTF-8, lone surrogates too, and secrets are replaced.
+    """The text, at most about `max_bytes` of UTF-8; what is not UTF-8, lone surrogates too, and
+    secrets are replaced.
 
     What is longer keeps its head and its tail around `[... N bytes omitted ...]`.
     """
@@ -30,13 +31,16 @@ def clip(text: str | bytes, max_bytes: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text as the end of a sentence: `sentence("no answer")` is "no answer.", and "Why?" stays as it is."""
+    """The text as the end of a sentence: `sentence("no answer")` is "no answer.", and "Why?" stays
+    as it is.
+    """
     bare = text.rstrip(" \n:;,")
     return bare if bare.endswith((".", "!", "?")) else f"{bare}."
 
 
 def fault(error: BaseException, max_bytes: int = 2000) -> str:
-    """An error's type and message: `fault(KeyError("answer"))` is "KeyError: 'answer'". Never raises.
+    """An error's type and message: `fault(KeyError("answer"))` is "KeyError: 'answer'". Never
+    raises.
 
     An error without a text of its own is told with its cause, a group with the first errors in it.
     """
@@ -44,7 +48,9 @@ def fault(error: BaseException, max_bytes: int = 2000) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """An error's message, without its type: `words_of(KeyError("answer"))` is "'answer'". Never raises."""
+    """An error's message, without its type: `words_of(KeyError("answer"))` is "'answer'". Never
+    raises.
+    """
     return _asked(lambda: str(error), "its text")
 
 
@@ -94,10 +100,11 @@ SHORTEST = 8
 
 
 def redact(text: str) -> str:
-    """The text without secrets: `redact("Bearer hf_Xq81kd93")` is "Bearer [HF_TOKEN]" where HF_TOKEN is that.
+    """The text without secrets: `redact("Bearer hf_Xq81kd93")` is "Bearer [HF_TOKEN]" where
+    HF_TOKEN is that.
 
-    A secret is the value, of 8 characters or more, of an environment variable whose name ends with KEY, SECRET, TOKEN,
-    PASSWORD, PASSWD, CREDENTIALS or AUTH_STRING; also the password in a URL.
+    A secret is the value, of 8 characters or more, of an environment variable whose name ends with
+    KEY, SECRET, TOKEN, PASSWORD, PASSWD, CREDENTIALS or AUTH_STRING; also the password in a URL.
     """
     for name in holders(text):
         text = text.replace(os.environ[name], f"[{name}]")
@@ -113,12 +120,16 @@ def holders(text: str) -> Iterator[str]:
 
 @contextmanager
 def keeping_secrets() -> Iterator[None]:
-    """From this block no secret gets out: neither into a log, whoever writes it, nor in the arguments of an error."""
+    """From this block no secret gets out: neither into a log, whoever writes it, nor in the
+    arguments of an error.
+    """
     made = logging.getLogRecordFactory()
 
     def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = made(*args, **kwargs)
-        with suppress(TypeError, ValueError):  # a message that does not fit its arguments is logging's to tell
+        with suppress(
+            TypeError, ValueError
+        ):  # a message that does not fit its arguments is logging's to tell
             record.msg, record.args = redact(record.getMessage()), None
         if record.exc_info and record.exc_info[0]:
             record.exc_text = redact("".join(traceback.format_exception(*record.exc_info)).rstrip())

@@ -8,13 +8,17 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-OURS = tuple(Path(__file__).resolve().parents[2] / name for name in ("agentfly_core", "flows", "tasks"))
+OURS = tuple(
+    Path(__file__).resolve().parents[2] / name for name in ("agentfly_core", "flows", "tasks")
+)
 PYTHON = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "scripts"))
 INSTALLED = {"site-packages", "dist-packages"}
 
 
 def own_line(error: BaseException) -> str | None:
-    """The innermost line in the user's own code: "/home/ada/shop/agents.py:12 in react"; None where it has no part."""
+    """The innermost line in the user's own code: "/home/ada/shop/agents.py:12 in react"; None where
+    it has no part.
+    """
     own = [frame for frame in _frames(error) if not (_installed(frame) or _below(frame, OURS))]
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
 
@@ -27,13 +31,17 @@ def trace(error: BaseException) -> str:
 
 
 def defined(function: Callable[..., object]) -> str:
-    """Where a function, or the class of a callable object, is written: "/home/ada/shop/agents.py:9"."""
+    """Where a function, or the class of a callable object, is written:
+    "/home/ada/shop/agents.py:9".
+    """
     written = inspect.unwrap(function if hasattr(function, "__code__") else type(function).__call__)
     return f"{written.__code__.co_filename}:{written.__code__.co_firstlineno}"
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    lines = BaseException.__dict__["__traceback__"].__get__(error)  # whatever the author's class answers
+    lines = BaseException.__dict__["__traceback__"].__get__(
+        error
+    )  # whatever the author's class answers
     return list(traceback.extract_tb(lines))
 
 
@@ -43,4 +51,6 @@ def _installed(frame: traceback.FrameSummary) -> bool:
 
 def _below(frame: traceback.FrameSummary, folders: tuple[Path, ...]) -> bool:
     path = Path(frame.filename).resolve()
-    return frame.filename.startswith("<frozen") or any(path.is_relative_to(folder) for folder in folders)
+    return frame.filename.startswith("<frozen") or any(
+        path.is_relative_to(folder) for folder in folders
+    )

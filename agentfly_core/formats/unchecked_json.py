@@ -94,7 +94,9 @@ SHAPES: Mapping[str, TypeAdapter[Any]] = {
 
 
 def check(where: str, value: Mapping[str, JSON]) -> None:
-    """Raise ValueError unless a file has the shape of its kind; warns, once a process, that no more is checked."""
+    """Raise ValueError unless a file has the shape of its kind; warns, once a process, that no more
+    is checked.
+    """
     try:
         SHAPES[where.rpartition("/")[2]].validate_python(value, strict=True)
     except ValidationError as error:

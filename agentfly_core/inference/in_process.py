@@ -23,9 +23,10 @@ from agentfly_core.records.trajectory import Sampled
 class TransformersSampler:
     """Decodes a shard in batches: one whenever each of its open episodes waits for a reply.
 
-    What a request gets depends on its batch and on its own seed, never on when it arrived. The policy's own generation
-    settings are not looked at. At temperature 0 the log-probabilities are those of temperature 1. One thread of its own
-    does the work, so that no event loop is held up and tools that hang cannot take its place.
+    What a request gets depends on its batch and on its own seed, never on when it arrived. The
+    policy's own generation settings are not looked at. At temperature 0 the log-probabilities are
+    those of temperature 1. One thread of its own does the work, so that no event loop is held up
+    and tools that hang cannot take its place.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32") -> None:
@@ -36,7 +37,9 @@ class TransformersSampler:
         self._model: PreTrainedModel | None = None
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Take the weights of a policy directory; raises ValueError when some are missing or too many there."""
+        """Take the weights of a policy directory; raises ValueError when some are missing or too
+        many there.
+        """
         if self._loaded != (policy, version):
             self._model = self._loaded = None  # there may be room for one only
             self._model = self._worker.submit(self._read, policy, base).result()
@@ -56,7 +59,9 @@ class TransformersSampler:
         """Decode one batch, its rows in the order given."""
         assert self._loaded and self._model, "load a policy before a shard is played"
         version = self._loaded[1]
-        rows = await asyncio.get_running_loop().run_in_executor(self._worker, _decode, self._model, requests)
+        rows = await asyncio.get_running_loop().run_in_executor(
+            self._worker, _decode, self._model, requests
+        )
         return [row.sampled(version) for row in rows]
 
     def _read(self, policy: Path, base: Path | None) -> PreTrainedModel:
@@ -88,7 +93,9 @@ class _Shard:
     def _go_on(self) -> None:
         self._waiting = [item for item in self._waiting if not item[1].done()]
         if self._waiting and len(self._waiting) >= self._open:
-            task = asyncio.create_task(self._decode(sorted(self._waiting, key=lambda item: item[0].order)))
+            task = asyncio.create_task(
+                self._decode(sorted(self._waiting, key=lambda item: item[0].order))
+            )
             self._running.add(task)
             task.add_done_callback(self._running.discard)
             self._waiting = []
@@ -124,7 +131,9 @@ class _Row:
         return self.stopped or len(self.tokens) == self.request.params.max_tokens
 
     def sampled(self, version: int) -> Sampled:
-        return Sampled(tuple(self.tokens), tuple(self.logprobs), version, "stop" if self.stopped else "length")
+        return Sampled(
+            tuple(self.tokens), tuple(self.logprobs), version, "stop" if self.stopped else "length"
+        )
 
 
 @torch.inference_mode()
@@ -151,8 +160,12 @@ def _decode(model: PreTrainedModel, requests: Sequence[Request]) -> list[_Row]:
         tokens = torch.tensor([[row.tokens[-1]] for row in going], device=model.device)
 
 
-def _forward(model: PreTrainedModel, tokens: Tensor, mask: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
-    """The next token's logits [rows, vocabulary] after the cache and `tokens`; the cache has grown by `tokens`."""
+def _forward(
+    model: PreTrainedModel, tokens: Tensor, mask: Tensor, cache: Cache | None
+) -> tuple[Tensor, Cache]:
+    """The next token's logits [rows, vocabulary] after the cache and `tokens`; the cache has grown
+    by `tokens`.
+    """
     positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
     out = model(
         input_ids=tokens,
@@ -167,11 +180,15 @@ def _forward(model: PreTrainedModel, tokens: Tensor, mask: Tensor, cache: Cache 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float]]:
     """One token a row by inverting the cumulative distribution in float64, and its log-probability."""
-    temperature = torch.tensor([[row.request.params.temperature] for row in rows], device=logits.device)
+    temperature = torch.tensor(
+        [[row.request.params.temperature] for row in rows], device=logits.device
+    )
     greedy = temperature == 0
     logprobs = torch.log_softmax(logits.float() / temperature.masked_fill(greedy, 1.0), dim=-1)
     cumulative = logprobs.double().exp().cumsum(-1)
-    draws = torch.cat([torch.rand(1, 1, generator=row.draw, dtype=torch.float64) for row in rows]).to(logits.device)
+    draws = torch.cat(
+        [torch.rand(1, 1, generator=row.draw, dtype=torch.float64) for row in rows]
+    ).to(logits.device)
     drawn = torch.searchsorted(cumulative, draws * cumulative[:, -1:], right=True)
     chosen = torch.where(greedy, logprobs.argmax(-1, keepdim=True), drawn)
     return chosen.squeeze(1).tolist(), logprobs.gather(1, chosen).squeeze(1).tolist()

@@ -15,8 +15,8 @@ from agentfly_core.records.trajectory import Sampled
 class SamplingParams:
     """How a reply is sampled: `SamplingParams(temperature=1.0, max_tokens=32, stop_tokens=(2,))`.
 
-    Only temperature: top-k, top-p, penalties and the like would renormalise the probabilities that training relies on.
-    `temperature=0` is greedy.
+    Only temperature: top-k, top-p, penalties and the like would renormalise the probabilities that
+    training relies on. `temperature=0` is greedy.
     """
 
     temperature: float
@@ -26,7 +26,9 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One reply to be sampled. `order` is (problem, chain, turn): a batch is sorted by it, never by arrival."""
+    """One reply to be sampled. `order` is (problem, chain, turn): a batch is sorted by it, never by
+    arrival.
+    """
 
     prompt: Sequence[int]
     params: SamplingParams
@@ -54,10 +56,11 @@ class Sampler(Protocol):
     """Samples tokens from the newest loaded policy."""
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Take the weights of a policy directory, check that they are in place, and label what follows with `version`.
+        """Take the weights of a policy directory, check that they are in place, and label what
+        follows with `version`.
 
-        A policy that is an adapter stands on the model in the directory `base`.
-        Does nothing when that very version is loaded already. Raises SamplerLost when the service is gone.
+        A policy that is an adapter stands on the model in the directory `base`. Does nothing when
+        that very version is loaded already. Raises SamplerLost when the service is gone.
         """
         ...
 
@@ -66,7 +69,8 @@ class Sampler(Protocol):
         ...
 
     def rest(self) -> None:
-        """Give the learner the memory of the GPUs that both use, if there are any, until the next `load`.
+        """Give the learner the memory of the GPUs that both use, if there are any, until the next
+        `load`.
 
         Raises SamplerLost when the service is gone.
         """

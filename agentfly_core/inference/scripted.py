@@ -11,16 +11,20 @@ from agentfly_core.records.trajectory import Sampled
 
 
 class Scripted:
-    """Replies with `script(problem id, chain, turn)`, encoded by `encode` and ended by `stop_token`.
+    """Replies with `script(problem id, chain, turn)`, encoded by `encode` and ended by
+    `stop_token`.
 
         Scripted(encode, stop_token=2, script=lambda problem, chain, turn: ("<call 41+58>", "99")[turn])
 
-    Every log-probability is 0.0: it could say nothing else. The policy version is -1 until a policy is loaded. A reply
-    that is longer than the request allows is cut, as a model's would be.
+    Every log-probability is 0.0: it could say nothing else. The policy version is -1 until a policy
+    is loaded. A reply that is longer than the request allows is cut, as a model's would be.
     """
 
     def __init__(
-        self, encode: Callable[[str], Sequence[int]], stop_token: int, script: Callable[[str, int, int], str]
+        self,
+        encode: Callable[[str], Sequence[int]],
+        stop_token: int,
+        script: Callable[[str, int, int], str],
     ) -> None:
         self._encode, self._stop_token, self._script = encode, stop_token, script
         self._version = -1

@@ -1,7 +1,9 @@
-"""Sampler `vllm`: a warm vLLM server on a UNIX socket; token ids go in, token ids and log-probabilities come back.
+"""Sampler `vllm`: a warm vLLM server on a UNIX socket; token ids go in, token ids and
+log-probabilities come back.
 
-Which policy the server holds is written on the server itself, as vLLM's weight version, and comes back with every
-reply: a server that was started again, or whose load was cut short, can not pass for one that holds the policy.
+Which policy the server holds is written on the server itself, as vLLM's weight version, and comes
+back with every reply: a server that was started again, or whose load was cut short, can not pass
+for one that holds the policy.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ from agentfly_core.system.service import Service, ServiceLost
 __all__ = ["VLLM", "WrongWeights", "launch"]
 
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.3}
-"""Mean distance from a probe. With the right weights it was at most 2e-5 and 0.16 (SmolLM2-135M on CPU, 13 probes).
-Weights each off by 1e-6, 1e-5, 1e-3 make 1.5e-4, 1.5e-3, 0.14: bfloat16 hides small steps, never another model."""
+"""Mean distance from a probe. With the right weights it was at most 2e-5 and 0.16 (SmolLM2-135M on
+CPU, 13 probes). Weights each off by 1e-6, 1e-5, 1e-3 make 1.5e-4, 1.5e-3, 0.14: bfloat16 hides
+small steps, never another model."""
 LOADING, ADAPTER = "loading", "adapter"
 NO_LOGPROB = -9999.0
 
@@ -38,9 +41,11 @@ class WrongWeights(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class VLLM:
-    """The sampler behind a vLLM service; it keeps nothing in this process, so each stage can make its own.
+    """The sampler behind a vLLM service; it keeps nothing in this process, so each stage can make
+    its own.
 
-    With `takes_turns` the server sleeps while the learner works, and its weights wait in the machine's memory.
+    With `takes_turns` the server sleeps while the learner works, and its weights wait in the
+    machine's memory.
     """
 
     service: Service
@@ -50,10 +55,12 @@ class VLLM:
     takes_turns: bool = False
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
-        """Take the weights of a policy directory in place, check them by its probe, label them with `version`.
+        """Take the weights of a policy directory in place, check them by its probe, label them with
+        `version`.
 
         An adapter comes onto the model that the server was started on, which must be its `base`.
-        Waits for a server that is starting. Raises WrongWeights, and SamplerLost with the end of the server's log.
+        Waits for a server that is starting. Raises WrongWeights, and SamplerLost with the end of
+        the server's log.
         """
         probe = Probe.of(policy)
         label = f"{version}-{probe.digest}"
@@ -67,9 +74,11 @@ class VLLM:
                 server.post("/update_weight_version", json={"new_version": label})
 
     def rest(self) -> None:
-        """Put the server to sleep if it takes turns; waits for one that is starting. The next `load` wakes it.
+        """Put the server to sleep if it takes turns; waits for one that is starting. The next
+        `load` wakes it.
 
-        At level 1 the weights come back as they were: an adapter needs those of its base. The cache does not.
+        At level 1 the weights come back as they were: an adapter needs those of its base. The cache
+        does not.
         """
         if self.takes_turns:
             with self._server() as server:
@@ -82,11 +91,16 @@ class VLLM:
         with self._server() as server:
             label, model = _label(server), _model(server)
         if "-" not in label:
-            raise SamplerLost(f"The vLLM server holds no policy, but is {label!r}: it was started again. Load one.")
+            raise SamplerLost(
+                f"The vLLM server holds no policy, but is {label!r}: it was started again. Load "
+                "one."
+            )
         connector = aiohttp.UnixConnector(
             self.service.address, limit=self.concurrency, keepalive_timeout=LONGEST_IDLE / 60
         )
-        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(self.patience)) as session:
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=aiohttp.ClientTimeout(self.patience)
+        ) as session:
             yield _Shard(self.service, session, label, model)
 
     def _swap(self, server: httpx.Client, policy: Path, adapter: bool) -> None:
@@ -98,7 +112,9 @@ class VLLM:
             if _model(server) == ADAPTER:
                 server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
             server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
-        self.service.wait(lambda: bool(server.post("/reset_prefix_cache").json()["success"]), self.patience)
+        self.service.wait(
+            lambda: bool(server.post("/reset_prefix_cache").json()["success"]), self.patience
+        )
 
     def _check(self, server: httpx.Client, policy: Path, probe: Probe) -> None:
         sampling = _sampling(SamplingParams(1.0, 1, ()), 0) | {"prompt_logprobs": 0}
@@ -106,12 +122,15 @@ class VLLM:
         answer = server.post("/inference/v1/generate", json=body)
         places = zip(probe.tokens[1:], answer.json()["prompt_logprobs"][1:], strict=True)
         served = [place[str(token)]["logprob"] for token, place in places]
-        distance = fmean(abs(one - other) for one, other in zip(served, probe.logprobs, strict=True))
+        distance = fmean(
+            abs(one - other) for one, other in zip(served, probe.logprobs, strict=True)
+        )
         if not distance <= TOLERANCE[self.dtype]:
             raise WrongWeights(
-                f"vLLM loaded {policy}, but its log-probabilities are {distance:.2g} from those of probe.json on "
-                f"average, expected at most {TOLERANCE[self.dtype]:g} in {self.dtype}. It serves other weights: "
-                "it started on another architecture or dtype, or the policy and its probe are not of one update."
+                f"vLLM loaded {policy}, but its log-probabilities are {distance:.2g} from those "
+                f"of probe.json on average, expected at most {TOLERANCE[self.dtype]:g} in "
+                f"{self.dtype}. It serves other weights: it started on another architecture or "
+                "dtype, or the policy and its probe are not of one update."
             )
 
     @contextmanager
@@ -151,12 +170,17 @@ class _Shard:
         sampling = _sampling(request.params, request.seed)
         body = {"model": self.model, "token_ids": list(request.prompt), "sampling_params": sampling}
         try:
-            async with self.session.post("http://vllm/inference/v1/generate", json=body) as response:
+            async with self.session.post(
+                "http://vllm/inference/v1/generate", json=body
+            ) as response:
                 answer = await response.json()
         except (TimeoutError, aiohttp.ClientError) as error:
             raise self._lost(fault(error)) from error
         if response.status == 400:
-            raise ValueError(f"vLLM refused a request of {len(request.prompt)} tokens: {answer['error']['message']}")
+            raise ValueError(
+                f"vLLM refused a request of {len(request.prompt)} tokens: "
+                f"{answer['error']['message']}"
+            )
         if response.status != 200:
             raise self._lost(f"{response.status} {answer}")
         choice = answer["choices"][0]
@@ -214,7 +238,9 @@ def _label(server: httpx.Client) -> str:
 
 
 def _model(server: httpx.Client) -> str:
-    """What requests shall name: the adapter if there is one, else the model that the server was started on."""
+    """What requests shall name: the adapter if there is one, else the model that the server was
+    started on.
+    """
     return str(server.get("/v1/models").json()["data"][-1]["id"])
 
 

@@ -1,11 +1,14 @@
-"""vLLM's own OpenAI-compatible server, with all its options, started faster on CPU and ending when its engine is dead.
+"""vLLM's own OpenAI-compatible server, with all its options, started faster on CPU and ending when
+its engine is dead.
 
-As it comes, it waits for its open requests when the engine has died, some of which nobody will ever answer, and a
-supervisor would wait with it. On CPU it lets the engine import everything again, which a fork has already: 7 of 17
-seconds of CPU and 0.3 GiB. (It wants fresh processes only for workers apart from the engine, which there are none.)
+As it comes, it waits for its open requests when the engine has died, some of which nobody will ever
+answer, and a supervisor would wait with it. On CPU it lets the engine import everything again,
+which a fork has already: 7 of 17 seconds of CPU and 0.3 GiB. (It wants fresh processes only for
+workers apart from the engine, which there are none.)
 
-It also copies an adapter's weights once for every token, since each token could have another adapter: 16 requests of
-SmolLM2-135M took 54 s instead of 4 (vLLM 0.32). Here there is one adapter at most, applied as two matrix products.
+It also copies an adapter's weights once for every token, since each token could have another
+adapter: 16 requests of SmolLM2-135M took 54 s instead of 4 (vLLM 0.32). Here there is one adapter
+at most, applied as two matrix products.
 """
 
 from __future__ import annotations
@@ -39,23 +42,39 @@ def install() -> None:
 
     for place in (lora_ops, punica_cpu):
         for ours in (bgmv_shrink, bgmv_expand, bgmv_expand_slice):
-            assert hasattr(place, ours.__name__), f"this vLLM has no {ours.__name__} in {place.__name__}"
+            assert hasattr(place, ours.__name__), (
+                f"this vLLM has no {ours.__name__} in {place.__name__}"
+            )
             setattr(place, ours.__name__, ours)
 
 
-def bgmv_shrink(inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, scaling: float = 1.0) -> None:
-    """Write `scaling * inputs A^T` [tokens, rank]; `adapter` [tokens] is 0 where a token has it, -1 where not."""
+def bgmv_shrink(
+    inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, scaling: float = 1.0
+) -> None:
+    """Write `scaling * inputs A^T` [tokens, rank]; `adapter` [tokens] is 0 where a token has it, -1
+    where not.
+    """
     found = _product(inputs, weights, output.dtype, adapter)
     output[:, : found.shape[1]] = scaling * found
 
 
-def bgmv_expand(inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, add_inputs: bool = True) -> None:
+def bgmv_expand(
+    inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, add_inputs: bool = True
+) -> None:
     """Add `inputs B^T` [tokens, width] to the output, or write it there."""
-    bgmv_expand_slice(inputs, weights, output, adapter, 0, min(weights.shape[-2], output.shape[1]), add_inputs)
+    bgmv_expand_slice(
+        inputs, weights, output, adapter, 0, min(weights.shape[-2], output.shape[1]), add_inputs
+    )
 
 
 def bgmv_expand_slice(
-    inputs: Tensor, weights: Tensor, output: Tensor, adapter: Tensor, start: int, size: int, add_inputs: bool = True
+    inputs: Tensor,
+    weights: Tensor,
+    output: Tensor,
+    adapter: Tensor,
+    start: int,
+    size: int,
+    add_inputs: bool = True,
 ) -> None:
     """Add `inputs B^T` to `size` columns of the output from `start` on, or write it there."""
     found = _product(inputs, weights, output.dtype, adapter)[:, :size]
@@ -64,7 +83,9 @@ def bgmv_expand_slice(
 
 
 def _product(inputs: Tensor, weights: Tensor, dtype: torch.dtype, adapter: Tensor) -> Tensor:
-    """The products with the one adapter in `weights` [1, (1,) rows, columns], 0 for tokens that do not have it."""
+    """The products with the one adapter in `weights` [1, (1,) rows, columns], 0 for tokens that do
+    not have it.
+    """
     assert weights.shape[0] == 1, "one adapter at a time"
     found = inputs.to(dtype) @ weights.view(weights.shape[-2:]).to(dtype).T
     return found * (adapter == 0).unsqueeze(1).to(dtype)

@@ -14,26 +14,29 @@ LONGEST_IDLE = 3600
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 512)
 SHARED_OUT = 64 * 2**20
 CPU_BLOCK = 32
-"""Tokens of a cache block. Only whole blocks are shared: of vLLM's own 128, each reply of a group, and each turn, would
-read up to 127 tokens again. Its attention on CPU takes multiples of 32 only."""
+"""Tokens of a cache block. Only whole blocks are shared: of vLLM's own 128, each reply of a group,
+and each turn, would read up to 127 tokens again. Its attention on CPU takes multiples of 32 only.
+"""
 OWN_KERNELS = '{"custom_ops": ["all"]}'
 """vLLM's own kernels for what it would let a compiler fuse: on CPU nothing is compiled."""
 NEEDED_AT_START = 0.01
-"""The share of a GPU that must be free, or vLLM does not start: by default 0.92, though the size of its cache is given.
-The learner may have most of it, when a server that died is started again."""
+"""The share of a GPU that must be free, or vLLM does not start: by default 0.92, though the size of
+its cache is given. The learner may have most of it, when a server that died is started again."""
 
 
 def launch(
     address: Path, model: Path, science: Science, site: Site, adapter_rank: int = 0
 ) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of a server that starts on a model directory and listens on a UNIX socket.
+    """Command and environment of a server that starts on a model directory and listens on a UNIX
+    socket.
 
     It can put adapters of at most `adapter_rank` on that model.
 
-    It takes and gives token ids only, so it loads no tokenizer. `--generation-config vllm` keeps it from applying the
-    model's generation_config.json to requests; log-probabilities are those after the temperature. On CPU a prompt is
-    never read in chunks: vLLM 0.32 would then rewind the request's generator, which a CPU generator cannot do, and die.
-    With GPUs one model is spread over all of the sampler's; the server can sleep where the learner uses one of them.
+    It takes and gives token ids only, so it loads no tokenizer. `--generation-config vllm` keeps it
+    from applying the model's generation_config.json to requests; log-probabilities are those after
+    the temperature. On CPU a prompt is never read in chunks: vLLM 0.32 would then rewind the
+    request's generator, which a CPU generator cannot do, and die. With GPUs one model is spread
+    over all of the sampler's; the server can sleep where the learner uses one of them.
     """
     options: dict[str, str | int | float | Path] = {
         "model": model,
@@ -54,14 +57,19 @@ def launch(
         options |= {"block-size": CPU_BLOCK, "compilation-config": OWN_KERNELS}
         switches += ["enforce-eager", "no-enable-chunked-prefill"]
     else:
-        options |= {"tensor-parallel-size": len(site.sampler_gpus), "gpu-memory-utilization": NEEDED_AT_START}
+        options |= {
+            "tensor-parallel-size": len(site.sampler_gpus),
+            "gpu-memory-utilization": NEEDED_AT_START,
+        }
         switches += ["enable-sleep-mode"] if site.shares_gpus else []
     if adapter_rank:
         options["max-lora-rank"] = next(rank for rank in ADAPTER_RANKS if rank >= adapter_rank)
         switches.append("enable-lora")
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     program = [sys.executable, "-m", "agentfly_core.inference.vllm_program"]
-    return [*program, *arguments, *(f"--{switch}" for switch in switches)], _environment(model, site)
+    return [*program, *arguments, *(f"--{switch}" for switch in switches)], _environment(
+        model, site
+    )
 
 
 def _environment(model: Path, site: Site) -> dict[str, str]:
@@ -85,4 +93,6 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
         }
         return environment | own | hardware.WAITING | hardware.KEEPING_MEMORY
     gpus = {hardware.VISIBLE: ",".join(hardware.visible(site.sampler_gpus))}
-    return environment | gpus | {"TRITON_F32_DEFAULT": "ieee"}  # or float32 attention would be rounded to TF32
+    return (
+        environment | gpus | {"TRITON_F32_DEFAULT": "ieee"}
+    )  # or float32 attention would be rounded to TF32

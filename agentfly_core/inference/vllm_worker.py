@@ -9,7 +9,9 @@ from vllm.platforms import current_platform
 
 
 class Swap:
-    """A worker extension; vLLM mixes it into its worker, and `swap` can then be called like what is there already."""
+    """A worker extension; vLLM mixes it into its worker, and `swap` can then be called like what is
+    there already.
+    """
 
     model_runner: Any
     reload_weights: Any
@@ -17,8 +19,9 @@ class Swap:
     def swap(self, path: str) -> None:
         """Take the weights of a policy directory in place.
 
-        On CPU the output projection is a packed copy. vLLM 0.32 packs it again only when it has weights of its own in
-        the directory; one that is tied to the embedding would silently stay as it was.
+        On CPU the output projection is a packed copy. vLLM 0.32 packs it again only when it has
+        weights of its own in the directory; one that is tied to the embedding would silently stay
+        as it was.
         """
         self.reload_weights(weights_path=path)
         if current_platform.is_cpu():

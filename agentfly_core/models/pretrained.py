@@ -7,7 +7,12 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging
 
 from agentfly_core.formats.text import sentence
@@ -16,16 +21,20 @@ from agentfly_core.models.adapter_artifact import is_adapter
 
 
 def make(reference: str, folder: Path, dtype: str) -> None:
-    """Write the model of a local directory or of a hub id (`Qwen/Qwen2.5-3B-Instruct@main`) into `folder`.
+    """Write the model of a local directory or of a hub id (`Qwen/Qwen2.5-3B-Instruct@main`) into
+    `folder`.
 
     Raises ValueError when there is no such model, it has no safetensors, or it is an adapter.
     """
     if is_adapter(Path(reference)):
         raise ValueError(
-            f"{reference} holds an adapter, expected a whole model: name the run that made it, run:NAME, or merge it "
-            "into its model with peft's merge_and_unload and name the folder with the result."
+            f"{reference} holds an adapter, expected a whole model: name the run that made it, "
+            "run:NAME, or merge it into its model with peft's merge_and_unload and name the "
+            "folder with the result."
         )
-    name, _, revision = (reference, "", "") if os.path.isdir(reference) else reference.partition("@")
+    name, _, revision = (
+        (reference, "", "") if os.path.isdir(reference) else reference.partition("@")
+    )
     source = {"pretrained_model_name_or_path": name, "revision": revision or "main"}
     try:
         tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
@@ -36,8 +45,9 @@ def make(reference: str, folder: Path, dtype: str) -> None:
         raise ValueError(_damaged(Path(name), reference, error)) from error
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"Cannot load the model {reference!r}: {sentence(str(error))} Expected nano:<recipe>, package:<name>, a "
-            "directory with config.json, *.safetensors and tokenizer files, or a Hugging Face id."
+            f"Cannot load the model {reference!r}: {sentence(str(error))} Expected nano:<recipe>, "
+            "package:<name>, a directory with config.json, *.safetensors and tokenizer files, or "
+            "a Hugging Face id."
         ) from error
     write(model, tokenizer, folder)
 

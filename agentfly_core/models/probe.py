@@ -25,7 +25,9 @@ def tokens(vocabulary: int) -> list[int]:
 
 
 def of_model(model: PreTrainedModel) -> list[float]:
-    """The log-probability, at temperature 1, of each token of the probe but the first, given those before it."""
+    """The log-probability, at temperature 1, of each token of the probe but the first, given those
+    before it.
+    """
     row = torch.tensor([tokens(model.config.vocab_size)], device=model.device)
     with torch.no_grad():
         logprobs = model(input_ids=row).logits[0, :-1].float().log_softmax(-1)
@@ -34,12 +36,16 @@ def of_model(model: PreTrainedModel) -> list[float]:
 
 def write(folder: Path, vocabulary: int, logprobs: Sequence[float]) -> None:
     """Write probe.json into a policy directory: `{"tokens": [32 ids], "logprobs": [31 floats]}`."""
-    (folder / "probe.json").write_text(json.dumps({"tokens": tokens(vocabulary), "logprobs": list(logprobs)}))
+    (folder / "probe.json").write_text(
+        json.dumps({"tokens": tokens(vocabulary), "logprobs": list(logprobs)})
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a learner wrote of its policy: 32 tokens, and the log-probability of all but the first at temperature 1."""
+    """What a learner wrote of its policy: 32 tokens, and the log-probability of all but the first
+    at temperature 1.
+    """
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -50,4 +56,8 @@ class Probe:
         """The probe of a policy directory."""
         text = (policy / "probe.json").read_text()
         found = json.loads(text)
-        return cls(tuple(found["tokens"]), tuple(found["logprobs"]), hashlib.sha256(text.encode()).hexdigest()[:16])
+        return cls(
+            tuple(found["tokens"]),
+            tuple(found["logprobs"]),
+            hashlib.sha256(text.encode()).hexdigest()[:16],
+        )

@@ -6,11 +6,12 @@ from pathlib import Path
 
 
 def materialise(reference: str, folder: Path, dtype: str) -> None:
-    """Write config.json, model.safetensors and tokenizer files of `reference` into the empty `folder`.
+    """Write config.json, model.safetensors and tokenizer files of `reference` into the empty
+    `folder`.
 
-    A reference is `nano:<recipe>` (the same bytes each time), `package:<name>` (a model inside a Python package), a
-    local directory, or a Hugging Face id, with `@revision` if wanted. `dtype` is "float32" or "bfloat16". Raises
-    ValueError for a reference that names no model.
+    A reference is `nano:<recipe>` (the same bytes each time), `package:<name>` (a model inside a
+    Python package), a local directory, or a Hugging Face id, with `@revision` if wanted. `dtype` is
+    "float32" or "bfloat16". Raises ValueError for a reference that names no model.
     """
     kind, _, name = reference.partition(":")
     if kind == "nano":

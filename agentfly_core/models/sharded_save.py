@@ -1,6 +1,7 @@
 """Saving a model's weights as several safetensors files in parallel.
 
-The kernel finds memory for a new file page by page: for half a gigabyte that can take longer than the disk does.
+The kernel finds memory for a new file page by page: for half a gigabyte that can take longer than
+the disk does.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ PARTS, SMALLEST, LARGEST = 4, 64 * 2**20, 5 * 10**9
 
 
 def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Write what `model.save_pretrained` would with these weights: configurations, safetensors, and their index.
+    """Write what `model.save_pretrained` would with these weights: configurations, safetensors, and
+    their index.
 
-    There are at most `PARTS` files, fewer rather than with less than `SMALLEST` bytes, more rather than with more than
-    about `LARGEST` bytes.
+    There are at most `PARTS` files, fewer rather than with less than `SMALLEST` bytes, more rather
+    than with more than about `LARGEST` bytes.
     """
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
@@ -37,7 +39,9 @@ def write(model: PreTrainedModel, weights: Mapping[str, Tensor], folder: Path) -
     if count > 1:
         places = {weight: name for name, part in zip(names, parts, strict=True) for weight in part}
         size = sum(weight.nbytes for part in parts for weight in part.values())
-        text = json.dumps({"metadata": {"total_size": size}, "weight_map": places}, indent=2, sort_keys=True)
+        text = json.dumps(
+            {"metadata": {"total_size": size}, "weight_map": places}, indent=2, sort_keys=True
+        )
         (folder / "model.safetensors.index.json").write_text(f"{text}\n")
 
 
@@ -52,4 +56,8 @@ def _divided(weights: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
 
 
 def _write(part: Mapping[str, Tensor], path: Path) -> None:
-    save_file({name: weight.contiguous() for name, weight in part.items()}, path, metadata={"format": "pt"})
+    save_file(
+        {name: weight.contiguous() for name, weight in part.items()},
+        path,
+        metadata={"format": "pt"},
+    )

@@ -14,7 +14,9 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncCheckpointer:
-    """A learner, and the saving of its states, one at a time: training waits for the copy in memory only."""
+    """A learner, and the saving of its states, one at a time: training waits for the copy in memory
+    only.
+    """
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
@@ -22,9 +24,11 @@ class AsyncCheckpointer:
         self._begun: Future[None] | None = None
 
     def begin(self, publication: AbstractContextManager[Path], then: Callable[[], object]) -> None:
-        """Copy the learner's state; a thread writes it to the folder of the publication, ends that, and does `then`.
+        """Copy the learner's state; a thread writes it to the folder of the publication, ends that,
+        and does `then`.
 
-        Waits for the state before this one. Raises what went wrong with that, LearnerLost and LearnerFailed.
+        Waits for the state before this one. Raises what went wrong with that, LearnerLost and
+        LearnerFailed.
         """
         self.wait()
         with ExitStack() as stack:
@@ -44,7 +48,8 @@ class AsyncCheckpointer:
         return self._begun is not None
 
     def wait(self) -> None:
-        """Until nothing is on its way any more; raises what went wrong, once, unless it was that the learner died.
+        """Until nothing is on its way any more; raises what went wrong, once, unless it was that
+        the learner died.
 
         That is only told of: its next update starts from an older state.
         """
@@ -53,7 +58,9 @@ class AsyncCheckpointer:
             if begun:
                 begun.result()
         except LearnerLost as error:
-            logger.warning("A learner state was not saved, and is made again when it is needed: %s", error)
+            logger.warning(
+                "A learner state was not saved, and is made again when it is needed: %s", error
+            )
 
 
 def _end(publication: ExitStack, written: Callable[[], None], then: Callable[[], object]) -> None:

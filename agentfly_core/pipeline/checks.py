@@ -15,7 +15,9 @@ from agentfly_core.runs.context import Resolved, resolve
 
 
 def check(science: Science) -> Resolved:
-    """Import everything that an experiment names and check its settings, before any work; raises ValueError."""
+    """Import everything that an experiment names and check its settings, before any work; raises
+    ValueError.
+    """
     _require_algorithm(science.algorithm.use)
     resolved = resolve(science)
     _require_correction(resolved)
@@ -35,10 +37,19 @@ def check(science: Science) -> Resolved:
             check_settings(RejectionSampling, warm_start.settings)
     elif warm_start:
         with at("warm_start"):
-            check_settings(load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"])
+            check_settings(
+                load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"]
+            )
     if (needed := most(science)) > data.train:
-        rounds = f" in 1 + {science.rollout.refills} rounds (rollout.refills)" if science.rollout.refills else ""
-        raise ValueError(f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives {data.train}.")
+        rounds = (
+            f" in 1 + {science.rollout.refills} rounds (rollout.refills)"
+            if science.rollout.refills
+            else ""
+        )
+        raise ValueError(
+            f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives "
+            f"{data.train}."
+        )
     return resolved
 
 
@@ -47,8 +58,9 @@ def check_place(science: Science, place: Site) -> None:
     if science.rollout.max_staleness and place.shares_gpus:
         raise ValueError(
             f"rollout.max_staleness is {science.rollout.max_staleness}, and vLLM with the GPUs "
-            f"{list(place.sampler_gpus)} shares one with the learner: to sample while updates run, each needs GPUs of "
-            "its own. Set sampler_gpus and learner_gpus apart, or rollout.max_staleness=0."
+            f"{list(place.sampler_gpus)} shares one with the learner: to sample while updates "
+            "run, each needs GPUs of its own. Set sampler_gpus and learner_gpus apart, or "
+            "rollout.max_staleness=0."
         )
     on_gpu = (place.sampler, place.device) == ("vllm", "cuda")
     if science.adapter and science.dtype == "float32" and on_gpu:
@@ -58,8 +70,8 @@ def check_place(science: Science, place: Site) -> None:
         )
     if place.zero_stage == 0 and place.ranks > 1 and science.dtype != "float32":
         raise ValueError(
-            f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights it is ZeRO that keeps "
-            "those in float32: choose site.zero_stage 1, 2 or 3."
+            f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights "
+            "it is ZeRO that keeps those in float32: choose site.zero_stage 1, 2 or 3."
         )
 
 
@@ -86,27 +98,29 @@ def _require_correction(resolved: Resolved) -> None:
     science, needs, update = resolved.science, resolved.algorithm.needs, resolved.science.update
     if update.old_logprobs == "sampler" and not needs.old_logprobs:
         raise ValueError(
-            f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old policy: leave it out, "
-            "or choose an algorithm.policy_loss with a ratio, such as clip."
+            f"update.old_logprobs is sampler, and {science.algorithm.use} compares with no old "
+            "policy: leave it out, or choose an algorithm.policy_loss with a ratio, such as clip."
         )
     if needs.corrects_sampler and update.old_logprobs == "sampler":
         raise ValueError(
-            "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss corrects for the sampler "
-            "already; leave one of them out."
+            "algorithm.correction: with `update.old_logprobs: sampler` the ratio of the loss "
+            "corrects for the sampler already; leave one of them out."
         )
     ratio = "an algorithm.policy_loss with a ratio, such as clip"
     if needs.off_policy == "none" and (steps := update.epochs * update.mini_batches) > 1:
         raise ValueError(
-            f"update.epochs x update.mini_batches is {steps}, and the loss of {science.algorithm.use}, as it is set, "
-            f"has no ratio to the policy before the update: it is right for 1 optimizer step an update. Set both to 1, "
-            f"or choose {ratio}."
+            f"update.epochs x update.mini_batches is {steps}, and the loss of "
+            f"{science.algorithm.use}, as it is set, has no ratio to the policy before the "
+            "update: it is right for 1 optimizer step an update. Set both to 1, or choose "
+            f"{ratio}."
         )
     from_sampler = update.old_logprobs == "sampler" and needs.off_policy == "ratio"
     corrected = needs.corrects_sampler or from_sampler or needs.off_policy == "imitation"
     if science.rollout.max_staleness and not corrected:
         raise ValueError(
-            f"rollout.max_staleness is {science.rollout.max_staleness}, and nothing corrects for the older policy: "
-            f"give an algorithm.correction such as token_tis, or {ratio}, and update.old_logprobs=sampler."
+            f"rollout.max_staleness is {science.rollout.max_staleness}, and nothing corrects for "
+            f"the older policy: give an algorithm.correction such as token_tis, or {ratio}, and "
+            "update.old_logprobs=sampler."
         )
 
 
@@ -115,11 +129,12 @@ def _compare_something(resolved: Resolved) -> None:
     compares = resolved.algorithm.needs.compares_group
     if compares and settings.group_size == 1:
         raise ValueError(
-            f"rollout.group_size is 1, and {science.algorithm.use} compares the episodes of a problem with each other, "
-            "so that nothing would be learned: raise it, or choose ppo, remax or reinforce_pp."
+            f"rollout.group_size is 1, and {science.algorithm.use} compares the episodes of a "
+            "problem with each other, so that nothing would be learned: raise it, or choose ppo, "
+            "remax or reinforce_pp."
         )
     if settings.refills and not compares:
         raise ValueError(
-            f"rollout.refills is {settings.refills}, and to {science.algorithm.use} episodes of equal reward teach "
-            "as much as others: leave it out."
+            f"rollout.refills is {settings.refills}, and to {science.algorithm.use} episodes of "
+            "equal reward teach as much as others: leave it out."
         )

@@ -14,41 +14,67 @@ class GateClosed(RuntimeError):
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed when more than `share` of the episodes, and more than one, FAILED, that is, lost a service."""
+    """Raise GateClosed when more than `share` of the episodes, and more than one, FAILED, that is,
+    lost a service.
+    """
     errors = [str(t.error) for t in trajectories if t.ending is Ending.FAILED]
     if len(errors) > max(1, share * len(trajectories)):
-        raise GateClosed(_message(f"of {len(trajectories)} episodes failed", errors, "gates.failed", share))
+        raise GateClosed(
+            _message(f"of {len(trajectories)} episodes failed", errors, "gates.failed", share)
+        )
 
 
 def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed when more than `share` of the episodes, and more than two, lack a reward given while they ran.
+    """Raise GateClosed when more than `share` of the episodes, and more than two, lack a reward
+    given while they ran.
 
     Once they are stored they lack it for good, however the reward is mended; so they must not be.
     """
-    missing = [[score for score in t.observed.values() if isinstance(score, Unscored)] for t in trajectories]
+    missing = [
+        [score for score in t.observed.values() if isinstance(score, Unscored)]
+        for t in trajectories
+    ]
     reasons = [scores[0].reason for scores in missing if scores]
     if len(reasons) > max(2, share * len(trajectories)):
-        raise GateClosed(_message(f"of {len(trajectories)} episodes have no reward", reasons, "gates.unscored", share))
+        raise GateClosed(
+            _message(
+                f"of {len(trajectories)} episodes have no reward", reasons, "gates.unscored", share
+            )
+        )
 
 
-def stop_if_unscored(trajectories: Sequence[Trajectory], scores: Sequence[Scored], share: float) -> None:
-    """Raise GateClosed when more than `share` of the trajectories, and more than two, have no reward.
+def stop_if_unscored(
+    trajectories: Sequence[Trajectory], scores: Sequence[Scored], share: float
+) -> None:
+    """Raise GateClosed when more than `share` of the trajectories, and more than two, have no
+    reward.
 
-    `scores[i]` is that of `trajectories[i]`. FAILED episodes have none either, but are the other gate's to count.
+    `scores[i]` is that of `trajectories[i]`. FAILED episodes have none either, but are the other
+    gate's to count.
     """
-    played = [score for t, score in zip(trajectories, scores, strict=True) if t.ending is not Ending.FAILED]
+    played = [
+        score
+        for t, score in zip(trajectories, scores, strict=True)
+        if t.ending is not Ending.FAILED
+    ]
     reasons = [score.reward.reason for score in played if isinstance(score.reward, Unscored)]
     if len(reasons) > max(2, share * len(scores)):
-        raise GateClosed(_message(f"of {len(scores)} trajectories have no reward", reasons, "gates.unscored", share))
+        raise GateClosed(
+            _message(
+                f"of {len(scores)} trajectories have no reward", reasons, "gates.unscored", share
+            )
+        )
 
 
 def stop_if_diverging(skipped: int) -> None:
-    """Raise GateClosed when three optimizer steps in a row, the last ones, were skipped: a policy that has diverged."""
+    """Raise GateClosed when three optimizer steps in a row, the last ones, were skipped: a policy
+    that has diverged.
+    """
     if skipped >= SKIPPED_IN_A_ROW:
         raise GateClosed(
-            f"{skipped} optimizer steps in a row had a gradient that is not finite and were skipped. The newest policy "
-            "of the run is the last good one; lower update.learning_rate, and look at what was played with "
-            "`agentfly show`."
+            f"{skipped} optimizer steps in a row had a gradient that is not finite and were "
+            "skipped. The newest policy of the run is the last good one; lower "
+            "update.learning_rate, and look at what was played with `agentfly show`."
         )
 
 

@@ -1,4 +1,6 @@
-"""The stages that play and score: from problems to a folder of episodes, from episodes to a folder of scores."""
+"""The stages that play and score: from problems to a folder of episodes, from episodes to a folder
+of scores.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def require_room(resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problems: Iterable[Problem]) -> None:
-    """Raise PromptTooLong where the prompt of a problem leaves no room for a reply, before anything is played.
+def require_room(
+    resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problems: Iterable[Problem]
+) -> None:
+    """Raise PromptTooLong where the prompt of a problem leaves no room for a reply, before anything
+    is played.
 
     Only for `tool_loop`: what another agent has the model read first is known when it is played.
     """
@@ -39,10 +44,16 @@ def require_room(resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problem
         spec.require_room(problems)
 
 
-def of_step(science: Science, problems: Sequence[Problem], step: int, greedy: bool) -> list[EpisodeSpec]:
-    """The episodes of a training step: `group_size` chains of each problem, and with `greedy` one as its baseline."""
+def of_step(
+    science: Science, problems: Sequence[Problem], step: int, greedy: bool
+) -> list[EpisodeSpec]:
+    """The episodes of a training step: `group_size` chains of each problem, and with `greedy` one
+    as its baseline.
+    """
     settings = science.rollout
-    sampled = _episode_specs(science, problems, settings.group_size, step, "train", settings.temperature)
+    sampled = _episode_specs(
+        science, problems, settings.group_size, step, "train", settings.temperature
+    )
     if not greedy:
         return sampled
     baselines = _episode_specs(science, problems, 1, step, "baseline", 0.0)
@@ -50,15 +61,24 @@ def of_step(science: Science, problems: Sequence[Problem], step: int, greedy: bo
 
 
 def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[EpisodeSpec]:
-    """The episodes of a held-out evaluation; the same seeds for every policy, so that two can be compared in pairs."""
+    """The episodes of a held-out evaluation; the same seeds for every policy, so that two can be
+    compared in pairs.
+    """
     settings = science.evaluate
-    return _episode_specs(science, problems, settings.episodes, name, "evaluation", settings.temperature)
+    return _episode_specs(
+        science, problems, settings.episodes, name, "evaluation", settings.temperature
+    )
 
 
 def demonstrate(
-    resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem], folder: Path, environment_loop: EnvironmentLoop
+    resolved: Resolved,
+    tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[Problem],
+    folder: Path,
+    environment_loop: EnvironmentLoop,
 ) -> None:
-    """Have the experiment's script play training problems, again and again until there are `warm_start.episodes`.
+    """Have the experiment's script play training problems, again and again until there are
+    `warm_start.episodes`.
 
     Raises GateClosed when more episodes failed than the experiment allows.
     """
@@ -66,12 +86,22 @@ def demonstrate(
     assert settings is not None
     chains = -(-settings.episodes // len(problems))
     everything = _episode_specs(science, problems, chains, "demonstrations", "demonstration", 1.0)
-    everything.sort(key=lambda episode_spec: (episode_spec.chain, episode_spec.seed))  # a fair draw, whatever is cut off
-    script = construct(load(settings.demonstrations), settings.settings, {"problems": problems, "seed": science.seed})
+    everything.sort(
+        key=lambda episode_spec: (episode_spec.chain, episode_spec.seed)
+    )  # a fair draw, whatever is cut off
+    script = construct(
+        load(settings.demonstrations),
+        settings.settings,
+        {"problems": problems, "seed": science.seed},
+    )
     spec = resolved.rollout_spec(tokenizer)
-    sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), spec.template.stop_tokens[0], script)
+    sampler = Scripted(
+        partial(tokenizer.encode, add_special_tokens=False), spec.template.stop_tokens[0], script
+    )
     watch = watching("demonstrate", 0, 0, settings.episodes)
-    played, _ = _collect(everything[: settings.episodes], spec, sampler, folder, watch, environment_loop)
+    played, _ = _collect(
+        everything[: settings.episodes], spec, sampler, folder, watch, environment_loop
+    )
     stop_if_failing(played, science.gates.failed)
 
 
@@ -84,10 +114,11 @@ def play_shard(
     watch: Watch,
     environment_loop: EnvironmentLoop,
 ) -> dict[str, float]:
-    """Play a shard and leave its trajectories and timings in `folder`; returns the metrics of its environments.
+    """Play a shard and leave its trajectories and timings in `folder`; returns the metrics of its
+    environments.
 
-    Raises SamplerLost with the sampler, and GateClosed when more episodes failed, or lack a reward that needs an
-    environment, than the experiment allows.
+    Raises SamplerLost with the sampler, and GateClosed when more episodes failed, or lack a reward
+    that needs an environment, than the experiment allows.
     """
     played, measured = _collect(episode_specs, spec, sampler, folder, watch, environment_loop)
     stop_if_failing(played, gates.failed)
@@ -99,7 +130,9 @@ Watch = Callable[[Trajectory], None]
 
 
 def watching(stage: str, step: int, done: int, total: int) -> Watch:
-    """A listener for finished episodes that reports them as progress of a stage, of which `done` lie behind."""
+    """A listener for finished episodes that reports them as progress of a stage, of which `done`
+    lie behind.
+    """
     count = done
 
     def watch(_: Trajectory) -> None:
@@ -111,19 +144,33 @@ def watching(stage: str, step: int, done: int, total: int) -> Watch:
 
 
 def _collect(
-    episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec, sampler: Sampler, folder: Path, watch: Watch, environment_loop: EnvironmentLoop
+    episode_specs: Sequence[EpisodeSpec],
+    spec: RolloutSpec,
+    sampler: Sampler,
+    folder: Path,
+    watch: Watch,
+    environment_loop: EnvironmentLoop,
 ) -> tuple[list[Trajectory], dict[str, float]]:
-    played, timings, measured = environment_loop.run(collect(episode_specs, spec, sampler, watch, environment_loop.resources))
+    played, timings, measured = environment_loop.run(
+        collect(episode_specs, spec, sampler, watch, environment_loop.resources)
+    )
     write_trajectories(folder / EPISODES, played)
     write_timings(folder, timings)
     return played, measured
 
 
 def _episode_specs(
-    science: Science, problems: Sequence[Problem], chains: int, place: int | str, role: Role, temperature: float
+    science: Science,
+    problems: Sequence[Problem],
+    chains: int,
+    place: int | str,
+    role: Role,
+    temperature: float,
 ) -> list[EpisodeSpec]:
     return [
-        EpisodeSpec(p, chain, place, role, temperature, hashing.seed(science.seed, place, p.id, chain))
+        EpisodeSpec(
+            p, chain, place, role, temperature, hashing.seed(science.seed, place, p.id, chain)
+        )
         for p in sorted(problems, key=lambda p: p.id)
         for chain in range(chains)
     ]

@@ -1,4 +1,6 @@
-"""Rejection sampling from what a run has stored: its best episodes become demonstrations (RFT, arXiv 2308.01825)."""
+"""Rejection sampling from what a run has stored: its best episodes become demonstrations (RFT,
+arXiv 2308.01825).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from agentfly_core.artifacts.run_layout import RunLayout, rollouts
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct
-from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories, write_trajectories
+from agentfly_core.records.parquet import (
+    EPISODES,
+    SCORES,
+    read_scores,
+    read_trajectories,
+    write_trajectories,
+)
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
 Sampled = tuple[tuple[int, ...], ...]
@@ -22,16 +30,20 @@ Sampled = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class RejectionSampling:
-    """At most `best` episodes of each problem, of a reward of at least `threshold`; those that say the same count once.
+    """At most `best` episodes of each problem, of a reward of at least `threshold`; those that say
+    the same count once.
 
-    Of a problem's episodes those of higher reward come first, and of equal ones those of later steps.
+    Of a problem's episodes those of higher reward come first, and of equal ones those of later
+    steps.
     """
 
     threshold: float = 1.0
     best: Annotated[int, Field(ge=1)] = 4
 
     def among(self, played: Iterable[tuple[Trajectory, Scored]], most: int) -> list[Trajectory]:
-        """At most so many, as demonstrations: each problem's first, then each one's second, and so on."""
+        """At most so many, as demonstrations: each problem's first, then each one's second, and so
+        on.
+        """
         good = [
             (trajectory, score.reward)
             for trajectory, score in played
@@ -52,13 +64,21 @@ class RejectionSampling:
 
 
 def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
-    """The scores and episodes of a run's steps 1 to `last`; raises ValueError for a step that it has not scored."""
+    """The scores and episodes of a run's steps 1 to `last`; raises ValueError for a step that it
+    has not scored.
+    """
     found: list[Artifact] = []
     for step in range(1, last + 1):
         here = RunLayout(run).step(step)
         if store.manifest(here.scored) is None:
-            there = f"its last one is {step - 1}" if step > 1 else f"runs there: {', '.join(store.names('runs'))}"
-            raise ValueError(f"The run {run!r} has not scored a step {step} in {store.uri}; {there}.")
+            there = (
+                f"its last one is {step - 1}"
+                if step > 1
+                else f"runs there: {', '.join(store.names('runs'))}"
+            )
+            raise ValueError(
+                f"The run {run!r} has not scored a step {step} in {store.uri}; {there}."
+            )
         scored = store.artifact(here.scored)
         found += [scored, *rollouts(store, scored)]
     return tuple(found)
@@ -78,13 +98,18 @@ def stored(store: Store, episodes: Sequence[Artifact]) -> Iterator[tuple[Traject
 def of_problems(
     played: Iterable[tuple[Trajectory, Scored]], problems: Iterable[str]
 ) -> list[tuple[Trajectory, Scored]]:
-    """Those of these problems only, by id: what is held out from one experiment may have trained another."""
+    """Those of these problems only, by id: what is held out from one experiment may have trained
+    another.
+    """
     known = set(problems)
     return [(trajectory, score) for trajectory, score in played if trajectory.problem.id in known]
 
 
-def choose(science: Science, played: Iterable[tuple[Trajectory, Scored]], folder: Path) -> dict[str, float]:
-    """Leave the successes among stored episodes in `folder`: as many as the warm start asks for, or as there are.
+def choose(
+    science: Science, played: Iterable[tuple[Trajectory, Scored]], folder: Path
+) -> dict[str, float]:
+    """Leave the successes among stored episodes in `folder`: as many as the warm start asks for, or
+    as there are.
 
     Returns how many. Raises ValueError when there is none.
     """
@@ -93,8 +118,9 @@ def choose(science: Science, played: Iterable[tuple[Trajectory, Scored]], folder
     successes = construct(RejectionSampling, settings.settings)
     if not (found := successes.among(played, settings.episodes)):
         raise ValueError(
-            f"{settings.demonstrations} has no episode of a training problem of this experiment with a reward of "
-            f"{successes.threshold:g} or more: lower warm_start.settings.threshold, or name another run."
+            f"{settings.demonstrations} has no episode of a training problem of this experiment "
+            f"with a reward of {successes.threshold:g} or more: lower "
+            "warm_start.settings.threshold, or name another run."
         )
     write_trajectories(folder / EPISODES, found)
     return {"demonstrations": float(len(found))}

@@ -15,7 +15,8 @@ WEIGHTS = "*.safetensors"
 
 
 def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
-    """The policy of a step, if it is there; the run's newest counts only with the learner state that goes with it.
+    """The policy of a step, if it is there; the run's newest counts only with the learner state
+    that goes with it.
 
     Where the run died between the two, both are made again.
     """
@@ -31,10 +32,11 @@ def keeps_state(run: Run, step: int) -> bool:
 
 
 def retain(run: Run, step: int) -> None:
-    """Remove what the settings of the update do not keep, if the newest learner state that has its policy verifies.
+    """Remove what the settings of the update do not keep, if the newest learner state that has its
+    policy verifies.
 
-    The weights of a policy stay, too, when it was evaluated, and when updates may be run again from it or later steps
-    sample from it.
+    The weights of a policy stay, too, when it was evaluated, and when updates may be run again from
+    it or later steps sample from it.
     """
     keep, store = run.science.update, run.store
     steps = [(number, run.layout.step(number)) for number in range(1, step + 1)]
@@ -50,14 +52,20 @@ def retain(run: Run, step: int) -> None:
             break
 
 
-def require_space(context: ExperimentContext, policy: Artifact, checkpointer: AsyncCheckpointer) -> None:
-    """Raise OSError unless the disk can hold a learner state and a policy more, and a state that is on its way.
+def require_space(
+    context: ExperimentContext, policy: Artifact, checkpointer: AsyncCheckpointer
+) -> None:
+    """Raise OSError unless the disk can hold a learner state and a policy more, and a state that is
+    on its way.
 
-    The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again for a critic that
-    is a model of its own; the policy is one number of the model's dtype. Only an adapter's weights count where only
-    they are trained.
+    The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again
+    for a critic that is a model of its own; the policy is one number of the model's dtype. Only an
+    adapter's weights count where only they are trained.
     """
-    folder, models = context.store.root, 2 if context.resolved.algorithm.needs.critic == "model" else 1
+    folder, models = (
+        context.store.root,
+        2 if context.resolved.algorithm.needs.critic == "model" else 1,
+    )
     width = 2 if context.science.dtype == "bfloat16" else 4
     files, base = adapter_artifact.folders(context.store, policy)
     if context.science.adapter:
@@ -68,6 +76,6 @@ def require_space(context: ExperimentContext, policy: Artifact, checkpointer: As
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
-            f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs {needed / 2**30:.1f} GiB. "
-            "Free some space and run the same command again."
+            f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs "
+            f"{needed / 2**30:.1f} GiB. Free some space and run the same command again."
         )

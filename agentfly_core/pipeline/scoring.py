@@ -22,8 +22,9 @@ def score_episodes(
 ) -> dict[str, float]:
     """Score stored episodes and leave scores and ledger in `folder`; returns the rollout's metrics.
 
-    Those that are `known` are not scored again; a baseline's count neither in the ledger nor in the metrics. Raises
-    GateClosed when more, baselines too, could not be scored than the experiment allows.
+    Those that are `known` are not scored again; a baseline's count neither in the ledger nor in the
+    metrics. Raises GateClosed when more, baselines too, could not be scored than the experiment
+    allows.
     """
     everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
     by_id = {one.trajectory_id: one for one in known}
@@ -36,6 +37,8 @@ def score_episodes(
     scores = [by_id[t.id] for t in played]
     ledger.write(folder, ledger.ledger(step, played, scores))
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
-    metrics = rollout_metrics(played, scores, timings, resolved.goal, [tool.name for tool in resolved.tools])
+    metrics = rollout_metrics(
+        played, scores, timings, resolved.goal, [tool.name for tool in resolved.tools]
+    )
     report(Progress("score", step, len(scores), len(played), metrics.get("agent/rollout/reward")))
     return metrics

@@ -1,4 +1,6 @@
-"""The live services of a session: started once, kept over its steps, handed to the stages that use them."""
+"""The live services of a session: started once, kept over its steps, handed to the stages that use
+them.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def training_services(
 def rollout_services(
     context: ExperimentContext, model: Artifact, owner: str, logs: Path
 ) -> Iterator[RolloutServices]:
-    """The sampler that the site asks for and the environments, starting, for `model` and policies trained from it."""
+    """The sampler that the site asks for and the environments, starting, for `model` and policies
+    trained from it.
+    """
     with (
         sampler_service(context, model, owner, logs) as sampler,
         environments_service(context) as environments,
@@ -76,12 +80,19 @@ def demonstration_services(
     context: ExperimentContext, model: Artifact, owner: str, logs: Path
 ) -> Iterator[TrainingServices]:
     """What a warm start alone needs, starting: a script plays, so that no sampler is served."""
-    with environments_service(context) as environments, learner_service(context, owner, logs) as learner:
-        yield TrainingServices(in_process(context), environments, tokenizer_of(context, model), learner)
+    with (
+        environments_service(context) as environments,
+        learner_service(context, owner, logs) as learner,
+    ):
+        yield TrainingServices(
+            in_process(context), environments, tokenizer_of(context, model), learner
+        )
 
 
 @contextmanager
-def sampler_service(context: ExperimentContext, model: Artifact, owner: str, logs: Path) -> Iterator[Sampler]:
+def sampler_service(
+    context: ExperimentContext, model: Artifact, owner: str, logs: Path
+) -> Iterator[Sampler]:
     """The sampler that the site asks for, starting; a vLLM server ends with the block."""
     if context.site.sampler == "transformers":
         yield in_process(context)
@@ -103,7 +114,8 @@ def sampler_service(context: ExperimentContext, model: Artifact, owner: str, log
 def environments_service(context: ExperimentContext) -> Iterator[EnvironmentLoop]:
     """The environments of an experiment, starting in this process, as many as a shard needs.
 
-    When the block ends they are closed; raises RuntimeError for one that was lent and not given back.
+    When the block ends they are closed; raises RuntimeError for one that was lent and not given
+    back.
     """
     resolved, rollout = context.resolved, context.science.rollout
     with environment_loop(resolved.limits) as here:
@@ -113,11 +125,17 @@ def environments_service(context: ExperimentContext) -> Iterator[EnvironmentLoop
 
 
 @contextmanager
-def learner_service(context: ExperimentContext, owner: str, logs: Path) -> Iterator[AsyncCheckpointer]:
-    """The learner, its workers starting; at the end of the block what is being saved of it is waited for."""
+def learner_service(
+    context: ExperimentContext, owner: str, logs: Path
+) -> Iterator[AsyncCheckpointer]:
+    """The learner, its workers starting; at the end of the block what is being saved of it is
+    waited for.
+    """
     address = new_address("learner")
     command, environment = client.launch(str(address), divided(context))
-    with supervised("learner", command, environment, address, logs / "learner.log", owner) as service:
+    with supervised(
+        "learner", command, environment, address, logs / "learner.log", owner
+    ) as service:
         checkpointer = AsyncCheckpointer(client.DeepSpeedLearner(service))
         try:
             yield checkpointer
@@ -149,5 +167,7 @@ def tokenizer_of(context: ExperimentContext, policy: Artifact) -> PreTrainedToke
     from transformers import AutoTokenizer
 
     folder = context.store.open(policy)
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        folder, trust_remote_code=False
+    )
     return tokenizer

@@ -1,4 +1,6 @@
-"""From what is on disk to one update of the policy, and back to disk: the policy, and the learner's state beside it."""
+"""From what is on disk to one update of the policy, and back to disk: the policy, and the learner's
+state beside it.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,17 @@ def fresh(policy: Artifact) -> str:
     return f"fresh:{policy.digest}"
 
 
-def step_job(run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, step: int) -> UpdateJob:
-    """The update of step 1, 2, ... to the policy `target`, from the policy before it and the scored episodes."""
+def step_job(
+    run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, step: int
+) -> UpdateJob:
+    """The update of step 1, 2, ... to the policy `target`, from the policy before it and the scored
+    episodes.
+    """
     store, science = run.store, run.science
     policy, base = adapter_artifact.folders(store, before)
-    reference, reference_base = adapter_artifact.folders(store, near) if (near := _reference(run)) else (None, None)
+    reference, reference_base = (
+        adapter_artifact.folders(store, near) if (near := _reference(run)) else (None, None)
+    )
     return UpdateJob(
         start=label_of(run, step - 1),
         end=target.key,
@@ -59,13 +67,17 @@ def step_job(run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, 
     )
 
 
-def warm_start_job(context: ExperimentContext, model: Artifact, demonstrations: Artifact, number: int) -> UpdateJob:
+def warm_start_job(
+    context: ExperimentContext, model: Artifact, demonstrations: Artifact, number: int
+) -> UpdateJob:
     """Round 1, 2, ... of the masked supervised fine-tuning."""
     science, warm_start = context.science, context.science.warm_start
     assert warm_start is not None
     here = keys.warm_start(science, model, demonstrations, number)
     before = keys.warm_start(science, model, demonstrations, number - 1)
-    policy, base = adapter_artifact.folders(context.store, context.store.artifact(before.uri) if number > 1 else model)
+    policy, base = adapter_artifact.folders(
+        context.store, context.store.artifact(before.uri) if number > 1 else model
+    )
     update = Update(
         learning_rate=warm_start.learning_rate * (1 - (number - 1) / warm_start.rounds),
         epochs=warm_start.epochs_per_round,
@@ -100,10 +112,11 @@ def publish(
     save: Save | None,
     watch: Watch,
 ) -> Artifact:
-    """Run an update of the policy `before` and publish the one that it made, after the learner state of `before`.
+    """Run an update of the policy `before` and publish the one that it made, after the learner
+    state of `before`.
 
-    `save` gets the publication of the new learner state, where that shall be kept. Raises GateClosed, and
-    publishes nothing, when the policy diverges.
+    `save` gets the publication of the new learner state, where that shall be kept. Raises
+    GateClosed, and publishes nothing, when the policy diverges.
     """
     for left in (keys.learner(target), target):  # a state and its policy belong together
         store.remove(left.uri)
@@ -115,7 +128,9 @@ def publish(
                 files.uncache(Path(old))
             checkpointer.learner.save_policy(folder)
             if job.adapter:
-                adapter_artifact.remember(folder, adapter_artifact.base_of(store, before) or before, job.adapter)
+                adapter_artifact.remember(
+                    folder, adapter_artifact.base_of(store, before) or before, job.adapter
+                )
             if save:
                 save(store.publish(keys.learner(target)))
             else:

@@ -16,7 +16,9 @@ from agentfly_core.system.files import write_json
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row of a data file that is not a valid problem: `BadRow("train.jsonl", 17, "field 'question' is missing")`."""
+    """A row of a data file that is not a valid problem:
+    `BadRow("train.jsonl", 17, "field 'question' is missing")`.
+    """
 
     source: str
     row: int
@@ -29,8 +31,8 @@ class BadRow:
 def prepare(science: Science, folder: Path, quarantine: Path) -> None:
     """Build and check the splits and write them into `folder`, one parquet file each.
 
-    Rows that are no problems go to the `quarantine` file; more than `data.tolerate_bad_rows` of them, a repeated id or
-    a problem in two splits raise ValueError.
+    Rows that are no problems go to the `quarantine` file; more than `data.tolerate_bad_rows` of
+    them, a repeated id or a problem in two splits raise ValueError.
     """
     built = build(science.data, science.seed)
     bad = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -54,9 +56,13 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
     """Call the experiment's builder; raises ValueError for a setting that it does not have."""
     sizes = {"train": data.train, "validation": data.validation, "test": data.test}
     given = {"seed": seed, **sizes}
-    built: Mapping[str, Sequence[Problem | BadRow]] = construct(load(data.use), data.settings, given)
+    built: Mapping[str, Sequence[Problem | BadRow]] = construct(
+        load(data.use), data.settings, given
+    )
     if set(built) != set(SPLITS):
-        raise ValueError(f"{data.use} returned the splits {sorted(built)}, expected {sorted(SPLITS)}.")
+        raise ValueError(
+            f"{data.use} returned the splits {sorted(built)}, expected {sorted(SPLITS)}."
+        )
     return built
 
 
@@ -83,6 +89,7 @@ def _check(splits: Mapping[str, Sequence[Problem]]) -> None:
         for problem in problems:
             if problem.id in seen:
                 raise ValueError(
-                    f"The problem id {problem.id!r} is in {seen[problem.id]} and in {name}; ids are unique."
+                    f"The problem id {problem.id!r} is in {seen[problem.id]} and in {name}; ids "
+                    "are unique."
                 )
             seen[problem.id] = name

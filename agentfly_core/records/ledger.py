@@ -19,7 +19,8 @@ Outcome = Literal["used", "zero_spread", "unscored"]
 class LedgerRow:
     """How one problem ended in one step: `LedgerRow(7, "add-41-58", 8, 8, 0.625, "used")`.
 
-    `zero_spread`: all its rewards were equal, and an algorithm that compares them learns nothing from it.
+    `zero_spread`: all its rewards were equal, and an algorithm that compares them learns nothing
+    from it.
     """
 
     step: int
@@ -30,7 +31,9 @@ class LedgerRow:
     outcome: Outcome
 
 
-def ledger(step: int, trajectories: Sequence[Trajectory], scores: Sequence[Scored]) -> list[LedgerRow]:
+def ledger(
+    step: int, trajectories: Sequence[Trajectory], scores: Sequence[Scored]
+) -> list[LedgerRow]:
     """A row for each problem of a step, in the order of problem ids."""
     by_id = {score.trajectory_id: score for score in scores}
     groups: dict[str, list[Scored]] = {}
@@ -61,5 +64,7 @@ def used(folder: Path) -> int:
 
 def joined(folders: Sequence[Path]) -> pd.DataFrame:
     """The rows of many steps in one table."""
-    found: pd.DataFrame = pd.concat([pd.read_parquet(folder / FILE) for folder in folders], ignore_index=True)
+    found: pd.DataFrame = pd.concat(
+        [pd.read_parquet(folder / FILE) for folder in folders], ignore_index=True
+    )
     return found

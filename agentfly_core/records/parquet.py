@@ -1,7 +1,7 @@
 """Trajectories, scores and problems as parquet files, whose schema is public.
 
-One row a trajectory, sorted by (problem, chain, agent); tokens are int32, log-probabilities float32. Readers fill
-nullable columns that are missing and ignore columns that they do not know.
+One row a trajectory, sorted by (problem, chain, agent); tokens are int32, log-probabilities
+float32. Readers fill nullable columns that are missing and ignore columns that they do not know.
 """
 
 from __future__ import annotations
@@ -174,12 +174,18 @@ def read_scores(path: Path) -> list[Scored]:
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
     """Write problems in the order given."""
-    _write(path, [{"id": p.id, "prompt": p.prompt, "facts": _text(dict(p.facts))} for p in problems], PROBLEM)
+    _write(
+        path,
+        [{"id": p.id, "prompt": p.prompt, "facts": _text(dict(p.facts))} for p in problems],
+        PROBLEM,
+    )
 
 
 def read_problems(path: Path) -> list[Problem]:
     """Read problems; raises ValueError when the file was written with a newer schema."""
-    return [Problem(row["id"], row["prompt"], json.loads(row["facts"])) for row in _read(path, PROBLEM)]
+    return [
+        Problem(row["id"], row["prompt"], json.loads(row["facts"])) for row in _read(path, PROBLEM)
+    ]
 
 
 def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
@@ -191,7 +197,8 @@ def _read(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
     number = int((table.schema.metadata or {}).get(b"agentfly.schema", b"0"))
     if not 1 <= number <= SCHEMA:
         raise ValueError(
-            f"{path} has schema {number}, this version reads 1 to {SCHEMA}: read it with the version that wrote it."
+            f"{path} has schema {number}, this version reads 1 to {SCHEMA}: read it with the "
+            "version that wrote it."
         )
     missing = [name for name in schema.names if name not in table.column_names]
     return [dict.fromkeys(missing) | row for row in table.to_pylist()]
@@ -224,7 +231,8 @@ def _turn(row: Mapping[str, Any]) -> Turn:
         given=Given(tuple(row["given"])),
         reply=reply,
         sampled=tuple(
-            Sampled(tuple(s["tokens"]), tuple(s["logprobs"]), s["policy_version"], s["finish"]) for s in row["sampled"]
+            Sampled(tuple(s["tokens"]), tuple(s["logprobs"]), s["policy_version"], s["finish"])
+            for s in row["sampled"]
         ),
         fresh_context=row["fresh_context"],
         state=row.get("state") or "",

@@ -29,9 +29,11 @@ class SiteRecord(TypedDict):
 
 
 class RunRecord(TypedDict):
-    """run.json: what the run is, and what it was started with; `NotRequired` is what earlier releases left out.
+    """run.json: what the run is, and what it was started with; `NotRequired` is what earlier
+    releases left out.
 
-    `science` is the identity of the experiment and `site` where it went on last, both as their models write them.
+    `science` is the identity of the experiment and `site` where it went on last, both as their
+    models write them.
     """
 
     uid: str

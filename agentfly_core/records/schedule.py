@@ -40,15 +40,21 @@ def next_round(science: Science, before: SamplingRound, count: int) -> SamplingR
     return SamplingRound(before.step, before.first + before.count, count, before.greedy, shards)
 
 
-def problems_of(science: Science, sampling_round: SamplingRound, problems: Sequence[Problem]) -> list[Problem]:
-    """The problems of a round: each pass over the data is a new permutation, no step is cut by its end.
+def problems_of(
+    science: Science, sampling_round: SamplingRound, problems: Sequence[Problem]
+) -> list[Problem]:
+    """The problems of a round: each pass over the data is a new permutation, no step is cut by its
+    end.
 
     Raises ValueError when there are fewer problems than one step may need.
     """
     block = most(science)
     a_pass = len(problems) // block
     if a_pass == 0:
-        raise ValueError(f"A step needs {block} problems, the training split has {len(problems)}: raise data.train.")
+        raise ValueError(
+            f"A step needs {block} problems, the training split has {len(problems)}: raise "
+            "data.train."
+        )
     turn, place = divmod(sampling_round.step - 1, a_pass)
     order = list(range(len(problems)))
     random.Random(hashing.seed(science.seed, "pass", turn)).shuffle(order)

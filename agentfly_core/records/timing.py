@@ -17,7 +17,9 @@ Doing = Literal["waiting", "generating", "tools", "rewards"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What an episode did, from when to when (seconds since 1970): `Span("tools", 1763740000.25, 1763740000.75)`."""
+    """What an episode did, from when to when (seconds since 1970):
+    `Span("tools", 1763740000.25, 1763740000.75)`.
+    """
 
     doing: Doing
     start: float
@@ -26,7 +28,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The timeline of an episode: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), Span("tools", ...)))`."""
+    """The timeline of an episode: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...),
+    Span("tools", ...)))`.
+    """
 
     trajectory_id: str
     spans: tuple[Span, ...]
@@ -43,15 +47,23 @@ def moment() -> float:
 
 def write_timings(folder: Path, timings: Iterable[Timing]) -> None:
     """Write the timings of a shard."""
-    spans = [{"trajectory_id": timing.trajectory_id, **asdict(span)} for timing in timings for span in timing.spans]
-    pd.DataFrame(spans, columns=["trajectory_id", "doing", "start", "end"]).to_parquet(folder / FILE)
+    spans = [
+        {"trajectory_id": timing.trajectory_id, **asdict(span)}
+        for timing in timings
+        for span in timing.spans
+    ]
+    pd.DataFrame(spans, columns=["trajectory_id", "doing", "start", "end"]).to_parquet(
+        folder / FILE
+    )
 
 
 def read_timings(folder: Path) -> list[Timing]:
     """Read the timings of a shard, in the order written."""
     spans: dict[str, list[Span]] = {}
     for row in pd.read_parquet(folder / FILE).to_dict("records"):
-        spans.setdefault(row["trajectory_id"], []).append(Span(row["doing"], row["start"], row["end"]))
+        spans.setdefault(row["trajectory_id"], []).append(
+            Span(row["doing"], row["start"], row["end"])
+        )
     return [Timing(name, tuple(found)) for name, found in spans.items()]
 
 

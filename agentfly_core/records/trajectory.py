@@ -1,7 +1,8 @@
-"""The record of an episode: tokens enter once, as the sampler returned them, and are never re-tokenized from text.
+"""The record of an episode: tokens enter once, as the sampler returned them, and are never
+re-tokenized from text.
 
-The loss mask is not a field: it is the type of the span. `Given` was read by the model and is never trained,
-`Sampled` was chosen by the model and is.
+The loss mask is not a field: it is the type of the span. `Given` was read by the model and is never
+trained, `Sampled` was chosen by the model and is.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class BadCall:
-    """A call that could not be read: `BadCall('{"name": "calc', "unterminated string at character 14")`."""
+    """A call that could not be read:
+    `BadCall('{"name": "calc', "unterminated string at character 14")`.
+    """
 
     text: str
     fault: str
@@ -33,7 +36,9 @@ class BadCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A chat message: `Message("user", "What is 41+58?")`; a reply also carries the calls parsed from it."""
+    """A chat message: `Message("user", "What is 41+58?")`; a reply also carries the calls parsed
+    from it.
+    """
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -42,7 +47,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A tool's answer: `Observation("calculator", "99")`; `error` when it tells the model of its own mistake."""
+    """A tool's answer: `Observation("calculator", "99")`; `error` when it tells the model of its
+    own mistake.
+    """
 
     tool: str
     content: str
@@ -60,8 +67,8 @@ class Given:
 class Sampled:
     """Tokens chosen by the model, with the log-probability of each at the sampling temperature.
 
-    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`; raises ValueError when the two
-    differ in length.
+    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`; raises
+    ValueError when the two differ in length.
     """
 
     tokens: tuple[int, ...]
@@ -72,17 +79,18 @@ class Sampled:
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.logprobs):
             raise ValueError(
-                f"Sampled has {len(self.tokens)} tokens and {len(self.logprobs)} log-probabilities; "
-                "a sampler must return one log-probability for each token."
+                f"Sampled has {len(self.tokens)} tokens and {len(self.logprobs)} "
+                "log-probabilities; a sampler must return one log-probability for each token."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the model newly read, then one reply. `given` holds only what is new since the previous turn.
+    """What the model newly read, then one reply. `given` holds only what is new since the previous
+    turn.
 
-    `fresh_context` says that `given` holds the whole (rewritten) context and starts a new row. `state` is what the
-    environments called their state before the reply, empty where none does.
+    `fresh_context` says that `given` holds the whole (rewritten) context and starts a new row.
+    `state` is what the environments called their state before the reply, empty where none does.
     """
 
     read: tuple[Message | Observation, ...]
@@ -95,7 +103,9 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A task for an agent: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts` are for rewards."""
+    """A task for an agent: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts` are
+    for rewards.
+    """
 
     id: str
     prompt: str
@@ -114,7 +124,9 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The result of a reward: `Score(0.5, parts={"format": 1.0, "answer": 0.0}, per_turn=(0.0, 0.5))`."""
+    """The result of a reward:
+    `Score(0.5, parts={"format": 1.0, "answer": 0.0}, per_turn=(0.0, 0.5))`.
+    """
 
     value: float
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -123,7 +135,9 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A missing reward and its reason, excluded and counted, never zero: `Unscored("exact: TimeoutError")`."""
+    """A missing reward and its reason, excluded and counted, never zero:
+    `Unscored("exact: TimeoutError")`.
+    """
 
     reason: str
 
@@ -140,8 +154,9 @@ class Branch:
 class Trajectory:
     """The record of one agent's tokens in an episode.
 
-    `closing` holds what was answered after the last reply and never read by the model (the output of a tool that ends
-    the episode); `observed` the rewards that needed the environment; `error` says why an episode ended FAILED.
+    `closing` holds what was answered after the last reply and never read by the model (the output
+    of a tool that ends the episode); `observed` the rewards that needed the environment; `error`
+    says why an episode ended FAILED.
     """
 
     id: str
@@ -161,7 +176,9 @@ class Trajectory:
 
     @property
     def answer(self) -> str | None:
-        """The output of the tool that ended the episode, or else the last reply that called no tool, or else None."""
+        """The output of the tool that ended the episode, or else the last reply that called no
+        tool, or else None.
+        """
         if self.ending is Ending.TERMINAL:
             return self.closing[-1].content
         return self.turns[-1].reply.content if self.ending is Ending.NO_TOOL_CALLS else None
@@ -182,12 +199,11 @@ class Trajectory:
 class Scored:
     """The scores of one trajectory, kept apart from it so that stored rollouts can be scored again.
 
-    `rewards` by name, `turn_rewards` one number a turn (empty when no reward gave any), `reward` the weighted sum.
+    `rewards` by name, `turn_rewards` one number a turn (empty when no reward gave any), `reward`
+    the weighted sum.
     """
 
     trajectory_id: str
     rewards: Mapping[str, float]
     turn_rewards: tuple[float, ...]
     reward: float | Unscored
-
-

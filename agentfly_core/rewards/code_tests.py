@@ -1,8 +1,9 @@
 """Does the program that the model wrote give the right results on hidden tests?
 
-The program runs in one sandbox, on the tests' arguments only, and leaves results; they are graded in another one, where
-nothing of the model's runs. So there is nothing to overwrite, and no exit code, output or verdict to fake. Whatever the
-program leaves is graded: a program that could break its grading would choose to be unscored instead of wrong.
+The program runs in one sandbox, on the tests' arguments only, and leaves results; they are graded
+in another one, where nothing of the model's runs. So there is nothing to overwrite, and no exit
+code, output or verdict to fake. Whatever the program leaves is graded: a program that could break
+its grading would choose to be unscored instead of wrong.
 """
 
 from __future__ import annotations
@@ -72,12 +73,14 @@ with open("verdict.json", "w") as file:
 
 @reward(timeout=120.0, ready=chosen)
 async def code_tests(trajectory: Trajectory) -> Score:
-    """1 when the program in the episode's answer passes every hidden test, else 0; its part `passed` is their share.
+    """1 when the program in the episode's answer passes every hidden test, else 0; its part
+    `passed` is their share.
 
-    The program is the answer's last ``` block, or else all of it. `problem.facts["function"]` names the function to
-    call, and `problem.facts["tests"]` lists `{"args": [2, 3], "expected": 5}`, all of it JSON; a tuple that it returns
-    counts as a list, and floats are compared to nine digits. All calls together may take `problem.facts["seconds"]`,
-    10 without it.
+    The program is the answer's last
+    ``` block, or else all of it. `problem.facts["function"]` names the function to call, and `problem.facts["tests"]` lists `{"args":
+    [2, 3], "expected": 5}`, all of it JSON; a tuple that it returns counts as a list, and floats
+    are compared to nine digits. All calls together may take `problem.facts["seconds"]`, 10 without
+    it.
     """
     facts = trajectory.problem.facts
     tests = list(facts["tests"])
@@ -95,16 +98,23 @@ def program(answer: str) -> str:
 
 
 async def _grades(results: bytes, expected: Sequence[Any]) -> list[bool]:
-    """Which results are right: none where they end their grading, since whatever else it reads is ours."""
+    """Which results are right: none where they end their grading, since whatever else it reads is
+    ours.
+    """
     nonce = secrets.token_hex(16)
-    files: dict[str, str | bytes] = {"results.jsonl": results, "grading.json": json.dumps([nonce, expected])}
+    files: dict[str, str | bytes] = {
+        "results.jsonl": results,
+        "grading.json": json.dumps([nonce, expected]),
+    }
     verdict = json.loads((await _run(_GRADES, files, "verdict.json", SECONDS)) or "{}")
     if verdict.get("nonce") != nonce:
         return [False] * len(expected)
     return [passed is True for passed in verdict["passed"]]
 
 
-async def _run(code: str, files: Mapping[str, str | bytes], result: str, seconds: float) -> bytes | None:
+async def _run(
+    code: str, files: Mapping[str, str | bytes], result: str, seconds: float
+) -> bytes | None:
     given = sum(len(as_bytes(content)) for content in files.values())
     done = await run(code, files, limits=Limits(wall=seconds, disk=DISK + given), collect=[result])
     if done.status is Status.UNAVAILABLE:

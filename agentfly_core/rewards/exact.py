@@ -8,6 +8,8 @@ from agentfly_core.records.trajectory import Trajectory
 
 @reward
 async def exact(trajectory: Trajectory) -> float:
-    """1 when the episode's answer is `problem.facts["answer"]`, but for spaces around it; else, or without one, 0."""
+    """1 when the episode's answer is `problem.facts["answer"]`, but for spaces around it; else, or
+    without one, 0.
+    """
     right = str(trajectory.problem.facts["answer"]).strip()
     return float(trajectory.answer is not None and trajectory.answer.strip() == right)

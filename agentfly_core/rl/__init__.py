@@ -1,8 +1,17 @@
-"""Advantages, losses, KL, importance sampling, aggregation and batches; the names for who writes an algorithm."""
+"""Advantages, losses, KL, importance sampling, aggregation and batches; the names for who writes an
+algorithm.
+"""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from agentfly_core.rl.advantage import centred, sequences, spread, standardised, whitened, within_groups
+    from agentfly_core.rl.advantage import (
+        centred,
+        sequences,
+        spread,
+        standardised,
+        whitened,
+        within_groups,
+    )
     from agentfly_core.rl.batch import RolloutBatch
     from agentfly_core.rl.interface import Advantages, Loss, Needs, Outputs
     from agentfly_core.rl.outcomes import Outcomes

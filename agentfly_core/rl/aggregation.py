@@ -1,4 +1,5 @@
-"""Each sampled token's share in the loss of its optimizer step: fixed over all ranks before anything is rejected.
+"""Each sampled token's share in the loss of its optimizer step: fixed over all ranks before
+anything is rejected.
 
 A sequence is a trajectory, however many rows it has.
 """
@@ -16,7 +17,9 @@ from agentfly_core.rl.batch import RolloutBatch
 
 
 class TokenMean(Section):
-    """The mean over the step's sampled tokens (DAPO, arXiv 2503.14476): long replies count for more."""
+    """The mean over the step's sampled tokens (DAPO, arXiv 2503.14476): long replies count for
+    more.
+    """
 
     use: Literal["token_mean"] = "token_mean"
 
@@ -26,7 +29,9 @@ class TokenMean(Section):
 
 
 class SeqMeanTokenMean(Section):
-    """The mean over trajectories of their tokens' mean (GRPO, arXiv 2402.03300): all trajectories count the same."""
+    """The mean over trajectories of their tokens' mean (GRPO, arXiv 2402.03300): all trajectories
+    count the same.
+    """
 
     use: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
 
@@ -37,7 +42,9 @@ class SeqMeanTokenMean(Section):
 
 
 class SeqMeanTokenSum(Section):
-    """The mean over trajectories of their tokens' sum: each is one action, as in RLOO (arXiv 2402.14740)."""
+    """The mean over trajectories of their tokens' sum: each is one action, as in RLOO (arXiv
+    2402.14740).
+    """
 
     use: Literal["seq_mean_token_sum"] = "seq_mean_token_sum"
 
@@ -48,7 +55,8 @@ class SeqMeanTokenSum(Section):
 
 
 class SeqSumNorm(Section):
-    """The mean over trajectories of their tokens' sum over a constant `horizon` in tokens (Dr. GRPO, 2503.20783).
+    """The mean over trajectories of their tokens' sum over a constant `horizon` in tokens (Dr.
+    GRPO, 2503.20783).
 
     No trajectory's length changes what one of its tokens weighs.
     """
@@ -69,7 +77,11 @@ Aggregation = Annotated[
 
 
 def _per_trajectory(batch: RolloutBatch) -> tuple[Tensor, int]:
-    """How many tokens were sampled in each row's trajectory [rows, 1], and how many trajectories there are."""
+    """How many tokens were sampled in each row's trajectory [rows, 1], and how many trajectories
+    there are.
+    """
     known, index = torch.unique(batch.trajectory, return_inverse=True)
-    tokens = torch.zeros(len(known), dtype=torch.int64).index_add(0, index, batch.sampled.sum(dim=1))
+    tokens = torch.zeros(len(known), dtype=torch.int64).index_add(
+        0, index, batch.sampled.sum(dim=1)
+    )
     return tokens[index].unsqueeze(1), max(len(known), 1)

@@ -1,4 +1,6 @@
-"""Trajectories as tensors, and the one shift between a model's outputs and the tokens that they predict."""
+"""Trajectories as tensors, and the one shift between a model's outputs and the tokens that they
+predict.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ Spans = list[tuple[int, Given | Sampled]]
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """Rows of tokens, padded on the right; column t says something about token t, never about the next one.
+    """Rows of tokens, padded on the right; column t says something about token t, never about the
+    next one.
 
-    Two trajectories that answered "99" and "98"; the second was cut before its end of turn (token 2):
+    Two trajectories that answered "99" and "98"; the second was cut before its end of turn (token
+    2):
 
         tokens            [[1, 87, 4, 66, 66, 2], [1, 87, 4, 66, 65, 0]]    int64 [rows, T]
         lengths           [6, 5]                                            int64 [rows]
@@ -29,9 +33,10 @@ class RolloutBatch:
         turn              [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]          int64 [rows, T], the token's turn
         old_logprobs, reference_logprobs, old_values, returns, advantages, weight   float32 [rows, T]
 
-    The last six are 0 where no token was sampled. `weight` is a token's share in the loss of its optimizer step,
-    `returns` are the critic's value targets. A batch fresh from `pack` knows the sampler alone: its old and
-    reference log-probabilities are the sampler's, and the other four are 0.
+    The last six are 0 where no token was sampled. `weight` is a token's share in the loss of its
+    optimizer step, `returns` are the critic's value targets. A batch fresh from `pack` knows the
+    sampler alone: its old and reference log-probabilities are the sampler's, and the other four are
+    0.
     """
 
     tokens: Tensor
@@ -51,15 +56,20 @@ class RolloutBatch:
         """The rows with these indices, no wider than the longest of them."""
         width = int(self.lengths[chosen].max())
         parts = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
-        return RolloutBatch(**{name: part[:, :width] if part.dim() == 2 else part for name, part in parts.items()})
+        return RolloutBatch(
+            **{name: part[:, :width] if part.dim() == 2 else part for name, part in parts.items()}
+        )
 
     def to(self, device: torch.device | str) -> RolloutBatch:
         """The same on another device."""
-        return RolloutBatch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        return RolloutBatch(
+            **{field.name: getattr(self, field.name).to(device) for field in fields(self)}
+        )
 
 
 def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
-    """One row a trajectory, plus one for every turn in a fresh context; rows without a sampled token are left out.
+    """One row a trajectory, plus one for every turn in a fresh context; rows without a sampled
+    token are left out.
 
     Raises ValueError when a row begins with a sampled token: nothing predicts it.
     """
@@ -72,7 +82,9 @@ def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
     tokens, sampled, logprobs, turn = _columns([spans for _, spans in rows])
     if bool(sampled[:, :1].any()):
         first = trajectories[rows[int(sampled[:, 0].nonzero()[0])][0]]
-        raise ValueError(f"Trajectory {first.id} begins with a sampled token; a row must begin with a prompt.")
+        raise ValueError(
+            f"Trajectory {first.id} begins with a sampled token; a row must begin with a prompt."
+        )
     nothing = torch.zeros_like(logprobs)
     return RolloutBatch(
         tokens=tokens,
@@ -91,7 +103,9 @@ def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
 
 
 def _rows(turns: Sequence[Turn]) -> list[Spans]:
-    """The spans of each row, with the numbers of their turns; a turn in a fresh context begins a row."""
+    """The spans of each row, with the numbers of their turns; a turn in a fresh context begins a
+    row.
+    """
     rows: list[Spans] = []
     for number, turn in enumerate(turns):
         if not rows or turn.fresh_context:
@@ -106,7 +120,9 @@ def _length(spans: Spans) -> int:
 
 
 def _columns(rows: Sequence[Spans]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tokens, which are sampled, their log-probabilities and turns, each [rows, T] and filled span by span."""
+    """Tokens, which are sampled, their log-probabilities and turns, each [rows, T] and filled span
+    by span.
+    """
     shape = (len(rows), max(map(_length, rows), default=0))
     tokens, turn = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     sampled, logprobs = np.zeros(shape, np.bool_), np.zeros(shape, np.float32)
@@ -128,7 +144,8 @@ def _columns(rows: Sequence[Spans]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def predictors(sampled: Tensor) -> Tensor:
-    """Where a model's output predicts a sampled token: the mask [rows, T] moved one column back. The only shift.
+    """Where a model's output predicts a sampled token: the mask [rows, T] moved one column back.
+    The only shift.
 
     `outputs[predictors(sampled)]` and `tokens[sampled]` speak of the same tokens in the same order.
     """
@@ -136,21 +153,26 @@ def predictors(sampled: Tensor) -> Tensor:
 
 
 def token_logprobs(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """The log-probability [n] of each token and the entropy [n], without gradient, of what it was chosen from.
+    """The log-probability [n] of each token and the entropy [n], without gradient, of what it was
+    chosen from.
 
-    `logits` [n, vocabulary] are those that predict `tokens` [n]; they are divided by the temperature in float32.
+    `logits` [n, vocabulary] are those that predict `tokens` [n]; they are divided by the
+    temperature in float32.
     """
     logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
-    chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # first: a checkpoint computes again up to here
+    chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(
+        -1
+    )  # first: a checkpoint computes again up to here
     known = logprobs.detach()
     return chosen, -torch.einsum("nv,nv->n", known.exp(), known)
 
 
 def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[Tensor]]:
-    """For every rank its micro-batches, as indices of rows: all ranks have as many, the last may be empty.
+    """For every rank its micro-batches, as indices of rows: all ranks have as many, the last may be
+    empty.
 
-    Rows are distributed longest first, so that the ranks have similar loads; a micro-batch holds at most `token_budget` tokens,
-    padding included, or a single row.
+    Rows are distributed longest first, so that the ranks have similar loads; a micro-batch holds at
+    most `token_budget` tokens, padding included, or a single row.
     """
     order = lengths.argsort(descending=True, stable=True)
     shares: list[list[Tensor]] = [[] for _ in range(ranks)]

@@ -1,8 +1,9 @@
-"""Generalised advantage estimation (arXiv 1506.02438) over the tokens that the model chose, and over its turns.
+"""Generalised advantage estimation (arXiv 1506.02438) over the tokens that the model chose, and
+over its turns.
 
-Tensors are float64 [trajectories, longest]: a trajectory's sampled tokens side by side, so that what the model read
-between them is skipped, not discounted through. A token's value is the critic's estimate before it; after the last
-token the value is 0.
+Tensors are float64 [trajectories, longest]: a trajectory's sampled tokens side by side, so that
+what the model read between them is skipped, not discounted through. A token's value is the critic's
+estimate before it; after the last token the value is 0.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class TokenGAE(Section):
-    """`delta_t = r_t + gamma V_(t+1) - V_t` and `A_t = delta_t + gamma lam A_(t+1)`, token by token.
+    """`delta_t = r_t + gamma V_(t+1) - V_t` and `A_t = delta_t + gamma lam A_(t+1)`, token by
+    token.
 
-    A reward of 1 on the last of four tokens of values .1, .2, .3, .4 gives A_0 = 0.800 with gamma 1 and lam .95.
+    A reward of 1 on the last of four tokens of values .1, .2, .3, .4 gives A_0 = 0.800 with gamma 1
+    and lam .95.
     """
 
     use: Literal["token"] = "token"
@@ -37,10 +40,11 @@ class TokenGAE(Section):
 
 
 class TurnGAE(Section):
-    """The same over turns: a turn earns its tokens' rewards, and its value is that of its first token.
+    """The same over turns: a turn earns its tokens' rewards, and its value is that of its first
+    token.
 
-    Each turn is one action, as in Turn-PPO (arXiv 2512.17008). Every token of a turn has the turn's advantage and
-    value target.
+    Each turn is one action, as in Turn-PPO (arXiv 2512.17008). Every token of a turn has the turn's
+    advantage and value target.
     """
 
     use: Literal["turn"] = "turn"
@@ -62,8 +66,9 @@ class TurnGAE(Section):
 class BilevelGAE(Section):
     """Turns first, then the tokens in each (VAGEN, arXiv 2510.16907).
 
-    GAE over the last tokens of turns, with `gamma_turn` and `lam_turn`, gives the return at the end of each turn; it
-    takes the place of that token's reward in a GAE over the tokens of each turn alone.
+    GAE over the last tokens of turns, with `gamma_turn` and `lam_turn`, gives the return at the end
+    of each turn; it takes the place of that token's reward in a GAE over the tokens of each turn
+    alone.
     """
 
     use: Literal["bilevel"] = "bilevel"
@@ -87,15 +92,25 @@ GAE = Annotated[TokenGAE | TurnGAE | BilevelGAE, Field(discriminator="use"), BY_
 
 
 def _backwards(
-    rewards: Tensor, values: Tensor, here: Tensor, gamma: float, lam: float, apart: Tensor | None = None
+    rewards: Tensor,
+    values: Tensor,
+    here: Tensor,
+    gamma: float,
+    lam: float,
+    apart: Tensor | None = None,
 ) -> Tensor:
-    """GAE over the places that are `here`, 0 elsewhere; nothing is carried over a place that stands `apart`."""
+    """GAE over the places that are `here`, 0 elsewhere; nothing is carried over a place that stands
+    `apart`.
+    """
     found = torch.zeros_like(rewards)
     value = torch.zeros(len(rewards), dtype=rewards.dtype)
     advantage = torch.zeros_like(value)
     for t in reversed(range(rewards.shape[1])):
         if apart is not None:
-            value, advantage = value.masked_fill(apart[:, t], 0.0), advantage.masked_fill(apart[:, t], 0.0)
+            value, advantage = (
+                value.masked_fill(apart[:, t], 0.0),
+                advantage.masked_fill(apart[:, t], 0.0),
+            )
         now = rewards[:, t] + gamma * value - values[:, t] + gamma * lam * advantage
         value = torch.where(here[:, t], values[:, t], value)
         advantage = torch.where(here[:, t], now, advantage)

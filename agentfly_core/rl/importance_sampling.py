@@ -1,7 +1,9 @@
-"""Weights for a sampler whose probabilities differ from the learner's: w = exp(old - rollout), a constant.
+"""Weights for a sampler whose probabilities differ from the learner's: w = exp(old - rollout), a
+constant.
 
-Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training" (August 2025); Liu, Li
-et al., "When Speed Kills Stability: Demystifying RL Collapse from the Training-Inference Mismatch" (September 2025).
+Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"
+(August 2025); Liu, Li et al., "When Speed Kills Stability: Demystifying RL Collapse from the
+Training-Inference Mismatch" (September 2025).
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class TokenTIS(Section):
 
 
 class SequenceTIS(Section):
-    """Truncated importance sampling by row: `min(product of w, cap)` for all its tokens (Liu, Li et al.)."""
+    """Truncated importance sampling by row: `min(product of w, cap)` for all its tokens (Liu, Li et
+    al.).
+    """
 
     use: Literal["sequence_tis"] = "sequence_tis"
     cap: Bound = 2.0
@@ -56,7 +60,9 @@ class _Between(Section):
 
 
 class IcePop(_Between):
-    """`w` where it lies between low and high; a token beyond them is left out (Ring-1T, arXiv 2510.18855)."""
+    """`w` where it lies between low and high; a token beyond them is left out (Ring-1T, arXiv
+    2510.18855).
+    """
 
     use: Literal["icepop"] = "icepop"
     high: Bound = 5.0
@@ -69,7 +75,9 @@ class IcePop(_Between):
 
 
 class SequenceMask(_Between):
-    """A row whose geometric mean of w lies beyond low and high is left out; the others weigh 1 (Liu, Li et al.)."""
+    """A row whose geometric mean of w lies beyond low and high is left out; the others weigh 1
+    (Liu, Li et al.).
+    """
 
     use: Literal["sequence_mask"] = "sequence_mask"
 
@@ -80,7 +88,9 @@ class SequenceMask(_Between):
         return _weights((~beyond).float(), beyond)
 
 
-ImportanceSampling = Annotated[TokenTIS | SequenceTIS | IcePop | SequenceMask, Field(discriminator="use"), BY_NAME]
+ImportanceSampling = Annotated[
+    TokenTIS | SequenceTIS | IcePop | SequenceMask, Field(discriminator="use"), BY_NAME
+]
 """In an experiment file `{use: token_tis, cap: 2.0}`, or `icepop` for its defaults."""
 
 

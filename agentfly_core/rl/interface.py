@@ -1,7 +1,9 @@
-"""The interface of algorithms: outcomes to advantages, log-probabilities to a loss; pure functions of tensors.
+"""The interface of algorithms: outcomes to advantages, log-probabilities to a loss; pure functions
+of tensors.
 
-Tensors are [rows, T] and 0 where a token was not sampled. Each token carries its weight, global over the ranks and
-micro-batches of its optimizer step, and the loss is a plain sum: the gradient is the same for any split.
+Tensors are [rows, T] and 0 where a token was not sampled. Each token carries its weight, global
+over the ranks and micro-batches of its optimizer step, and the loss is a plain sum: the gradient is
+the same for any split.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ OffPolicy = Literal["ratio", "imitation", "none"]
 
 @dataclass(frozen=True)
 class Advantages:
-    """The `advantages` of sampled tokens [rows, T], and a critic's value targets, `returns` [rows, T]."""
+    """The `advantages` of sampled tokens [rows, T], and a critic's value targets, `returns` [rows,
+    T].
+    """
 
     advantages: Tensor
     returns: Tensor
@@ -35,7 +39,8 @@ class Advantages:
 
 @dataclass(frozen=True)
 class Outputs:
-    """The current policy's and critic's outputs at sampled tokens [rows, T]; the entropy has no gradient.
+    """The current policy's and critic's outputs at sampled tokens [rows, T]; the entropy has no
+    gradient.
 
     `values` are the critic's estimates before each token, 0 without a critic.
     """
@@ -47,7 +52,8 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Loss:
-    """The `total` to differentiate, a weighted sum over tokens, and per-token `metrics` [rows, T] that are averaged.
+    """The `total` to differentiate, a weighted sum over tokens, and per-token `metrics` [rows, T]
+    that are averaged.
 
     `Loss(tensor(0.031), {"train/clip_fraction": clipped})`
     """
@@ -64,13 +70,17 @@ class Needs:
     """
 
     reference: str | None = None
-    """The policy that `reference_logprobs` come from, `start` or `run:NAME@STEP`; None: it reads none."""
+    """The policy that `reference_logprobs` come from, `start` or `run:NAME@STEP`; None: it reads
+    none.
+    """
 
     old_logprobs: bool = False
     """It reads `old_logprobs`: the log-probabilities under the policy before the update."""
 
     signals_before_advantages: bool = False
-    """Its advantages depend on log-probabilities or values, which are computed before the first step."""
+    """Its advantages depend on log-probabilities or values, which are computed before the first
+    step.
+    """
 
     greedy_episode: bool = False
     """Each problem is played once more, greedily, for `Outcomes.baselines`."""
@@ -82,25 +92,32 @@ class Needs:
     """Groups of equal rewards are left out of the update, their tokens too (dynamic sampling)."""
 
     trains_all_rows: bool = False
-    """Rows whose advantages are all 0 have a gradient, too: of a critic, or of a KL penalty in the loss."""
+    """Rows whose advantages are all 0 have a gradient, too: of a critic, or of a KL penalty in the
+    loss.
+    """
 
     critic: Critic = "none"
-    """Where `Outputs.values` come from: a head on the policy's last layer, or a model of its own."""
+    """Where `Outputs.values` come from: a head on the policy's last layer, or a model of its own.
+    """
 
     critic_rate: float = 1.0
     """The learning rate of the critic's own weights, as a multiple of the policy's."""
 
     corrects_sampler: bool = False
-    """The loss has importance weights for a sampler whose probabilities differ from the learner's."""
+    """The loss has importance weights for a sampler whose probabilities differ from the learner's.
+    """
 
     off_policy: OffPolicy = "none"
-    """How the loss treats tokens of an older policy: by a `ratio` to it, by `imitation`, or not at all."""
+    """How the loss treats tokens of an older policy: by a `ratio` to it, by `imitation`, or not at
+    all.
+    """
 
 
 class Algorithm(Protocol):
     """A frozen dataclass whose fields are its hyper-parameters.
 
-    `refills` is the default of `rollout.refills`; it is read from the class, before there is an instance.
+    `refills` is the default of `rollout.refills`; it is read from the class, before there is an
+    instance.
     """
 
     refills: ClassVar[int]
@@ -111,11 +128,15 @@ class Algorithm(Protocol):
         ...
 
     def after(self, before: Mapping[str, float]) -> Algorithm:
-        """The algorithm for the update after one with these metrics; there are none before the first."""
+        """The algorithm for the update after one with these metrics; there are none before the
+        first.
+        """
         ...
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Metrics of an update before its first optimizer step; `after` reads them in the next update."""
+        """Metrics of an update before its first optimizer step; `after` reads them in the next
+        update.
+        """
         ...
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
@@ -123,7 +144,9 @@ class Algorithm(Protocol):
         ...
 
     def weights(self, batch: RolloutBatch) -> Tensor:
-        """Each sampled token's share in the loss; `batch` holds all rows of one optimizer step, with advantages."""
+        """Each sampled token's share in the loss; `batch` holds all rows of one optimizer step,
+        with advantages.
+        """
         ...
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
@@ -139,8 +162,8 @@ def log_ratio(now: Tensor, before: Tensor) -> Tensor:
 def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
     """How far the learner's log-probabilities [n] of the same policy are from the sampler's [n].
 
-    `k3` estimates KL(sampler || learner); `ess` is the effective sample size of the weights w = exp(learner - sampler)
-    as a share of n. Nothing of no tokens.
+    `k3` estimates KL(sampler || learner); `ess` is the effective sample size of the weights w =
+    exp(learner - sampler) as a share of n. Nothing of no tokens.
     """
     if not len(learner):
         return {}
@@ -152,5 +175,3 @@ def mismatch(learner: Tensor, sampler: Tensor) -> dict[str, float]:
         "mismatch/max_abs_weight_error": float((weight - 1).abs().max()),
         "mismatch/ess": float(weight.sum().square() / weight.square().sum() / len(weight)),
     }
-
-

@@ -25,16 +25,21 @@ START = "start"
 
 def _a_policy(where: str) -> str:
     if where != START and not step_named(where):
-        raise ValueError(f"got {where!r}, expected {START}, or run:NAME@STEP such as run:nightly-2026-11-20@40")
+        raise ValueError(
+            f"got {where!r}, expected {START}, or run:NAME@STEP such as run:nightly-2026-11-20@40"
+        )
     return where
 
 
 Reference = Annotated[str, AfterValidator(_a_policy)]
-"""The reference policy: `start`, the one that training started from, or another run's `run:NAME@STEP`."""
+"""The reference policy: `start`, the one that training started from, or another run's
+`run:NAME@STEP`.
+"""
 
 
 def kl(logprobs: Tensor, reference: Tensor, kind: Kind) -> Tensor:
-    """Estimates of KL(policy || reference) at tokens that the policy sampled (joschu.net/blog/kl-approx.html).
+    """Estimates of KL(policy || reference) at tokens that the policy sampled
+    (joschu.net/blog/kl-approx.html).
 
     With D = logprobs - reference: k1 = D, k2 = D^2/2, k3 = exp(-D) + D - 1, abs = |D|.
     """
@@ -75,7 +80,9 @@ class NoKL(Section):
 
 
 class LossKL(NoKL):
-    """`weight` times the divergence is added to the loss; not k1, whose gradient vanishes on-policy."""
+    """`weight` times the divergence is added to the loss; not k1, whose gradient vanishes
+    on-policy.
+    """
 
     use: Literal["loss"] = "loss"
     weight: Weight = 0.001
@@ -94,7 +101,9 @@ class LossKL(NoKL):
 
 
 class RewardKL(NoKL):
-    """`weight` times the divergence is taken off each token's reward (InstructGPT, arXiv 2203.02155)."""
+    """`weight` times the divergence is taken off each token's reward (InstructGPT, arXiv
+    2203.02155).
+    """
 
     in_rewards: ClassVar[bool] = True
 
@@ -105,7 +114,9 @@ class RewardKL(NoKL):
 
     def add_needs(self, needs: Needs) -> Needs:
         """A reference and the old policy, both before the advantages."""
-        return replace(needs, reference=self.reference, old_logprobs=True, signals_before_advantages=True)
+        return replace(
+            needs, reference=self.reference, old_logprobs=True, signals_before_advantages=True
+        )
 
     def metrics(self, batch: RolloutBatch) -> Mapping[str, float]:
         """The weight, and the mean divergence of a token where any was sampled."""
@@ -130,9 +141,11 @@ class RewardKL(NoKL):
 
 
 class AdaptiveKL(RewardKL):
-    """The same with a weight that keeps the divergence near a target (arXiv 1909.08593, section 2.2).
+    """The same with a weight that keeps the divergence near a target (arXiv 1909.08593, section
+    2.2).
 
-    After n trajectories it is multiplied by `1 + clip(measured / target - 1, -0.2, 0.2) n / horizon`.
+    After n trajectories it is multiplied by
+    `1 + clip(measured / target - 1, -0.2, 0.2) n / horizon`.
     """
 
     use: Literal["adaptive"] = "adaptive"  # type: ignore[assignment]

@@ -1,4 +1,6 @@
-"""The rewards of an update's trajectories, in all, by token and by name, and the groups that are compared."""
+"""The rewards of an update's trajectories, in all, by token and by name, and the groups that are
+compared.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +51,11 @@ def outcomes(
     weights: Mapping[str, float],
     batch: RolloutBatch,
 ) -> Outcomes:
-    """What scored trajectories earned; `batch` is theirs, `greedy` the reward of the greedy episode by group.
+    """What scored trajectories earned; `batch` is theirs, `greedy` the reward of the greedy episode
+    by group.
 
-    Raises ValueError for an unscored trajectory, and for a reward of a turn in which no token was sampled.
+    Raises ValueError for an unscored trajectory, and for a reward of a turn in which no token was
+    sampled.
     """
     by_turn = [_by_turn(t, score) for t, score in zip(trajectories, scores, strict=True)]
     members: defaultdict[str, list[int]] = defaultdict(list)
@@ -68,28 +72,39 @@ def outcomes(
     return Outcomes(
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
-        parts={name: torch.tensor([s.rewards[name] for s in scores], dtype=torch.float64) for name in weights},
+        parts={
+            name: torch.tensor([s.rewards[name] for s in scores], dtype=torch.float64)
+            for name in weights
+        },
         weights=weights,
         groups=tuple(map(tuple, members.values())),
         states=tuple(states),
         cut=torch.tensor(cut, dtype=torch.bool),
-        baselines=torch.tensor([greedy.get(t.group, float("nan")) for t in trajectories], dtype=torch.float64),
+        baselines=torch.tensor(
+            [greedy.get(t.group, float("nan")) for t in trajectories], dtype=torch.float64
+        ),
     )
 
 
 def earned(score: Scored) -> float:
     """The reward of a scored trajectory; raises ValueError for an unscored one."""
     if isinstance(score.reward, Unscored):
-        raise ValueError(f"Trajectory {score.trajectory_id} has no reward: {score.reward.reason}; leave it out.")
+        raise ValueError(
+            f"Trajectory {score.trajectory_id} has no reward: {score.reward.reason}; leave it out."
+        )
     return score.reward
 
 
 def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
     """One number a turn; the rest of the reward is added to the last turn with a sampled token."""
     rewards = list(score.turn_rewards or [0.0] * len(trajectory.turns))
-    spoken = [i for i, turn in enumerate(trajectory.turns) if any(span.tokens for span in turn.sampled)]
+    spoken = [
+        i for i, turn in enumerate(trajectory.turns) if any(span.tokens for span in turn.sampled)
+    ]
     if silent := [i for i, reward in enumerate(rewards) if reward and i not in spoken]:
-        raise ValueError(f"Turn {silent[0]} of trajectory {trajectory.id} has a reward and no sampled token.")
+        raise ValueError(
+            f"Turn {silent[0]} of trajectory {trajectory.id} has a reward and no sampled token."
+        )
     if spoken:
         rewards[spoken[-1]] += earned(score) - sum(rewards)
     return rewards

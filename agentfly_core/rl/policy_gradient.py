@@ -1,4 +1,6 @@
-"""The base of policy-gradient algorithms: policy loss, aggregation, importance sampling, KL penalty."""
+"""The base of policy-gradient algorithms: policy loss, aggregation, importance sampling, KL
+penalty.
+"""
 
 from __future__ import annotations
 

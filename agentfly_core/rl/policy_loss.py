@@ -17,7 +17,8 @@ from agentfly_core.rl.interface import Outputs, log_ratio
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """A number for each token [rows, T], and `metrics` [rows, T] that are averaged over sampled tokens.
+    """A number for each token [rows, T], and `metrics` [rows, T] that are averaged over sampled
+    tokens.
 
     `TokenLosses(tensor([[0., .1, -.2]]), {"train/clip_fraction": tensor([[0., 0., 1.]])})`
     """
@@ -35,7 +36,8 @@ def row_means(tokens: Tensor, batch: RolloutBatch) -> Tensor:
 class CISPO(Section):
     """`-clip(rho, 1 - low, 1 + high) A log p`, the clipped ratio a constant.
 
-    `high` is a distance from 1: with 4 the weight is at most 5. With `low` 1 there is no bound below, as in the paper.
+    `high` is a distance from 1: with 4 the weight is at most 5. With `low` 1 there is no bound
+    below, as in the paper.
     """
 
     use: Literal["cispo"] = "cispo"
@@ -56,10 +58,11 @@ class CISPO(Section):
 
 
 class Clip(Section):
-    """`max(-A rho, -A clip(rho, 1 - low, 1 + high))` with rho the probability ratio to the old policy.
+    """`max(-A rho, -A clip(rho, 1 - low, 1 + high))` with rho the probability ratio to the old
+    policy.
 
-    A bound of its own on each side is from DAPO (2503.14476). `dual` bounds the loss of a bad token by `-A dual`, since
-    its ratio is unbounded (1912.09729); None: no such bound.
+    A bound of its own on each side is from DAPO (2503.14476). `dual` bounds the loss of a bad token
+    by `-A dual`, since its ratio is unbounded (1912.09729); None: no such bound.
     """
 
     use: Literal["clip"] = "clip"
@@ -86,10 +89,11 @@ class Clip(Section):
 
 
 class DPPO(Section):
-    """`-A rho`, but nothing for a token whose probability went further than a bound the way its advantage pulls.
+    """`-A rho`, but nothing for a token whose probability went further than a bound the way its
+    advantage pulls.
 
-    With p its probability now and q when it was sampled: dropped where A > 0 and p - q > high, or A <= 0 and
-    p - q < -low. Unlike a ratio's bound, this one lets rare tokens move.
+    With p its probability now and q when it was sampled: dropped where A > 0 and p - q > high, or A
+    <= 0 and p - q < -low. Unlike a ratio's bound, this one lets rare tokens move.
     """
 
     use: Literal["dppo_tv"] = "dppo_tv"
@@ -111,7 +115,8 @@ class DPPO(Section):
 
 
 class GSPO(Section):
-    """`max(-A s, -A clip(s, 1 - low, 1 + high))` with s the geometric mean of the ratios of a row's sampled tokens.
+    """`max(-A s, -A clip(s, 1 - low, 1 + high))` with s the geometric mean of the ratios of a row's
+    sampled tokens.
 
     Each token's gradient goes through its own log-probability (the paper's GSPO-token).
     """
@@ -150,9 +155,11 @@ class Reinforce(Section):
 
 
 class SAPO(Section):
-    """`-A sigmoid(tau (rho - 1)) 4 / tau`: on-policy the gradient of `-A rho`, and less and less further away.
+    """`-A sigmoid(tau (rho - 1)) 4 / tau`: on-policy the gradient of `-A rho`, and less and less
+    further away.
 
-    `tau` is that of good tokens (A > 0), `tau_bad` that of the others, higher so that their gradient vanishes sooner.
+    `tau` is that of good tokens (A > 0), `tau_bad` that of the others, higher so that their
+    gradient vanishes sooner.
     """
 
     use: Literal["sapo"] = "sapo"
@@ -173,5 +180,7 @@ class SAPO(Section):
         return TokenLosses(-batch.advantages * gate * 4 / tau, {"train/gate": slope})
 
 
-PolicyLoss = Annotated[Clip | GSPO | CISPO | SAPO | DPPO | Reinforce, Field(discriminator="use"), BY_NAME]
+PolicyLoss = Annotated[
+    Clip | GSPO | CISPO | SAPO | DPPO | Reinforce, Field(discriminator="use"), BY_NAME
+]
 """In an experiment file `{use: clip, high: 0.28}`, or `gspo` for its defaults."""

@@ -26,7 +26,16 @@ from agentfly_core.system.files import write_json
 from agentfly_core.system.process import Owner, gone
 from agentfly_core.system.service import OWNER, RUN, private_folder, processes
 
-INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "JAVA_HOME")
+INHERITED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "JAVA_HOME",
+)
 LONGEST_LINE = 16 * 1024 * 1024
 LOG = "stderr.log"
 SAID = 500
@@ -34,7 +43,8 @@ _log = logging.getLogger(__name__)
 
 
 class Child:
-    """A process to which an environment talks; it must answer each line on stdin with one line on stdout.
+    """A process to which an environment talks; it must answer each line on stdin with one line on
+    stdout.
 
         class Chess(Environment):
             def __init__(self) -> None:
@@ -52,9 +62,10 @@ class Child:
             async def close(self) -> None:
                 await self.engine.end()
 
-    It sees of this process's environment variables only those of INHERITED, and those in `env`. `folder` is a private
-    directory of its own, its TMPDIR and where its stderr goes; it is there from the start to the end. When this process
-    dies, its stdin ends; what does not end then, and what it started, is ended when the next run starts.
+    It sees of this process's environment variables only those of INHERITED, and those in `env`.
+    `folder` is a private directory of its own, its TMPDIR and where its stderr goes; it is there
+    from the start to the end. When this process dies, its stdin ends; what does not end then, and
+    what it started, is ended when the next run starts.
     """
 
     def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
@@ -90,24 +101,32 @@ class Child:
     async def ask(self, question: JSON, seconds: float) -> Any:  # its author knows what it answers
         """What it answers to a JSON value; one at a time, in the order of asking.
 
-        Raises ServiceFailure when it died, when there is no answer within `seconds`, or one that is no JSON. It is
-        killed then, and also when the asker is cancelled: a late answer would be taken for that to the next question.
+        Raises ServiceFailure when it died, when there is no answer within `seconds`, or one that is
+        no JSON. It is killed then, and also when the asker is cancelled: a late answer would be
+        taken for that to the next question.
         """
         line = json.dumps(question, allow_nan=False).encode() + b"\n"
         async with self._turn:
             try:
                 async with asyncio.timeout(seconds) as limit:
                     return strict_json.parse((await self._line(line)).decode(), LONGEST_LINE)
-            except BaseException as error:  # cancelled too: it would take the late answer for the next one
+            except (
+                BaseException
+            ) as error:  # cancelled too: it would take the late answer for the next one
                 self._kill()
                 if isinstance(error, TimeoutError) and limit.expired():
-                    raise ServiceFailure(self._fault(f"gave no answer within {seconds:g} s")) from None
+                    raise ServiceFailure(
+                        self._fault(f"gave no answer within {seconds:g} s")
+                    ) from None
                 if isinstance(error, ValueError):
-                    raise ServiceFailure(self._fault(f"gave an answer that is no JSON: {error}")) from error
+                    raise ServiceFailure(
+                        self._fault(f"gave an answer that is no JSON: {error}")
+                    ) from error
                 raise
 
     async def end(self) -> None:
-        """Kill it and all that it started, and remove its folder; nothing to do when it never started.
+        """Kill it and all that it started, and remove its folder; nothing to do when it never
+        started.
 
         Also on another event loop than it was started on.
         """
@@ -140,7 +159,9 @@ class Child:
     def _fault(self, what: str) -> str:
         log = self.folder / LOG
         said = clip(log.read_bytes()[-SAID:], SAID) if log.exists() else ""
-        return f"the process {self.pid} of {self._command[0]} {what}" + (f"; it said: {said}" if said else "")
+        return f"the process {self.pid} of {self._command[0]} {what}" + (
+            f"; it said: {said}" if said else ""
+        )
 
 
 def _folder() -> Path:
@@ -164,5 +185,7 @@ def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         ended += [process.pid for process in found]
-        time.sleep(0.005)  # psutil would wait by reaping, and asyncio never hear of the end of its own children
+        time.sleep(
+            0.005
+        )  # psutil would wait by reaping, and asyncio never hear of the end of its own children
     return ended

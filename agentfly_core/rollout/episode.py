@@ -42,15 +42,17 @@ class PromptTooLong(ValueError):
         worst = sorted(tokens, key=lambda problem: -tokens[problem])
         listed = ", ".join(f"{problem!r} has {tokens[problem]}" for problem in worst[:3])
         super().__init__(
-            f"What the model reads first leaves no room for a reply in {len(tokens)} of the problems: "
-            f"agent.max_model_len is {limit} tokens, {listed}. Raise it to more than {tokens[worst[0]]}, shorten "
-            "agent.system or what the tools say of themselves, or leave these problems out of the data."
+            f"What the model reads first leaves no room for a reply in {len(tokens)} of the "
+            f"problems: agent.max_model_len is {limit} tokens, {listed}. Raise it to more than "
+            f"{tokens[worst[0]]}, shorten agent.system or what the tools say of themselves, or "
+            "leave these problems out of the data."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSpec:
-    """One episode to be played: `EpisodeSpec(problem, chain=3, step=7, role="train", temperature=1.0, seed=5577006791)`.
+    """One episode to be played: `EpisodeSpec(problem, chain=3, step=7, role="train",
+    temperature=1.0, seed=5577006791)`.
 
     `step` is the split's name where a split is evaluated or demonstrated.
     """
@@ -88,7 +90,9 @@ class EpisodeRules:
     def require_room(self, problems: Iterable[Problem]) -> None:
         """Raise PromptTooLong where the opening of a problem leaves no token for a reply."""
         tokens = {p.id: len(self.template.open(self.opening(p), self.schemas)) for p in problems}
-        if long := {problem: count for problem, count in tokens.items() if count >= self.max_model_len}:
+        if long := {
+            problem: count for problem, count in tokens.items() if count >= self.max_model_len
+        }:
             raise PromptTooLong(long, self.max_model_len)
 
 
@@ -103,12 +107,15 @@ class EpisodeOver(Exception):
 class Episode:
     """The playing of one problem by one agent.
 
-    An agent is an `async def agent(episode: Episode) -> Ending`: it calls `reply` and `call` and says how it ended.
-    It runs on the agents' loop, and what it asks for is done on the loop where the episode is played, until `leave`.
-    `opening` is what the model reads first, `turns` the record so far, `closing` what was answered and not yet read.
+    An agent is an `async def agent(episode: Episode) -> Ending`: it calls `reply` and `call` and
+    says how it ended. It runs on the agents' loop, and what it asks for is done on the loop where
+    the episode is played, until `leave`. `opening` is what the model reads first, `turns` the
+    record so far, `closing` what was answered and not yet read.
     """
 
-    def __init__(self, episode_spec: EpisodeSpec, rules: EpisodeRules, session: SamplerSession) -> None:
+    def __init__(
+        self, episode_spec: EpisodeSpec, rules: EpisodeRules, session: SamplerSession
+    ) -> None:
         self.problem = episode_spec.problem
         self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
         self.turns: list[Turn] = []
@@ -123,16 +130,17 @@ class Episode:
     async def reply(self, *read: Message | Observation) -> Message:
         """What the model says after reading these; its calls are not answered yet.
 
-        Raises EpisodeOver when there were `max_turns` replies or `max_model_len` tokens, PromptTooLong where these are
-        too few for the first reply, and SamplerLost.
+        Raises EpisodeOver when there were `max_turns` replies or `max_model_len` tokens,
+        PromptTooLong where these are too few for the first reply, and SamplerLost.
         """
         return await self._here.do(self._reply(*read), EpisodeOver(Ending.FAILED))
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
-        """What the tools answer, in the order of the calls; those of parallel tools run at the same time.
+        """What the tools answer, in the order of the calls; those of parallel tools run at the same
+        time.
 
-        A call that cannot be read or carried out is answered with an error. Raises EpisodeOver after a tool that ends
-        the episode, and ServiceFailure.
+        A call that cannot be read or carried out is answered with an error. Raises EpisodeOver
+        after a tool that ends the episode, and ServiceFailure.
         """
         return await self._here.do(self._call(*calls), EpisodeOver(Ending.FAILED))
 
@@ -198,15 +206,23 @@ class Episode:
         length = min(self._rules.max_tokens, room)
         params = SamplingParams(self._spec.temperature, length, self._rules.template.stop_tokens)
         order = (self.problem.id, self._spec.chain, turn)
-        request = Request((*self._context, *given), params, hashing.seed(self._spec.seed, turn), order)
+        request = Request(
+            (*self._context, *given), params, hashing.seed(self._spec.seed, turn), order
+        )
         with self.timed("generating"):
             return await self._session.sample(request)
 
     def _is_parallel(self, call: ToolCall | BadCall) -> bool:
-        return isinstance(call, ToolCall) and call.name in self._tools and self._tools[call.name].parallel
+        return (
+            isinstance(call, ToolCall)
+            and call.name in self._tools
+            and self._tools[call.name].parallel
+        )
 
     async def _answers(self, *calls: ToolCall | BadCall) -> list[Observation]:
-        answers = await asyncio.gather(*(self._answer(call) for call in calls), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(self._answer(call) for call in calls), return_exceptions=True
+        )
         for failure in answers:
             if isinstance(failure, BaseException):
                 raise failure

@@ -25,8 +25,9 @@ class EnvironmentLoop:
                 collect(episode_specs, rules, sampler, watch, loop.resources)
             )
 
-    Between two calls of `run` environments are started and replaced. Who plays a shard holds `turn`: the sampler is
-    loaded for one shard at a time, also where the next step is played while this one is evaluated.
+    Between two calls of `run` environments are started and replaced. Who plays a shard holds
+    `turn`: the sampler is loaded for one shard at a time, also where the next step is played while
+    this one is evaluated.
     """
 
     resources: ResourceManager
@@ -42,14 +43,18 @@ class EnvironmentLoop:
         try:
             self.loop.call_soon_threadsafe(lambda: tasks.append(self.loop.create_task(work)))
             return asyncio.run_coroutine_threadsafe(_result(tasks), self.loop).result()
-        except BaseException:  # also Ctrl-C and the end that Prefect asks for: whatever it is passes on
+        except (
+            BaseException
+        ):  # also Ctrl-C and the end that Prefect asks for: whatever it is passes on
             asyncio.run_coroutine_threadsafe(_end(tasks), self.loop).result()
             raise
 
 
 @contextmanager
 def environment_loop(limits: Mapping[type[Environment], Limit | int]) -> Iterator[EnvironmentLoop]:
-    """An EnvironmentLoop, whose environments are closed when the block ends; raises as ResourceManager."""
+    """An EnvironmentLoop, whose environments are closed when the block ends; raises as
+    ResourceManager.
+    """
     loop, thread = background_loop.started("environments")
     try:
         here = EnvironmentLoop(ResourceManager(limits), loop)

@@ -25,7 +25,9 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseTimeout(ServiceFailure):
-    """No environment became free in time: "Shop: none of 8 became free within 60 s, 3 others are waiting"."""
+    """No environment became free in time: "Shop: none of 8 became free within 60 s, 3 others are
+    waiting".
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,8 @@ class Limit:
 
         Limit(8, max_uses=100, lifetime=3600.0)
 
-    After `max_uses` leases, or as soon as it is looked at when older than `lifetime` seconds, an environment is closed
-    and another one takes its place. None: no bound.
+    After `max_uses` leases, or as soon as it is looked at when older than `lifetime` seconds, an
+    environment is closed and another one takes its place. None: no bound.
     """
 
     limit: int
@@ -45,7 +47,8 @@ class Limit:
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """An environment and its state: `Instance(Shop(), born=8123.5, state="leased", uses=3, problem=problem)`.
+    """An environment and its state:
+    `Instance(Shop(), born=8123.5, state="leased", uses=3, problem=problem)`.
 
     `born` is on the monotonic clock; `returning` is its way back from a lease, once that has begun.
     """
@@ -64,9 +67,9 @@ Place = Instance | asyncio.Task[Instance | None] | None
 class Pool:
     """At most `limit.limit` environments of one kind that are not dead.
 
-    `_places` are as many: first the empty ones, then those where an instance starts, then the idle ones, which are
-    taken first. `_free` counts those that are here and hands them out in the order in which they were asked for. Who
-    holds or closes an instance has its place meanwhile.
+    `_places` are as many: first the empty ones, then those where an instance starts, then the idle
+    ones, which are taken first. `_free` counts those that are here and hands them out in the order
+    in which they were asked for. Who holds or closes an instance has its place meanwhile.
     """
 
     def __init__(self, kind: type[Environment], limit: Limit) -> None:
@@ -81,7 +84,8 @@ class Pool:
         self._waits: list[float] = []
 
     def warm(self, count: int, seconds: float) -> None:
-        """Begin to have `count` environments, all at the same time; each may take `seconds` to start.
+        """Begin to have `count` environments, all at the same time; each may take `seconds` to
+        start.
 
         Those that are idle are looked at, and replaced where they are worn or unwell.
         """
@@ -101,7 +105,9 @@ class Pool:
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
-        except BaseException:  # cancelled too: whatever it is passes on, but the place is given back
+        except (
+            BaseException
+        ):  # cancelled too: whatever it is passes on, but the place is given back
             self._go_on(self._abandon(getting))
             raise
         well = False
@@ -118,7 +124,9 @@ class Pool:
         self._back(instance, well=False)
 
     async def close(self) -> None:
-        """Close all that are not lent, also those that only start; raises RuntimeError for those that are lent."""
+        """Close all that are not lent, also those that only start; raises RuntimeError for those
+        that are lent.
+        """
         warming = [place for place in self._places if isinstance(place, asyncio.Task)]
         for task in warming:
             task.cancel()
@@ -130,8 +138,8 @@ class Pool:
         self._places = deque([None] * len(self._places))
         if problems := [one.problem.id for one in self._alive if one.problem]:
             raise RuntimeError(
-                f"{self._kind.__name__}: {len(problems)} were never given back, and are not closed; they were lent for "
-                f"{', '.join(problems)}."
+                f"{self._kind.__name__}: {len(problems)} were never given back, and are not "
+                f"closed; they were lent for {', '.join(problems)}."
             )
 
     def metrics(self) -> dict[str, float]:
@@ -158,8 +166,9 @@ class Pool:
                 await self._free.acquire()
         except TimeoutError:
             raise LeaseTimeout(
-                f"{self._kind.__name__}: none of {self._limit.limit} became free within {seconds:g} s, "
-                f"{self._waiting - 1} others are waiting. Raise its limit under `environments`."
+                f"{self._kind.__name__}: none of {self._limit.limit} became free within "
+                f"{seconds:g} s, {self._waiting - 1} others are waiting. Raise its limit under "
+                "`environments`."
             ) from None
         finally:
             self._waiting -= 1
@@ -181,19 +190,26 @@ class Pool:
             return instance
         try:
             return await self._started(seconds)
-        except Exception as error:  # who gets this place starts one again, and is told what is wrong
+        except (
+            Exception
+        ) as error:  # who gets this place starts one again, and is told what is wrong
             _log.warning("%s was not warmed up: %s", self._kind.__name__, fault(error))
             return None
 
     async def _ready(self, place: Place, problem: Problem, seconds: float) -> Instance:
         if instance := await _in(place):
-            if not self._is_worn(instance) and (await self._wrong_reset(instance, problem, seconds)) is None:
+            if (
+                not self._is_worn(instance)
+                and (await self._wrong_reset(instance, problem, seconds)) is None
+            ):
                 return self._lend_out(instance, problem)
             await self._end(instance)
         instance = await self._started(seconds)
         if (wrong := await self._wrong_reset(instance, problem, seconds)) is not None:
             await self._end(instance)
-            raise ServiceFailure(f"{self._kind.__name__} is not ready for problem {problem.id!r}: {wrong}")
+            raise ServiceFailure(
+                f"{self._kind.__name__} is not ready for problem {problem.id!r}: {wrong}"
+            )
         return self._lend_out(instance, problem)
 
     async def _started(self, seconds: float) -> Instance:
@@ -213,7 +229,9 @@ class Pool:
         instance.state = "idle"
         return instance
 
-    async def _wrong_reset(self, instance: Instance, problem: Problem, seconds: float) -> str | None:
+    async def _wrong_reset(
+        self, instance: Instance, problem: Problem, seconds: float
+    ) -> str | None:
         wrong = await self._tried(instance.environment.reset, seconds, problem)
         if wrong is not None:
             _log.warning("%s could not be reset and is closed: %s", self._kind.__name__, wrong)
@@ -235,8 +253,9 @@ class Pool:
 
     def _back(self, instance: Instance, well: bool) -> asyncio.Task[None]:
         """Take an instance back, once; the first caller decides whether it may be leased again."""
-        # An episode that ends and a deadline that expires may both return it. Were it put back twice, two
-        # episodes would share an environment, and the semaphore would count a place that does not exist.
+        # An episode that ends and a deadline that expires may both return it. Were it put back
+        # twice, two episodes would share an environment, and the semaphore would count a place that
+        # does not exist.
         if instance.returning is None:
             instance.returning = self._go_on(self._take_back(instance, well))
         return instance.returning
@@ -262,9 +281,13 @@ class Pool:
     def _is_worn(self, instance: Instance) -> bool:
         if instance.environment.lost:
             return True
-        bounds = [bound for bound in (self._limit.max_uses, self._kind.max_uses) if bound is not None]
+        bounds = [
+            bound for bound in (self._limit.max_uses, self._kind.max_uses) if bound is not None
+        ]
         age, lifetime = time.monotonic() - instance.born, self._limit.lifetime
-        return any(instance.uses >= bound for bound in bounds) or (lifetime is not None and age > lifetime)
+        return any(instance.uses >= bound for bound in bounds) or (
+            lifetime is not None and age > lifetime
+        )
 
     async def _end(self, instance: Instance) -> None:
         await asyncio.shield(self._go_on(self._close(instance)))
@@ -276,7 +299,9 @@ class Pool:
         self._alive.remove(instance)
         self._count["closed" if wrong is None else "closes_failed"] += 1
 
-    async def _tried(self, method: Callable[..., Awaitable[None]], seconds: float, *arguments: Problem) -> str | None:
+    async def _tried(
+        self, method: Callable[..., Awaitable[None]], seconds: float, *arguments: Problem
+    ) -> str | None:
         """What went wrong, or None."""
         bound: Callable[[], Awaitable[None] | None] = functools.partial(method, *arguments)
         try:

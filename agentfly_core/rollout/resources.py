@@ -21,23 +21,30 @@ Lent = dict[type[Environment], Environment]
 
 
 class LeaseExpired(ServiceFailure):
-    """An episode held its environments until its deadline: "no ending within 3600 s, the agent's deadline"."""
+    """An episode held its environments until its deadline: "no ending within 3600 s, the agent's
+    deadline".
+    """
 
 
 class ResourceManager:
-    """Leases environments of several kinds, at most `limits[kind]` of each at a time; belongs to one event loop.
+    """Leases environments of several kinds, at most `limits[kind]` of each at a time; belongs to
+    one event loop.
 
         async with ResourceManager({Shop: Limit(8, max_uses=100)}) as resources:
             resources.warm([Shop], 8, timeout=60)
             async with resources.lease(Shop, problem, timeout=60) as shop:
                 ...
 
-    A number is short for its Limit. Entering it ends what dead processes left of their environments; leaving it closes
-    every environment, and raises RuntimeError that names what was lent and not given back.
+    A number is short for its Limit. Entering it ends what dead processes left of their
+    environments; leaving it closes every environment, and raises RuntimeError that names what was
+    lent and not given back.
     """
 
     def __init__(self, limits: Mapping[type[Environment], Limit | int]) -> None:
-        known = {kind: Limit(limit) if isinstance(limit, int) else limit for kind, limit in limits.items()}
+        known = {
+            kind: Limit(limit) if isinstance(limit, int) else limit
+            for kind, limit in limits.items()
+        }
         self._pools = {kind: Pool(kind, limit) for kind, limit in known.items()}
 
     async def __aenter__(self) -> ResourceManager:
@@ -46,15 +53,19 @@ class ResourceManager:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
     def warm(self, kinds: Iterable[type[Environment]], count: int, timeout: float) -> None:
-        """Begin to have `count` environments of each kind, all at the same time; each may take `timeout` seconds.
+        """Begin to have `count` environments of each kind, all at the same time; each may take
+        `timeout` seconds.
 
-        Those that are idle are looked at, and replaced where they are worn or no longer healthy. What cannot be started
-        is logged, and started again by the lease that needs it.
+        Those that are idle are looked at, and replaced where they are worn or no longer healthy.
+        What cannot be started is logged, and started again by the lease that needs it.
         """
         for kind in kinds:
             self._pool(kind).warm(count, timeout)
@@ -83,17 +94,21 @@ class ResourceManager:
     ) -> AsyncIterator[Lent]:
         """An environment of each kind that was reset for `problem`, for the block's duration.
 
-        They are leased in a fixed order, so that no two episodes wait for each other. Waiting for one, starting it and
-        resetting it may take `timeout` seconds each, first come, first served. Each is lent again only if it is healthy
-        after a block that did not raise; else it is closed. `deadline` seconds after the last one was lent the block is
-        cancelled and all are closed, whether it ends or not.
+        They are leased in a fixed order, so that no two episodes wait for each other. Waiting for
+        one, starting it and resetting it may take `timeout` seconds each, first come, first served.
+        Each is lent again only if it is healthy after a block that did not raise; else it is
+        closed. `deadline` seconds after the last one was lent the block is cancelled and all are
+        closed, whether it ends or not.
 
-        Raises LeaseTimeout, LeaseExpired, ServiceFailure when one cannot be made ready, and ValueError for a kind
-        without a limit.
+        Raises LeaseTimeout, LeaseExpired, ServiceFailure when one cannot be made ready, and
+        ValueError for a kind without a limit.
         """
         pools = {kind: self._pool(kind) for kind in in_order(kinds)}
         async with AsyncExitStack() as stack:
-            lent = {kind: await stack.enter_async_context(pool.lend(problem, timeout)) for kind, pool in pools.items()}
+            lent = {
+                kind: await stack.enter_async_context(pool.lend(problem, timeout))
+                for kind, pool in pools.items()
+            }
 
             def expire() -> None:
                 for kind, pool in pools.items():
@@ -103,23 +118,35 @@ class ResourceManager:
                 yield lent
 
     async def close(self) -> None:
-        """Close every environment, also one that only starts; raises RuntimeError for a lease that has not ended."""
-        ends = await asyncio.gather(*(pool.close() for pool in self._pools.values()), return_exceptions=True)
+        """Close every environment, also one that only starts; raises RuntimeError for a lease that
+        has not ended.
+        """
+        ends = await asyncio.gather(
+            *(pool.close() for pool in self._pools.values()), return_exceptions=True
+        )
         for leak in filter(None, ends):
             raise leak
 
     def metrics(self) -> dict[str, float]:
-        """Counts, and seconds of waiting, by kind: `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`.
+        """Counts, and seconds of waiting, by kind:
+        `{"resources/Shop/in_use": 3, "resources/Shop/wait_p95": 0.2}`.
 
-        They are of the time since this was asked last; `in_use` and `waiting` are of now. `most_in_use` and
-        `most_waiting` are the most there were at a time, `expired` the leases that their deadline ended.
+        They are of the time since this was asked last; `in_use` and `waiting` are of now.
+        `most_in_use` and `most_waiting` are the most there were at a time, `expired` the leases
+        that their deadline ended.
         """
         pools = {kind.__name__: pool.metrics() for kind, pool in self._pools.items()}
-        return {f"resources/{kind}/{name}": value for kind, found in pools.items() for name, value in found.items()}
+        return {
+            f"resources/{kind}/{name}": value
+            for kind, found in pools.items()
+            for name, value in found.items()
+        }
 
     def _pool(self, kind: type[Environment]) -> Pool:
         if kind not in self._pools:
-            raise ValueError(f"There is no limit for {kind.__name__}; give one under `environments`.")
+            raise ValueError(
+                f"There is no limit for {kind.__name__}; give one under `environments`."
+            )
         return self._pools[kind]
 
 
@@ -130,7 +157,9 @@ def in_order(kinds: Iterable[type[Environment]]) -> tuple[type[Environment], ...
 
 @asynccontextmanager
 async def _until(deadline: float, expire: Callable[[], None]) -> AsyncIterator[None]:
-    """Expire what is lent at the deadline, then cancel the block, which may not listen; raises LeaseExpired."""
+    """Expire what is lent at the deadline, then cancel the block, which may not listen; raises
+    LeaseExpired.
+    """
     timer = asyncio.get_running_loop().call_later(deadline, expire)
     try:
         async with asyncio.timeout(deadline) as limit:

@@ -23,25 +23,35 @@ LEASE_SECONDS = 120.0
 
 
 class EpisodeBroken(ValueError):
-    """An agent, or what it uses, raised what no episode may end with; the message says which, and in which line."""
+    """An agent, or what it uses, raised what no episode may end with; the message says which, and
+    in which line.
+    """
 
     @classmethod
-    def by(cls, error: BaseException, episode_spec: EpisodeSpec, spec: RolloutSpec) -> EpisodeBroken:
+    def by(
+        cls, error: BaseException, episode_spec: EpisodeSpec, spec: RolloutSpec
+    ) -> EpisodeBroken:
         """What ended the playing of an assignment."""
         where = tracebacks.own_line(error) or tracebacks.defined(spec.agent)
         return cls(
-            f"An episode of the problem {episode_spec.problem.id!r} (chain {episode_spec.chain}, agent "
-            f"{injection.name(spec.agent)!r}) broke off. It is an error in code, not the model's, so the stage "
-            f"stops:\n{tracebacks.trace(error)}\n{fault(error)}\nLook at {where}."
+            f"An episode of the problem {episode_spec.problem.id!r} (chain {episode_spec.chain}, "
+            f"agent {injection.name(spec.agent)!r}) broke off. It is an error in code, not the "
+            f"model's, so the stage stops:\n{tracebacks.trace(error)}\n{fault(error)}\nLook at "
+            f"{where}."
         )
 
 
 async def play(
-    episode_spec: EpisodeSpec, spec: RolloutSpec, session: SamplerSession, resources: ResourceManager
+    episode_spec: EpisodeSpec,
+    spec: RolloutSpec,
+    session: SamplerSession,
+    resources: ResourceManager,
 ) -> tuple[Trajectory, Timing]:
-    """Play one episode. A lost service or a deadline that is over ends it as FAILED, its environments closed.
+    """Play one episode. A lost service or a deadline that is over ends it as FAILED, its
+    environments closed.
 
-    So does an agent that held its event loop. What the sampler, the template or the agent raises passes.
+    So does an agent that held its event loop. What the sampler, the template or the agent raises
+    passes.
     """
     episode = Episode(episode_spec, spec, session)
     lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
@@ -70,11 +80,12 @@ async def collect(
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
     """Play a shard of episodes at the same time; `watch` is told each trajectory as it ends.
 
-    Both lists are sorted by (problem, chain, agent); the last is what `resources` measured. There are as many seats as
-    there are episodes, or environments if those are fewer: an episode takes a seat when the one before it ends, so that
-    whoever sits is never kept from replying. As many environments are there, or starting, when it ends. Raises
-    SamplerLost when the shard must be played again, PromptTooLong for a problem that cannot be played, EpisodeBroken
-    for whatever else the agent or the template raised, and what `watch` raised.
+    Both lists are sorted by (problem, chain, agent); the last is what `resources` measured. There
+    are as many seats as there are episodes, or environments if those are fewer: an episode takes a
+    seat when the one before it ends, so that whoever sits is never kept from replying. As many
+    environments are there, or starting, when it ends. Raises SamplerLost when the shard must be
+    played again, PromptTooLong for a problem that cannot be played, EpisodeBroken for whatever else
+    the agent or the template raised, and what `watch` raised.
     """
     failure: BaseException | None = None
     try:
@@ -107,7 +118,10 @@ async def _play_all(
                 trajectory, timing = await play(episode_spec, spec, session, resources)
             except (SamplerLost, PromptTooLong):
                 raise
-            except (Exception, SystemExit) as error:  # whatever an author's code raised ends the stage, with its place
+            except (
+                Exception,
+                SystemExit,
+            ) as error:  # whatever an author's code raised ends the stage, with its place
                 raise EpisodeBroken.by(error, episode_spec, spec) from error
             played.append((trajectory, timing))
             watch(trajectory)

@@ -20,7 +20,8 @@ class RolloutSpec(EpisodeRules):
 
     `rewards` are only those that need an environment, `limits` those of each kind of environment.
 
-    Raises ValueError for two tools of one name and for an environment that is asked for and has no limit.
+    Raises ValueError for two tools of one name and for an environment that is asked for and has no
+    limit.
     """
 
     rewards: tuple[Reward, ...]
@@ -33,12 +34,16 @@ class RolloutSpec(EpisodeRules):
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:
-        """The kinds of environment that an episode needs, in the fixed order in which they are leased."""
+        """The kinds of environment that an episode needs, in the fixed order in which they are
+        leased.
+        """
         return kinds_needed(self.tools, self.rewards)
 
 
 def kinds_needed(tools: Sequence[Tool], rewards: Sequence[Reward]) -> tuple[type[Environment], ...]:
-    """The kinds of environment that tools and rewards ask for, in the order in which they are leased."""
+    """The kinds of environment that tools and rewards ask for, in the order in which they are
+    leased.
+    """
     parts: tuple[Tool | Reward, ...] = (*tools, *rewards)
     needed = {kind for part in parts for kind in part.needs.values()}
     return in_order(kind for kind in needed if issubclass(kind, Environment))
@@ -47,18 +52,23 @@ def kinds_needed(tools: Sequence[Tool], rewards: Sequence[Reward]) -> tuple[type
 def refuse_misfits(
     tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
 ) -> None:
-    """Raise ValueError for two tools or rewards of one name, and for an environment without a limit."""
+    """Raise ValueError for two tools or rewards of one name, and for an environment without a
+    limit.
+    """
     for what, names in (
         ("tool", [tool.schema.name for tool in tools]),
         ("reward", [reward.name for reward in rewards]),
     ):
         for name, count in Counter(names).items():
             if count > 1:
-                raise ValueError(f"{count} {what}s are called {name!r}; give each another name, `@{what}(name=...)`.")
+                raise ValueError(
+                    f"{count} {what}s are called {name!r}; give each another name, "
+                    f"`@{what}(name=...)`."
+                )
     for kind in kinds_needed(tools, rewards):
         if kind not in limits:
             path = f"{kind.__module__}:{kind.__qualname__}"
             raise ValueError(
-                f"A tool or reward asks for a {kind.__name__} and there is no limit for it; say how many "
-                f"there may be, for example `environments: {{{path}: 8}}`."
+                f"A tool or reward asks for a {kind.__name__} and there is no limit for it; say "
+                f"how many there may be, for example `environments: {{{path}: 8}}`."
             )

@@ -1,4 +1,6 @@
-"""An experiment as it is worked on: its parts imported once, the place, and the policies of other runs it names."""
+"""An experiment as it is worked on: its parts imported once, the place, and the policies of other
+runs it names.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class Parent:
-    """The policy of another run that this run starts from: `Parent("nightly-2026-11-20", Artifact(...))`."""
+    """The policy of another run that this run starts from:
+    `Parent("nightly-2026-11-20", Artifact(...))`.
+    """
 
     run: str
     policy: Artifact
@@ -39,10 +43,11 @@ class Parent:
 
 @dataclass(frozen=True)
 class Resolved:
-    """An experiment with what its import paths name: `Resolved(science, GRPO(), (calculator,), {exact: 1.0}, ...)`.
+    """An experiment with what its import paths name:
+    `Resolved(science, GRPO(), (calculator,), {exact: 1.0}, ...)`.
 
-    `rewards` have their weights, `goal` is the name of the reward that says solved, `limits` are those of each kind of
-    environment.
+    `rewards` have their weights, `goal` is the name of the reward that says solved, `limits` are
+    those of each kind of environment.
     """
 
     science: Science
@@ -55,7 +60,9 @@ class Resolved:
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:
-        """The kinds of environment that every episode needs, in the fixed order in which they are leased."""
+        """The kinds of environment that every episode needs, in the fixed order in which they are
+        leased.
+        """
         return kinds_needed(self.tools, [*self.rewards])
 
     @property
@@ -88,9 +95,11 @@ class Resolved:
 
 @dataclass(frozen=True)
 class ExperimentContext:
-    """An experiment and the place where it is worked on; what stages make here is shared by all runs of the store.
+    """An experiment and the place where it is worked on; what stages make here is shared by all
+    runs of the store.
 
-    `ExperimentContext("quickstart", resolve(science), {"seed": "default", ...}, Site(), Store.at(".", cache))`
+    `ExperimentContext("quickstart", resolve(science), {"seed": "default", ...}, Site(),
+    Store.at(".", cache))`
     """
 
     experiment: str
@@ -112,7 +121,9 @@ class ExperimentContext:
 
     @property
     def reference(self) -> Artifact | None:
-        """The policy of another run, run:NAME@STEP, that the algorithm's KL penalty names, if it does."""
+        """The policy of another run, run:NAME@STEP, that the algorithm's KL penalty names, if it
+        does.
+        """
         where = self.resolved.algorithm.needs.reference
         if where is None or not step_named(where):
             return None
@@ -120,7 +131,9 @@ class ExperimentContext:
 
 
 def resolve(science: Science) -> Resolved:
-    """Import what an experiment names; raises ValueError, with the key where it stands, for what does not fit."""
+    """Import what an experiment names; raises ValueError, with the key where it stands, for what
+    does not fit.
+    """
     with at("agent.use"):
         agent: Agent = load(science.agent.use)
         callables = (agent, agent.__call__)  # type: ignore[operator]
@@ -156,7 +169,8 @@ def of_run(store: Store, where: str, key: str) -> Parent:
     name, step = step_named(where) or (where.removeprefix("run:"), None)
     if not NAME.fullmatch(name):
         raise ValueError(
-            f"{key}: got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is the start."
+            f"{key}: got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is "
+            "the start."
         )
     found = final_policy(store, name) if step is None else policy_of(store, name, step)
     manifest = store.manifest(found.uri)
@@ -176,18 +190,24 @@ def final_policy(store: Store, name: str) -> Artifact:
         if store.manifest(uri) is not None:
             return store.artifact(uri)
     known = ", ".join(store.names("runs")) or "none"
-    raise ValueError(f"The run {name!r} has published no policy in {store.uri}. Runs there: {known}.")
+    raise ValueError(
+        f"The run {name!r} has published no policy in {store.uri}. Runs there: {known}."
+    )
 
 
 def policy_of(store: Store, name: str, step: int) -> Artifact:
-    """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when there is none."""
+    """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when
+    there is none.
+    """
     uri = RunLayout(name).step(step).policy
     if step == 0 and (start := store.read_json(RunLayout(name).start)):
         return Artifact(start["uri"], start["digest"])
     if store.manifest(uri) is not None:
         return store.artifact(uri)
     last = final_policy(store, name)
-    raise ValueError(f"The run {name!r} has no policy of step {step} in {store.uri}; its last one is {last.uri}.")
+    raise ValueError(
+        f"The run {name!r} has no policy of step {step} in {store.uri}; its last one is {last.uri}."
+    )
 
 
 def require_same_tokens(store: Store, what: str, theirs: Artifact, ours: Artifact) -> None:
@@ -195,8 +215,8 @@ def require_same_tokens(store: Store, what: str, theirs: Artifact, ours: Artifac
     one, other = (store.part(policy, "tokenizer.json") for policy in (theirs, ours))
     if one is None or one != other:
         raise ValueError(
-            f"{what} has tokens of {theirs.uri}, and training those of {ours.uri}: the tokenizers differ, or one is "
-            "missing. Name a run of this model, or one that comes from it."
+            f"{what} has tokens of {theirs.uri}, and training those of {ours.uri}: the tokenizers "
+            "differ, or one is missing. Name a run of this model, or one that comes from it."
         )
 
 
@@ -204,5 +224,8 @@ def _named(path: str, kind: type[P]) -> P:
     found = load(path)
     if not isinstance(found, kind):
         name = kind.__name__
-        raise ValueError(f"{path} is a {type(found).__name__}, expected a {name}: decorate it with @{name.lower()}.")
+        raise ValueError(
+            f"{path} is a {type(found).__name__}, expected a {name}: decorate it with "
+            f"@{name.lower()}."
+        )
     return found

@@ -20,4 +20,6 @@ def read(path: Path) -> Artifact:
         case {"uri": str(uri), "digest": str(digest)}:
             return Artifact(uri, digest)
         case found:
-            raise Damaged(f'{path} holds the keys {[*found]}, expected a pointer: {{"uri": <text>, "digest": <text>}}.')
+            raise Damaged(
+                f'{path} holds the keys {[*found]}, expected a pointer: {{"uri": <text>, "digest": <text>}}.'
+            )

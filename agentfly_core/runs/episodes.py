@@ -1,4 +1,6 @@
-"""Runs and their episodes, for people: what the model chose told apart from what it read, in colour and without."""
+"""Runs and their episodes, for people: what the model chose told apart from what it read, in colour
+and without.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "after": "."}
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of an episode: `Piece("sampled", '<tool_call>{"name": "calculator", ...}</tool_call><|im_end|>')`.
+    """A stretch of an episode: `Piece("sampled", '<tool_call>{"name": "calculator",
+    ...}</tool_call><|im_end|>')`.
 
     What is `after` the episode was answered by a tool that ended it and never read by the model.
     """
@@ -51,12 +54,15 @@ class Piece:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         for number, line in enumerate(lines(self, options.max_width)):
             label = self.kind if number == 0 else ""
-            yield Text.assemble((f"{label:>9} ", "cyan"), (f"{MARKS[self.kind]} {line}", STYLES[self.kind]))
+            yield Text.assemble(
+                (f"{label:>9} ", "cyan"), (f"{MARKS[self.kind]} {line}", STYLES[self.kind])
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The episodes of one step and their scores, how to read their tokens, and what the step measured, once it ended.
+    """The episodes of one step and their scores, how to read their tokens, and what the step
+    measured, once it ended.
 
     `Step("demo", 7, ((trajectory, scored), ...), decode, {"resources/Shop/expired": 1.0, ...})`
     """
@@ -70,11 +76,15 @@ class Step:
     @property
     def worst_first(self) -> list[tuple[Trajectory, Scored | None]]:
         """Unscored episodes, then the others by reward."""
-        return sorted(self.episodes, key=lambda pair: (_reward(pair[1]) is not None, _reward(pair[1]) or 0.0))
+        return sorted(
+            self.episodes, key=lambda pair: (_reward(pair[1]) is not None, _reward(pair[1]) or 0.0)
+        )
 
 
 def read_step(store: Store, run: str, number: int | None) -> Step:
-    """A step's episodes, the last one's when `number` is None; raises ValueError where there is none."""
+    """A step's episodes, the last one's when `number` is None; raises ValueError where there is
+    none.
+    """
     layout = RunLayout(run)
     played = [step for step in layout.steps(store) if _played(store, layout.step(step))]
     if not played or (number is not None and number not in played):
@@ -96,15 +106,23 @@ def read_step(store: Store, run: str, number: int | None) -> Step:
     trajectories = [t for shard in shards for t in read_trajectories(shard / EPISODES)]
     ended = store.read_json(here.metrics)
     metrics = ended["metrics"] if ended else {}
-    return Step(run, step, tuple((t, by_id.get(t.id)) for t in trajectories), decoder(store, run), metrics)
+    return Step(
+        run, step, tuple((t, by_id.get(t.id)) for t in trajectories), decoder(store, run), metrics
+    )
 
 
 def decoder(store: Store, run: str) -> Decode:
-    """How to read a run's tokens: the tokenizer of its start policy, special tokens shown; raises ValueError."""
+    """How to read a run's tokens: the tokenizer of its start policy, special tokens shown; raises
+    ValueError.
+    """
     start = store.read_json(RunLayout(run).start)
-    written = store.part(Artifact(start["uri"], start["digest"]), "tokenizer.json") if start else None
+    written = (
+        store.part(Artifact(start["uri"], start["digest"]), "tokenizer.json") if start else None
+    )
     if written is None:
-        raise ValueError(f"The run {run!r} has no policy with a tokenizer.json: its tokens cannot be read.")
+        raise ValueError(
+            f"The run {run!r} has no policy with a tokenizer.json: its tokens cannot be read."
+        )
     tokenizer = Tokenizer.from_str(json.dumps(written))
     return lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=False))
 
@@ -121,11 +139,14 @@ def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
 
 
 def lines(piece: Piece, width: int) -> list[str]:
-    """A piece's text in lines of at most `width` columns with their mark; control characters are written out."""
+    """A piece's text in lines of at most `width` columns with their mark; control characters are
+    written out.
+    """
     visible = UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", piece.text)
     room = max(20, width - 12)
     wrapped = (
-        textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False) for line in visible.split("\n")
+        textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False)
+        for line in visible.split("\n")
     )
     return [part for parts in wrapped for part in parts or [""]]
 
@@ -139,24 +160,42 @@ def show(step: Step, worst: int) -> RenderableType:
     episodes = f"{len(step.episodes)} episodes, {overall}"
     title = Text(f"{step.run}, step {step.number}: {episodes}", "bold")
     legend = Text.assemble(
-        ("| read by the model", STYLES["read"]), "   ", ("> sampled: chosen by it", STYLES["sampled"])
+        ("| read by the model", STYLES["read"]),
+        "   ",
+        ("> sampled: chosen by it", STYLES["sampled"]),
     )
-    chosen = [_episode(trajectory, scored, step.decode) for trajectory, scored in step.worst_first[:worst]]
+    chosen = [
+        _episode(trajectory, scored, step.decode) for trajectory, scored in step.worst_first[:worst]
+    ]
     return Group(title, *environments(step.metrics), legend, *chosen)
 
 
 def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
-    """What the step's worst shard asked of its environments, one row a kind; nothing where it used none."""
+    """What the step's worst shard asked of its environments, one row a kind; nothing where it used
+    none.
+    """
     kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
     columns = (Column(title, justify="right") for title in LEASES.values())
-    shown = Table("environment", *columns, box=None, pad_edge=False, collapse_padding=True, header_style="cyan")
+    shown = Table(
+        "environment",
+        *columns,
+        box=None,
+        pad_edge=False,
+        collapse_padding=True,
+        header_style="cyan",
+    )
     for kind in kinds:
-        shown.add_row(kind, *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES))
+        shown.add_row(
+            kind,
+            *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES),
+        )
     return [shown] if kinds else []
 
 
 def table(step: Step) -> pd.DataFrame:
-    """A step's episodes for people: one row an episode, with its rewards and its text, each line marked."""
+    """A step's episodes for people: one row an episode, with its rewards and its text, each line
+    marked.
+    """
     rows = []
     for trajectory, scored in step.episodes:
         marked = [

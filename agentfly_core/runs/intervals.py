@@ -13,13 +13,15 @@ Interval = tuple[float, float]
 def wilson(successes: float, trials: int) -> Interval:
     """The 95 % score interval of a success rate: `wilson(8, 10)` is (0.490, 0.943).
 
-    (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) with p = successes / n, z = 1.96 (Wilson 1927, JASA 22).
-    `trials` counts problems: with several episodes a problem give the sum over problems of the share solved, which is
-    conservative. Raises ValueError unless 0 <= successes <= trials and trials >= 1.
+    (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n) with p = successes / n, z = 1.96
+    (Wilson 1927, JASA 22). `trials` counts problems: with several episodes a problem give the sum
+    over problems of the share solved, which is conservative. Raises ValueError unless 0 <=
+    successes <= trials and trials >= 1.
     """
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(
-            f"Got {successes} successes of {trials} trials, expected 0 <= successes <= trials and a trial."
+            f"Got {successes} successes of {trials} trials, expected 0 <= successes <= trials and "
+            "a trial."
         )
     share, z2 = successes / trials, Z95 * Z95
     middle = share + z2 / (2 * trials)
@@ -29,7 +31,8 @@ def wilson(successes: float, trials: int) -> Interval:
 
 
 def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
-    """The share of problems solved and its 95 % interval; `solved` is the share of each problem's episodes, by id.
+    """The share of problems solved and its 95 % interval; `solved` is the share of each problem's
+    episodes, by id.
 
     Raises ValueError when there is no problem.
     """
@@ -41,15 +44,15 @@ def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
 def improvement(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[float, Interval]:
     """The mean of after - before over the same problems, and its 95 % interval.
 
-    mean(d) +- z s(d) / sqrt(n) with d the differences by problem and s their unbiased standard deviation: the paired
-    analysis of "Adding Error Bars to Evals" (arXiv 2411.00640, section 4.2). Raises ValueError when the problems differ
-    or are fewer than two.
+    mean(d) +- z s(d) / sqrt(n) with d the differences by problem and s their unbiased standard
+    deviation: the paired analysis of "Adding Error Bars to Evals" (arXiv 2411.00640, section 4.2).
+    Raises ValueError when the problems differ or are fewer than two.
     """
     if len(before) < 2 or before.keys() != after.keys():
         odd = sorted(before.keys() ^ after.keys())[:3]
         raise ValueError(
-            f"Got {len(before)} problems before and {len(after)} after (in one only: {odd}), expected the same two or "
-            "more: evaluate both policies on the same split."
+            f"Got {len(before)} problems before and {len(after)} after (in one only: {odd}), "
+            "expected the same two or more: evaluate both policies on the same split."
         )
     differences = [after[problem] - before[problem] for problem in before]
     middle = statistics.fmean(differences)

@@ -26,9 +26,11 @@ STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A run as it stands; `step` is the last one whose policy is published, `success` is held-out, None before the end.
+    """A run as it stands; `step` is the last one whose policy is published, `success` is held-out,
+    None before the end.
 
-    `Listed("quickstart-1f2e3d4c", "stopped", "", 7, 15, None, "agentfly train quickstart --run quickstart-1f2e3d4c")`
+    `Listed("quickstart-1f2e3d4c", "stopped", "", 7, 15, None, "agentfly train quickstart --run
+    quickstart-1f2e3d4c")`
     """
 
     name: str
@@ -42,7 +44,9 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A run whose run.json is damaged: `Unreadable("demo", "/lab/runs/demo/run.json is damaged: ...")`."""
+    """A run whose run.json is damaged:
+    `Unreadable("demo", "/lab/runs/demo/run.json is damaged: ...")`.
+    """
 
     name: str
     fault: str
@@ -61,7 +65,9 @@ def listed(store: Store) -> list[Listed | Unreadable]:
 
 
 def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
-    """Two lines a run: how it stands, and the command that continues it (or, if it is finished, reads it)."""
+    """Two lines a run: how it stands, and the command that continues it (or, if it is finished,
+    reads it).
+    """
     if not runs:
         return Text(f"There is no run in {store.uri} yet. Start one: agentfly train quickstart")
     width = max(len(run.name) for run in runs)
@@ -80,17 +86,26 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
 
 
 def continuing(store: Store, name: str, record: RunRecord) -> str:
-    """The exact command that continues a run, given its run.json: every setting that differs from the file is in it."""
+    """The exact command that continues a run, given its run.json: every setting that differs from
+    the file is in it.
+    """
     path = next((Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml"))), None)
     known = path is None or path.parent == loading.CONF
-    words = ["agentfly", "train", record["experiment"] if known else str(path), *_overrides(path, record)]
+    words = [
+        "agentfly",
+        "train",
+        record["experiment"] if known else str(path),
+        *_overrides(path, record),
+    ]
     words += ["--run", name]
     words += [] if record["site"]["name"] == "local" else ["--site", record["site"]["name"]]
     return in_store(store, *words)
 
 
 def in_store(store: Store, *words: str) -> str:
-    """A command as it is to be typed; it names the store unless that is the one taken when none is named."""
+    """A command as it is to be typed; it names the store unless that is the one taken when none is
+    named.
+    """
     default = Store.at(loading.site("local").store, store.root)
     return shlex.join([*words, *([] if store.uri == default.uri else ["--store", store.uri])])
 
@@ -141,5 +156,7 @@ def _listed(store: Store, name: str, record: RunRecord) -> Listed:
         step=max(published, default=0),
         steps=steps,
         success=summary["success_after"] if summary and done else None,
-        command=in_store(store, "agentfly", "show", name) if done else continuing(store, name, record),
+        command=in_store(store, "agentfly", "show", name)
+        if done
+        else continuing(store, name, record),
     )

@@ -1,4 +1,6 @@
-"""Numbers about what was played: from trajectories, their scores and their timings to named metrics."""
+"""Numbers about what was played: from trajectories, their scores and their timings to named
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,12 @@ def rollout_metrics(
 ) -> dict[str, float]:
     """What a stage played, by metric name; empty when it played nothing.
 
-    Under `agent/rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored trajectories,
-    `tokens_per_second` is sampled tokens over the time in which any episode was played,
-    `zero_spread_groups` the share of groups of equal rewards; all others are means or shares over all trajectories,
-    times in seconds. Calls are counted by name for the given `tools` only, since a model may make up any name:
-    `avg_bad_calls` counts calls of other tools and calls that could not be read.
+    Under `agent/rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored
+    trajectories, `tokens_per_second` is sampled tokens over the time in which any episode was
+    played, `zero_spread_groups` the share of groups of equal rewards; all others are means or
+    shares over all trajectories, times in seconds. Calls are counted by name for the given `tools`
+    only, since a model may make up any name: `avg_bad_calls` counts calls of other tools and calls
+    that could not be read.
     """
     if not trajectories:
         return {}
@@ -50,13 +53,17 @@ def rollout_metrics(
 
 
 def solved(scored: Scored, goal: str) -> bool | None:
-    """Whether the reward named `goal` was reached in full (1 or more); None when the trajectory could not be scored."""
+    """Whether the reward named `goal` was reached in full (1 or more); None when the trajectory
+    could not be scored.
+    """
     if isinstance(scored.reward, Unscored):
         return None
     return scored.rewards[goal] >= 1.0
 
 
-def solved_by_problem(trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str) -> dict[str, float]:
+def solved_by_problem(
+    trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
+) -> dict[str, float]:
     """The share of each problem's scored episodes that were solved: `{"add-41-58": 1.0}`."""
     found = {s.trajectory_id: solved(s, goal) for s in scored}
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
@@ -67,7 +74,8 @@ def solved_by_problem(trajectories: Iterable[Trajectory], scored: Iterable[Score
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:
-    """What a step leaves in a file and tracking sends: `{"step": 7, "time_ms": ..., "metrics": {...}}`.
+    """What a step leaves in a file and tracking sends:
+    `{"step": 7, "time_ms": ..., "metrics": {...}}`.
 
     Numbers that are not finite are left out: a missing number is never a zero.
     """

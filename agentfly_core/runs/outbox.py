@@ -1,4 +1,6 @@
-"""Sending to a service that may be away: calls wait in order for one thread, and nobody waits for the thread."""
+"""Sending to a service that may be away: calls wait in order for one thread, and nobody waits for
+the thread.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,11 @@ C = TypeVar("C", bound=Connection)
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """What a service does not have: `Unsent(("step 7", "the end"), (), "Connection refused")`; false when nothing.
+    """What a service does not have: `Unsent(("step 7", "the end"), (), "Connection refused")`;
+    false when nothing.
 
-    `waiting` is kept since the service does not answer, `refused` was given up since it does, with its reason.
+    `waiting` is kept since the service does not answer, `refused` was given up since it does, with
+    its reason.
     """
 
     waiting: tuple[str, ...]
@@ -49,10 +53,11 @@ class _Call(Generic[C]):
 
 
 class Outbox(Generic[C]):
-    """Calls to a service, made in order by one thread; `connect` is called by it too, and may raise.
+    """Calls to a service, made in order by one thread; `connect` is called by it too, and may
+    raise.
 
-    A call that fails while the service answers is tried three times and then given up; one that fails while it does
-    not answer stays first until it does.
+    A call that fails while the service answers is tried three times and then given up; one that
+    fails while it does not answer stays first until it does.
     """
 
     def __init__(self, connect: Callable[[], C]) -> None:
@@ -73,15 +78,23 @@ class Outbox(Generic[C]):
             self._changed.notify_all()
 
     def flush(self, deadline: float) -> Unsent:
-        """Wait until all is sent, at most `deadline` seconds, and less when the service does not answer."""
+        """Wait until all is sent, at most `deadline` seconds, and less when the service does not
+        answer.
+        """
         end = time.monotonic() + deadline
         with self._changed:
             failures, self._hurry = self._failures, True
             self._changed.notify_all()
-            while self._calls and self._failures < failures + ATTEMPTS and (left := end - time.monotonic()) > 0:
+            while (
+                self._calls
+                and self._failures < failures + ATTEMPTS
+                and (left := end - time.monotonic()) > 0
+            ):
                 self._changed.wait(left)
             self._hurry = False
-            return Unsent(tuple(call.label for call in self._calls), tuple(self._refused), self._reason)
+            return Unsent(
+                tuple(call.label for call in self._calls), tuple(self._refused), self._reason
+            )
 
     def close(self) -> None:
         """Send no more."""
@@ -124,7 +137,9 @@ class Outbox(Generic[C]):
 
 
 def _cause(error: BaseException) -> str:
-    """What lies at the bottom of an error, in a line: `ConnectionRefusedError: [Errno 111] Connection refused`."""
+    """What lies at the bottom of an error, in a line:
+    `ConnectionRefusedError: [Errno 111] Connection refused`.
+    """
     while below := error.__cause__ or error.__context__:
         error = below
     return fault(error).splitlines()[0][:200]

@@ -1,4 +1,6 @@
-"""Reports of stages and runs to MLflow, all read from files, so that a continued run can send them again."""
+"""Reports of stages and runs to MLflow, all read from files, so that a continued run can send them
+again.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +21,33 @@ from agentfly_core.runs.tracking import Success, Tracker
 
 
 class MlflowReporter:
-    """Reports stages to a tracker; every method returns at once, and may be called again for the same thing."""
+    """Reports stages to a tracker; every method returns at once, and may be called again for the
+    same thing.
+    """
 
     def __init__(self, context: ExperimentContext, tracker: Tracker) -> None:
         self.context, self.tracker = context, tracker
-        science, site = context.science.model_dump(mode="json"), context.site.model_dump(mode="json")
+        science, site = (
+            context.science.model_dump(mode="json"),
+            context.site.model_dump(mode="json"),
+        )
         tracker.params({**flat(science), **flat(site, "site.")})
         tracker.tags({"agentfly.science_digest": context.science.digest})
 
     def data(self, data: Artifact) -> None:
         """The dataset that is read."""
-        self.tracker.dataset(self.context.experiment, self._where(data.uri), data.digest, "training")
+        self.tracker.dataset(
+            self.context.experiment, self._where(data.uri), data.digest, "training"
+        )
 
     def data_version(self, version: str) -> None:
         """What DVC keeps of the dataset, or why it keeps none."""
         self.tracker.tags({"agentfly.dvc_dataset": version})
 
     def made(self, stages: Mapping[str, Sequence[Artifact]]) -> None:
-        """The seconds of stages before the first step, and what their rounds measured: `warm_start/train/loss`."""
+        """The seconds of stages before the first step, and what their rounds measured:
+        `warm_start/train/loss`.
+        """
         for stage, artifacts in stages.items():
             found = [measured(self.context.store, artifact) for artifact in artifacts]
             seconds = sum(each.seconds for each in found)
@@ -48,7 +59,12 @@ class MlflowReporter:
     def evaluation(self, evaluation: Evaluation, step: int) -> None:
         """How the policy of a step did on held-out problems."""
         low, high = evaluation.interval
-        told = {"success": evaluation.success, "success_low": low, "success_high": high, "seconds": evaluation.seconds}
+        told = {
+            "success": evaluation.success,
+            "success_low": low,
+            "success_high": high,
+            "seconds": evaluation.seconds,
+        }
         metrics = {f"evaluate/{evaluation.split}/{name}": value for name, value in told.items()}
         self.tracker.points(metrics, step, evaluation.time_ms)
 
@@ -76,16 +92,25 @@ class RunReporter(MlflowReporter):
         self.tracker.points(found["metrics"], step, found["time_ms"])
         if step == 1 or step % self.run.science.log_trajectories_every == 0:
             self.tracker.table(
-                "trajectories", step, lambda: episodes.table(episodes.read_step(self.run.store, self.run.name, step))
+                "trajectories",
+                step,
+                lambda: episodes.table(episodes.read_step(self.run.store, self.run.name, step)),
             )
 
     def evaluation(self, evaluation: Evaluation, step: int) -> None:
-        """How the policy of a step did; the best is judged on validation, or on test in a run that never validates."""
+        """How the policy of a step did; the best is judged on validation, or on test in a run that
+        never validates.
+        """
         super().evaluation(evaluation, step)
         validates = any(map(self.run.evaluates, range(1, self.run.science.steps + 1)))
-        if evaluation.split == ("validation" if validates else "test") and evaluation.success > self._best:
+        if (
+            evaluation.split == ("validation" if validates else "test")
+            and evaluation.success > self._best
+        ):
             self._best = evaluation.success
-            self.tracker.tags({"agentfly.best_policy": evaluation.policy, "agentfly.best_step": str(step)})
+            self.tracker.tags(
+                {"agentfly.best_policy": evaluation.policy, "agentfly.best_step": str(step)}
+            )
 
     def end(self, policy: Artifact, summary: Summary, time_ms: int) -> None:
         """The final policy as a registered model version, the summary, and that the run is over."""
@@ -102,7 +127,9 @@ class RunReporter(MlflowReporter):
         model = f"agentfly-{self.context.experiment}"
         success = Success(summary["success_after"], self.run.record["dataset_digest"])
         self.tracker.register(model, self._where(policy.uri), policy.digest, success, lineage)
-        self.tracker.tags({"agentfly.last_policy": policy.digest, "agentfly.last_step": str(summary["steps"])})
+        self.tracker.tags(
+            {"agentfly.last_policy": policy.digest, "agentfly.last_step": str(summary["steps"])}
+        )
         self.tracker.summary(summary)
         self.tracker.finish("FINISHED", time_ms)
 
@@ -125,7 +152,9 @@ class RunReporter(MlflowReporter):
         self.end(policy, summary, after.time_ms)
 
     def mlflow_run_id(self) -> str | None:
-        """The id of the MLflow run, remembered with the run; None when MLflow does not answer in time."""
+        """The id of the MLflow run, remembered with the run; None when MLflow does not answer in
+        time.
+        """
         self.tracker.flush()
         if self.tracker.run_id:
             self.run.link("mlflow_run_ids", self.tracker.run_id)
@@ -134,5 +163,9 @@ class RunReporter(MlflowReporter):
 
 def _parents(run: Run) -> dict[str, str]:
     parent, reference = run.parent, run.reference
-    found = {"agentfly.parent": parent.run, "agentfly.parent_policy": parent.policy.digest} if parent else {}
+    found = (
+        {"agentfly.parent": parent.run, "agentfly.parent_policy": parent.policy.digest}
+        if parent
+        else {}
+    )
     return found | ({"agentfly.reference_policy": reference.digest} if reference else {})

@@ -62,7 +62,9 @@ class Run:
 
     @property
     def reference(self) -> Artifact | None:
-        """The policy of another run that this one shall stay near, if it is not that of its own start."""
+        """The policy of another run that this one shall stay near, if it is not that of its own
+        start.
+        """
         found = self.record.get("reference")
         return Artifact(found["uri"], found["digest"]) if found else None
 
@@ -96,27 +98,33 @@ class Run:
         return record
 
     def remember_data(self, data: Artifact, version: str) -> None:
-        """Write down, in run.json, the digest of the dataset that the run reads and DVC's version of it.
+        """Write down, in run.json, the digest of the dataset that the run reads and DVC's version
+        of it.
 
         Raises ValueError when the run was started with other data.
         """
         record = self.record
         if (before := record.get("dataset_digest", data.digest)) != data.digest:
             raise ValueError(
-                f"The run {self.name!r} was started with the dataset {before[:12]}, and its files now make another, "
-                f"{data.digest[:12]}. Restore them, or give the run on the new data another name with --run or --new."
+                f"The run {self.name!r} was started with the dataset {before[:12]}, and its files "
+                f"now make another, {data.digest[:12]}. Restore them, or give the run on the new "
+                "data another name with --run or --new."
             )
         record["dataset_digest"], record["dataset_version"] = data.digest, version
         self.store.write_json(self.layout.record, as_json(record))
 
     def remember_sandbox(self) -> None:
-        """Write down, in run.json, the backend of the sandbox in which its tools and rewards run code, if any does."""
+        """Write down, in run.json, the backend of the sandbox in which its tools and rewards run
+        code, if any does.
+        """
         if chosen in [part.ready for part in self.resolved.parts]:
             backend = chosen().backend.name
             self.store.write_json(self.layout.record, as_json({**self.record, "sandbox": backend}))
 
     def link(self, kind: str, value: str) -> None:
-        """Remember the id of this run in another system, once: `run.link("prefect_flow_run_ids", "5f0e...")`."""
+        """Remember the id of this run in another system, once:
+        `run.link("prefect_flow_run_ids", "5f0e...")`.
+        """
         links = links_of(self.store, self.name)
         if value not in links.setdefault(kind, []):
             links[kind].append(value)
@@ -134,13 +142,16 @@ def record_of(store: Store, name: str) -> RunRecord | None:
         return record
     except Damaged as damage:
         raise Damaged(
-            f"{damage} Put it back from a copy. Without one, remove it, and the command that started the run goes on "
-            "from all that it has published, in MLflow as a new run; with other settings that would be made anew."
+            f"{damage} Put it back from a copy. Without one, remove it, and the command that "
+            "started the run goes on from all that it has published, in MLflow as a new run; with "
+            "other settings that would be made anew."
         ) from None
 
 
 def summary_of(store: Store, name: str) -> Summary | None:
-    """The summary of a finished run; a damaged one is told of and counts as none, since the run makes it again."""
+    """The summary of a finished run; a damaged one is told of and counts as none, since the run
+    makes it again.
+    """
     try:
         summary: Summary | None = store.read_json(RunLayout(name).summary)
         return summary
@@ -165,7 +176,10 @@ def name_of(context: ExperimentContext, name: str, new: bool) -> str:
     Raises ValueError for a name that could not be a folder's.
     """
     if name and not NAME.fullmatch(name):
-        raise ValueError(f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as my-run.2.")
+        raise ValueError(
+            f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as "
+            "my-run.2."
+        )
     base = name or f"{context.experiment}-{context.science.digest[:8]}"
     if not new or not _begun(context.store, base):
         return base
@@ -179,12 +193,17 @@ def name_of(context: ExperimentContext, name: str, new: bool) -> str:
 def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
     """Start a run or continue it, as its only writer.
 
-    Raises Locked while somebody else writes it, ValueError when it was started with other settings or by a stage
-    of another version. A run that is refused before anything of it is published leaves nothing.
+    Raises Locked while somebody else writes it, ValueError when it was started with other settings
+    or by a stage of another version. A run that is refused before anything of it is published
+    leaves nothing.
     """
     store, layout = context.store, RunLayout(name)
     new = _record(context, name) if record_of(store, name) is None else None
-    lock = remote_lock(store.remote, layout.uri) if store.remote else local_lock(store.root / layout.uri)
+    lock = (
+        remote_lock(store.remote, layout.uri)
+        if store.remote
+        else local_lock(store.root / layout.uri)
+    )
     with lock:
         record = record_of(store, name)
         if record is None:
@@ -193,7 +212,10 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
             _require_continuable(record, context, name)
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
-        current = {"science": context.science.identity(), "site": context.site.model_dump(mode="json")}
+        current = {
+            "science": context.science.identity(),
+            "site": context.site.model_dump(mode="json"),
+        }
         told = {**record, **current, "science_digest": context.science.digest}
         store.write_json(layout.record, as_json(told))
         parent = None
@@ -248,7 +270,9 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
     came_from: ParentPolicy | None = None
     if parent:
         came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest}
-    site: Any = context.site.model_dump(mode="json")  # all of it, of which a SiteRecord knows what is read
+    site: Any = context.site.model_dump(
+        mode="json"
+    )  # all of it, of which a SiteRecord knows what is read
     versions = {}
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -279,15 +303,20 @@ def _require_continuable(record: RunRecord, context: ExperimentContext, name: st
     if any(keys.VERSIONS.get(stage) != version for stage, version in record["stages"].items()):
         old = record["revision"]["commit"] or "the revision it was started with"
         raise ValueError(
-            f"The run {name!r} was started with stages {record['stages']}, this code has {dict(keys.VERSIONS)}. "
-            f"Finish it with `git checkout {old}`, or start another run with --new."
+            f"The run {name!r} was started with stages {record['stages']}, this code has "
+            f"{dict(keys.VERSIONS)}. Finish it with `git checkout {old}`, or start another run "
+            "with --new."
         )
     if record["revision"] != revision():
-        logger.warning("The run was started under revision %s and goes on under %s.", record["revision"], revision())
+        logger.warning(
+            "The run was started under revision %s and goes on under %s.",
+            record["revision"],
+            revision(),
+        )
     store, layout, steps = context.store, RunLayout(name), context.science.steps
     beyond = [step for step in layout.steps(store) if step > steps]
     if done := [step for step in beyond if store.manifest(layout.step(step).policy)]:
         raise ValueError(
-            f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as many or more with "
-            f"steps={done[-1]}, or for another run with --new."
+            f"The run {name!r} has done {done[-1]} steps, and {steps} are asked for. Ask for as "
+            f"many or more with steps={done[-1]}, or for another run with --new."
         )

@@ -29,8 +29,8 @@ StagesBefore = Mapping[str, Sequence[Artifact]]
 class Evaluation:
     """How a policy does on the held-out problems of a split, and when that was known.
 
-    `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2, 1763740000000)`; `solved` is the
-    share of each problem's episodes that reached the goal.
+    `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2,
+    1763740000000)`; `solved` is the share of each problem's episodes that reached the goal.
     """
 
     policy: str
@@ -49,8 +49,12 @@ def evaluation(
     rollouts: Sequence[Artifact],
     scored: Artifact,
 ) -> Evaluation:
-    """Read an evaluation from its stored episodes and scores; raises ValueError where no episode has a score."""
-    played = [t for rollout in rollouts for t in read_trajectories(context.store.open(rollout) / EPISODES)]
+    """Read an evaluation from its stored episodes and scores; raises ValueError where no episode
+    has a score.
+    """
+    played = [
+        t for rollout in rollouts for t in read_trajectories(context.store.open(rollout) / EPISODES)
+    ]
     scores = read_scores(context.store.open(scored) / SCORES)
     if not (solved := solved_by_problem(played, scores, context.resolved.goal)):
         causes = [score.reward.reason for score in scores if isinstance(score.reward, Unscored)]
@@ -71,8 +75,17 @@ def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) 
     """An evaluation that was made before; raises FileNotFoundError where it was not."""
     data = context.store.artifact(keys.prepare(context.science).uri)
     shards = range(shards_of_split(context.science, context.store.open(data), split))
-    found = [context.store.artifact(keys.evaluation(context.science, policy, data, split, shard).uri) for shard in shards]
-    return evaluation(context, policy, split, found, context.store.artifact(keys.scored(context.science, found).uri))
+    found = [
+        context.store.artifact(keys.evaluation(context.science, policy, data, split, shard).uri)
+        for shard in shards
+    ]
+    return evaluation(
+        context,
+        policy,
+        split,
+        found,
+        context.store.artifact(keys.scored(context.science, found).uri),
+    )
 
 
 def summarise(
@@ -104,7 +117,8 @@ def summarise(
 def stages_before(
     data: Artifact, model: Artifact, warm_start: Sequence[Artifact], parent: Parent | None
 ) -> StagesBefore:
-    """What was made before the first step, by stage and in order: `{"prepare": [...], "model": [...], ...}`.
+    """What was made before the first step, by stage and in order:
+    `{"prepare": [...], "model": [...], ...}`.
 
     The warm start's are its demonstrations and then the policy of each round; a parent's policy is
     no model that was made.
@@ -122,7 +136,9 @@ def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBe
         return stages_before(data, model, [], parent)
     episodes = store.artifact(keys.demonstrations(science, model, data).uri)
     rounds = range(1, science.warm_start.rounds + 1)
-    policies = [store.artifact(keys.warm_start(science, model, episodes, number).uri) for number in rounds]
+    policies = [
+        store.artifact(keys.warm_start(science, model, episodes, number).uri) for number in rounds
+    ]
     return stages_before(data, model, [episodes, *policies], parent)
 
 

@@ -1,9 +1,11 @@
-"""MLflow as a sink: what a run leaves in files is sent along, in order, by a thread that no stage ever waits for.
+"""MLflow as a sink: what a run leaves in files is sent along, in order, by a thread that no stage
+ever waits for.
 
-Everything here may be sent again and is stored once: points carry the time at which they were measured, the MLflow run
-is found by the tag `agentfly.run_uid`, tables and files have fixed names, model versions are found by their digest.
-While MLflow cannot be reached what is to be sent is kept; what a process could not send, the run's next one sends from
-the files of the run. This is the only module that imports MLflow, and only its thread waits for that.
+Everything here may be sent again and is stored once: points carry the time at which they were
+measured, the MLflow run is found by the tag `agentfly.run_uid`, tables and files have fixed names,
+model versions are found by their digest. While MLflow cannot be reached what is to be sent is kept;
+what a process could not send, the run's next one sends from the files of the run. This is the only
+module that imports MLflow, and only its thread waits for that.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ ENVIRONMENT = {
 class Place:
     """Where MLflow keeps what it is sent, and why there.
 
-    `Place("sqlite:////home/user/shop/.agentfly/mlflow.db", "/home/user/shop/.agentfly", "the project's own store")`
+    `Place("sqlite:////home/user/shop/.agentfly/mlflow.db", "/home/user/shop/.agentfly", "the
+    project's own store")`
     """
 
     uri: str
@@ -95,11 +98,13 @@ class Success:
 class Tracker:
     """Sends what a run did to MLflow; every method returns at once.
 
-    `Tracker(place, "quickstart", "quickstart-1f2e3d4c", run_uid, started_ms)`. Nothing raises: what could not be sent
-    is told by `flush` and `close`.
+    `Tracker(place, "quickstart", "quickstart-1f2e3d4c", run_uid,
+    started_ms)`. Nothing raises: what could not be sent is told by `flush` and `close`.
     """
 
-    def __init__(self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int) -> None:
+    def __init__(
+        self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int
+    ) -> None:
         self.place = place
         self._outbox = Outbox(lambda: _Sink(place, experiment, run_name, run_uid, started_ms))
 
@@ -111,7 +116,9 @@ class Tracker:
 
     @property
     def url(self) -> str | None:
-        """The run's page, when a server is tracking; None for a database, or while MLflow has not answered yet."""
+        """The run's page, when a server is tracking; None for a database, or while MLflow has not
+        answered yet.
+        """
         sink = self._outbox.connection
         if sink is None or not self.place.uri.startswith("http"):
             return None
@@ -128,17 +135,26 @@ class Tracker:
         self._outbox.put("tags", lambda sink: sink.tags(texts))
 
     def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
-        """Log metrics measured at `time_ms` (milliseconds since 1970); sent again, the same point is stored once."""
+        """Log metrics measured at `time_ms` (milliseconds since 1970); sent again, the same point
+        is stored once.
+        """
         values = dict(metrics)
         self._outbox.put(f"metrics of step {step}", lambda sink: sink.points(values, step, time_ms))
 
     def dataset(self, name: str, uri: str, digest: str, context: str) -> None:
-        """Name a dataset as an input of the run; MLflow keeps the first 36 digits of the digest, a tag all of them."""
+        """Name a dataset as an input of the run; MLflow keeps the first 36 digits of the digest, a
+        tag all of them.
+        """
         self._outbox.put(f"dataset {name}", lambda sink: sink.dataset(name, uri, digest, context))
 
     def table(self, name: str, step: int, frame: Callable[[], pd.DataFrame]) -> None:
-        """Log a table for people, one artifact a step; `frame` is called by the thread, if MLflow lacks the table."""
-        self._outbox.put(f"table {name} of step {step}", lambda sink: sink.table(f"{name}/step-{step:06d}.json", frame))
+        """Log a table for people, one artifact a step; `frame` is called by the thread, if MLflow
+        lacks the table.
+        """
+        self._outbox.put(
+            f"table {name} of step {step}",
+            lambda sink: sink.table(f"{name}/step-{step:06d}.json", frame),
+        )
 
     def summary(self, values: Summary) -> None:
         """Log how the run ended as the artifact summary.json, with the MLflow run's id."""
@@ -187,7 +203,9 @@ def page(place: Place, run_id: str, server: str) -> str:
 class _Sink:
     """One run of an MLflow store, through explicit ids; used by one thread."""
 
-    def __init__(self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int) -> None:
+    def __init__(
+        self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int
+    ) -> None:
         place.state.mkdir(parents=True, exist_ok=True)
         with (place.state / "mlflow.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # several processes at once on a new database all fail
@@ -213,7 +231,11 @@ class _Sink:
         new = [Param(name, value) for name, value in values.items() if name not in known]
         for batch in _batches(new, 100):
             self.client.log_batch(self.run_id, params=batch)
-        changed = {name: value for name, value in values.items() if name in known and known[name] != value[:6000]}
+        changed = {
+            name: value
+            for name, value in values.items()
+            if name in known and known[name] != value[:6000]
+        }
         self.tags({f"agentfly.continued.{name}": value for name, value in changed.items()})
 
     def tags(self, values: Mapping[str, str]) -> None:
@@ -241,7 +263,9 @@ class _Sink:
         self.client.log_inputs(self.run_id, [DatasetInput(dataset, tags)])
 
     def table(self, artifact: str, frame: Callable[[], pd.DataFrame]) -> None:
-        """Log a table that the run lacks, in the form that MLflow's pages show as one; they list the newest ones."""
+        """Log a table that the run lacks, in the form that MLflow's pages show as one; they list
+        the newest ones.
+        """
         listed = json.loads(self.client.get_run(self.run_id).data.tags.get(TABLES, "[]"))
         entry = {"path": artifact, "type": "table"}
         if entry in listed:
@@ -259,9 +283,13 @@ class _Sink:
     def register(self, model: str, lineage: Mapping[str, str]) -> None:
         """Create the version unless there is one of this run and digest; move the aliases."""
         versions = self.client.search_model_versions(f"name = '{model}'")
-        mine = [v for v in versions if v.run_id == self.run_id and v.tags.get(DIGEST) == lineage[DIGEST]]
+        mine = [
+            v for v in versions if v.run_id == self.run_id and v.tags.get(DIGEST) == lineage[DIGEST]
+        ]
         version = mine[0] if mine else self._version(model, lineage)
-        tried = {int(v.version): v.tags for v in [*versions, version] if {SUCCESS, DATASET} <= {*v.tags}}
+        tried = {
+            int(v.version): v.tags for v in [*versions, version] if {SUCCESS, DATASET} <= {*v.tags}
+        }
         last = max(tried)
         alike = [number for number in tried if tried[number][DATASET] == tried[last][DATASET]]
         best = max(alike, key=lambda number: (float(tried[number][SUCCESS]), number))
@@ -283,14 +311,20 @@ class _Sink:
         pointer = f"policy/{lineage[DIGEST][:16]}"
         self.client.log_dict(self.run_id, dict(lineage), f"{pointer}/policy.json")
         source = f"{self.client.get_run(self.run_id).info.artifact_uri}/{pointer}"
-        return self.client.create_model_version(model, source, self.run_id, tags=dict(lineage), await_creation_for=0)
+        return self.client.create_model_version(
+            model, source, self.run_id, tags=dict(lineage), await_creation_for=0
+        )
 
     def _run(self, name: str, uid: str, started_ms: int) -> str:
-        found = self.client.search_runs([self.experiment_id], f"tags.`{RUN_UID}` = '{uid}'", max_results=1)
+        found = self.client.search_runs(
+            [self.experiment_id], f"tags.`{RUN_UID}` = '{uid}'", max_results=1
+        )
         if found:
             self.client.update_run(found[0].info.run_id, status="RUNNING")
             return str(found[0].info.run_id)
-        return str(self.client.create_run(self.experiment_id, started_ms, {RUN_UID: uid}, name).info.run_id)
+        return str(
+            self.client.create_run(self.experiment_id, started_ms, {RUN_UID: uid}, name).info.run_id
+        )
 
 
 def _connect(place: Place) -> MlflowClient:

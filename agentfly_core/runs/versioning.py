@@ -1,6 +1,8 @@
-"""Datasets and experiments under DVC: one pipeline an experiment, and our own lock around short calls.
+"""Datasets and experiments under DVC: one pipeline an experiment, and our own lock around short
+calls.
 
-DVC refuses a second writer of the same paths at once instead of waiting, so what a run asks of it goes one at a time.
+DVC refuses a second writer of the same paths at once instead of waiting, so what a run asks of it
+goes one at a time.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ class Unversioned:
 def dataset_version(name: str, science: Science, project: Path) -> Version | Unversioned:
     """Bring DVC's dataset of an experiment up to date and tell its version.
 
-    Only the dataset of the experiment file itself is versioned. Raises ValueError with DVC's own words when building
-    it fails.
+    Only the dataset of the experiment file itself is versioned. Raises ValueError with DVC's own
+    words when building it fails.
     """
     if reason := _not_versioned(name, science, project):
         return Unversioned(reason)
@@ -78,17 +80,20 @@ def reproduce(name: str, project: Path) -> int:
 
 
 def pipeline(name: str, project: Path) -> Path:
-    """The experiment's dvc.yaml, relative to the project: the root's, or a link to it in results/NAME, made if missing.
+    """The experiment's dvc.yaml, relative to the project: the root's, or a link to it in
+    results/NAME, made if missing.
 
     Raises ValueError for what is no experiment of the project.
     """
     if name not in (known := loading.names(project / loading.CONF)):
-        raise ValueError(f"DVC reproduces the experiments in conf/: {', '.join(known)}. Got {name!r}.")
+        raise ValueError(
+            f"DVC reproduces the experiments in conf/: {', '.join(known)}. Got {name!r}."
+        )
     params = project / "params.yaml"
     if not params.is_file():
         raise ValueError(
-            f"There is no params.yaml in {project}, and DVC needs that file, dvc.yaml and .dvc/ there: work in a "
-            "checkout of the project."
+            f"There is no params.yaml in {project}, and DVC needs that file, dvc.yaml and .dvc/ "
+            "there: work in a checkout of the project."
         )
     if strict_yaml.settings(params).get("experiment") == name:
         return Path("dvc.yaml")
@@ -114,7 +119,9 @@ def _not_versioned(name: str, science: Science, project: Path) -> str:
 
 
 def _is_of_other_files(name: str, science: Science, project: Path) -> bool:
-    """Whether the dataset that DVC knows was built from files that have changed since, which DVC does not watch."""
+    """Whether the dataset that DVC knows was built from files that have changed since, which DVC
+    does not watch.
+    """
     known = project / "results" / name / "dataset.json"
     try:
         return known.is_file() and dvc_pointer.read(known).uri != keys.prepare(science).uri
@@ -147,4 +154,6 @@ def _dvc(words: Sequence[str], project: Path, **options: Any) -> subprocess.Pope
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1"}
     command = [sys.executable, "-P", "-m", "dvc", "--wait-for-lock", *words]
-    return subprocess.Popen(command, cwd=project, env=environment, stdin=subprocess.DEVNULL, text=True, **options)
+    return subprocess.Popen(
+        command, cwd=project, env=environment, stdin=subprocess.DEVNULL, text=True, **options
+    )

@@ -6,7 +6,13 @@ if TYPE_CHECKING:
     from agentfly_core.sandbox.running import run, session
 
 _PROTOCOL, _RUNNING = "agentfly_core.sandbox.guest.protocol", "agentfly_core.sandbox.running"
-_HOMES = {"Limits": _PROTOCOL, "ExecResult": _PROTOCOL, "Status": _PROTOCOL, "run": _RUNNING, "session": _RUNNING}
+_HOMES = {
+    "Limits": _PROTOCOL,
+    "ExecResult": _PROTOCOL,
+    "Status": _PROTOCOL,
+    "run": _RUNNING,
+    "session": _RUNNING,
+}
 __all__ = ["ExecResult", "Limits", "Status", "run", "session"]
 
 

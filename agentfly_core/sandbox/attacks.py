@@ -1,7 +1,7 @@
 """Attacks on the sandbox. They are bounded, and do no harm even where nothing stops them.
 
-Each attack first makes sure that it is inside private namespaces, prints "inside", and then tries; "REACHED" in its
-output says that it got through.
+Each attack first makes sure that it is inside private namespaces, prints "inside", and then tries;
+"REACHED" in its output says that it got through.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ for _ in range(8):
     ),
     Attack(
         "write them to /dev/shm and /tmp",
-        "for n in range(64): open(f'/dev/shm/{{n}}' if n % 2 else f'/tmp/{{n}}', 'wb').write(bytes(8 << 20))\n"
-        "print('REACHED')",
+        "for n in range(64): open(f'/dev/shm/{{n}}' if n % 2 else f'/tmp/{{n}}', "
+        "'wb').write(bytes(8 << 20))\nprint('REACHED')",
         (Status.DISK_LIMIT,),
     ),
     Attack(
@@ -198,16 +198,22 @@ for _ in range(8):
         "for n in range(10000): open(str(n), 'w').close()\nprint('REACHED')",
         (Status.DISK_LIMIT,),
     ),
-    Attack("write 1 GB of output", "for _ in range(1 << 10): os.write(1, bytes(1 << 20))", (Status.OUTPUT_LIMIT,)),
+    Attack(
+        "write 1 GB of output",
+        "for _ in range(1 << 10): os.write(1, bytes(1 << 20))",
+        (Status.OUTPUT_LIMIT,),
+    ),
     Attack("run forever", "while True: pass", (Status.TIMEOUT,), Limits(wall=0.5)),
     Attack("sleep forever", "import signal; signal.pause()", (Status.TIMEOUT,), Limits(wall=0.5)),
     Attack(
         "leave a process behind",
-        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        import time; time.sleep(60)",
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        import time; "
+        "time.sleep(60)",
     ),
     Attack(
         "see other processes",
-        "seen = [name for name in os.listdir('/proc') if name.isdigit()]\nif len(seen) > 2: print('REACHED', seen)",
+        "seen = [name for name in os.listdir('/proc') if name.isdigit()]\nif len(seen) > 2: "
+        "print('REACHED', seen)",
     ),
     Attack(
         "look into the keeper's memory",

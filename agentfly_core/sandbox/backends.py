@@ -35,7 +35,9 @@ class Unavailable(OSError):
 
 
 class ForkServer:
-    """Starts the server when first used, and again when it died; usable from any thread and event loop."""
+    """Starts the server when first used, and again when it died; usable from any thread and event
+    loop.
+    """
 
     name = "forkserver"
     warm = True
@@ -47,18 +49,25 @@ class ForkServer:
         self._base = 0
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
-        """A connection to a new execution's keeper, and the memory in bytes that its process starts with.
+        """A connection to a new execution's keeper, and the memory in bytes that its process starts
+        with.
 
-        The execution enters the cgroups of these open files. One that is `kept` for several orders takes none of the 32
-        places. Raises Unavailable.
+        The execution enters the cgroups of these open files. One that is `kept` for several orders
+        takes none of the 32 places. Raises Unavailable.
         """
-        link = await asyncio.to_thread(self._started) if self._link is None or self._died() else self._link
+        link = (
+            await asyncio.to_thread(self._started)
+            if self._link is None or self._died()
+            else self._link
+        )
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 while not _sent(link, KEPT if kept else ONCE, [theirs.fileno(), *cgroups]):  # noqa: ASYNC110 - nothing tells of room
                     await asyncio.sleep(0.01)
-            except BaseException:  # cancelled too: whatever it is passes on, but the connection is closed
+            except (
+                BaseException
+            ):  # cancelled too: whatever it is passes on, but the connection is closed
                 ours.close()
                 raise
         return ours, self._base
@@ -85,7 +94,14 @@ class ForkServer:
                 return self._link
             self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                command = [sys.executable, "-s", "-P", "-m", "agentfly_core.sandbox.guest.server", str(theirs.fileno())]
+                command = [
+                    sys.executable,
+                    "-s",
+                    "-P",
+                    "-m",
+                    "agentfly_core.sandbox.guest.server",
+                    str(theirs.fileno()),
+                ]
                 self._process = subprocess.Popen(
                     command,
                     env={**ENVIRONMENT, "PYTHONPATH": str(SOURCES)},
@@ -132,13 +148,23 @@ class Bubblewrap:
         self._program = program
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
-        """A connection to the keeper of a new execution, and 0: it finds out itself what memory it starts with."""
+        """A connection to the keeper of a new execution, and 0: it finds out itself what memory it
+        starts with.
+        """
         if not (program := shutil.which(self._program)):
             raise Unavailable("bubblewrap is not installed")
         ours, theirs = socket.socketpair()
         with theirs:
             python = [str(view.interpreter()), "-s", "-P", "-m", PROGRAM]
-            command = [program, *_view(), *python, str(theirs.fileno()), str(view.WORK), "locked", *map(str, cgroups)]
+            command = [
+                program,
+                *_view(),
+                *python,
+                str(theirs.fileno()),
+                str(view.WORK),
+                "locked",
+                *map(str, cgroups),
+            ]
             start(command, {}, [theirs.fileno(), *cgroups])
         return ours, 0
 
@@ -151,9 +177,22 @@ class Bubblewrap:
 
 
 def _view() -> Iterator[str]:
-    yield from ("--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--chdir", "/")
+    yield from (
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--as-pid-1",
+        "--clearenv",
+        "--chdir",
+        "/",
+    )
     yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
-    yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN")  # the keeper mounts the disk, and the code drops it
+    yield from (
+        "--cap-drop",
+        "ALL",
+        "--cap-add",
+        "CAP_SYS_ADMIN",
+    )  # the keeper mounts the disk, and the code drops it
     for path in [*view.visible(), *view.packages(), *(SOURCES / name for name in OWN_SOURCES)]:
         yield from ("--ro-bind", str(path), str(path))
     for device in view.DEVICES:
@@ -170,17 +209,30 @@ def _view() -> Iterator[str]:
 
 
 class Unsafe:
-    """One plain process an execution, in a temporary directory; limits hold for each process, nothing is hidden."""
+    """One plain process an execution, in a temporary directory; limits hold for each process,
+    nothing is hidden.
+    """
 
     name = "unsafe"
     warm = False
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
-        """A connection to the keeper of a new execution, and 0: it finds out itself what memory it starts with."""
+        """A connection to the keeper of a new execution, and 0: it finds out itself what memory it
+        starts with.
+        """
         ours, theirs = socket.socketpair()
         folder = tempfile.mkdtemp(prefix="agentfly-sandbox-")
         with theirs:
-            words = ["-s", "-P", "-m", PROGRAM, str(theirs.fileno()), folder, "open", *map(str, cgroups)]
+            words = [
+                "-s",
+                "-P",
+                "-m",
+                PROGRAM,
+                str(theirs.fileno()),
+                folder,
+                "open",
+                *map(str, cgroups),
+            ]
             env = {**ENVIRONMENT, "PYTHONPATH": str(SOURCES)}
             start([sys.executable, *words], env, [theirs.fileno(), *cgroups])
         return ours, 0

@@ -1,7 +1,7 @@
 """A control group for each execution, to bound the memory of all its processes together.
 
-cgroup v1 (a hierarchy a controller), v2 (one for all), or none where this user may not make any: then each process
-is bounded, and the keeper counts what they use together.
+cgroup v1 (a hierarchy a controller), v2 (one for all), or none where this user may not make any:
+then each process is bounded, and the keeper counts what they use together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """The groups of one execution; `entries` are open files: a process that writes "0" to each is in."""
+    """The groups of one execution; `entries` are open files: a process that writes "0" to each is
+    in.
+    """
 
     folders: tuple[Path, ...] = ()
     entries: tuple[int, ...] = ()
@@ -69,7 +71,9 @@ class Cgroup:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """Where groups are made: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"), Path("/sys/fs/cgroup/pids")))`."""
+    """Where groups are made: `Cgroups("v1", (Path("/sys/fs/cgroup/memory/user"),
+    Path("/sys/fs/cgroup/pids")))`.
+    """
 
     version: str
     parents: tuple[Path, ...]
@@ -99,7 +103,9 @@ class Cgroups:
         return Cgroup(folders, tuple(entries))
 
     def end(self, cgroup: Cgroup) -> None:
-        """Remove groups whose processes have ended, or are about to: then it is done with one of the next calls."""
+        """Remove groups whose processes have ended, or are about to: then it is done with one of
+        the next calls.
+        """
         for entry in cgroup.entries:
             os.close(entry)
         self._ended.append(cgroup)
@@ -152,12 +158,18 @@ def _candidates(proc: Path) -> Iterator[tuple[str, Sequence[Path]]]:
             own = _below(top, root, groups[""])
             yield from (("v2", [place]) for place in (own, own.parent) if place.is_relative_to(top))
         if kind == "cgroup" and {"memory", "pids"} & options:
-            v1 += [_below(top, root, path) for names, path in groups.items() if set(names.split(",")) & options]
+            v1 += [
+                _below(top, root, path)
+                for names, path in groups.items()
+                if set(names.split(",")) & options
+            ]
     yield "v1", v1
 
 
 def _lines(file: Path, between: str, splits: int = -1) -> list[list[str]]:
-    """The fields of each line; names may hold any bytes but those with which the kernel ends a field or line."""
+    """The fields of each line; names may hold any bytes but those with which the kernel ends a
+    field or line.
+    """
     text = os.fsdecode(file.read_bytes())
     return [line.split(between, splits) for line in text.split("\n") if line]
 

@@ -10,8 +10,8 @@ from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 def told(result: ExecResult, limits: Limits, note: str = "") -> str:
     """What the program printed, and `note` behind it; empty when there is neither.
 
-    Raises ToolError, with what it printed until then, for a program that did not end well, and ServiceFailure when the
-    sandbox failed.
+    Raises ToolError, with what it printed until then, for a program that did not end well, and
+    ServiceFailure when the sandbox failed.
     """
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")

@@ -18,9 +18,11 @@ from agentfly_core.system.service import SANDBOX
 SECONDS = 30.0
 KINDS = {"forkserver": ForkServer, "bubblewrap": Bubblewrap}
 WHAT_TO_DO = (
-    "Allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=10000; in a "
-    "container: run it with --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined), "
-    f"or install bubblewrap. {SANDBOX}=unsafe runs model-written code as you, with your files and your network."
+    "Allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 "
+    "user.max_user_namespaces=10000; in a container: run it with --cap-add SYS_ADMIN "
+    "--security-opt seccomp=unconfined --security-opt apparmor=unconfined), or install "
+    f"bubblewrap. {SANDBOX}=unsafe runs model-written code as you, with your files and your "
+    "network."
 )
 _lock = threading.Lock()
 
@@ -28,8 +30,8 @@ _lock = threading.Lock()
 def chosen() -> Sandbox:
     """This machine's sandbox; found out by the first call of a process.
 
-    The environment variable AGENTFLY_SANDBOX names one backend to be tried, or `unsafe` for none. Raises Unavailable,
-    with what to do, where no backend passes.
+    The environment variable AGENTFLY_SANDBOX names one backend to be tried, or `unsafe` for none.
+    Raises Unavailable, with what to do, where no backend passes.
     """
     with _lock:
         return _chosen(os.environ.get(SANDBOX, ""))
@@ -40,7 +42,9 @@ def _chosen(wanted: str) -> Sandbox:
     if wanted == Unsafe.name:
         return Sandbox(Unsafe(), Cgroups.found())
     if wanted and wanted not in KINDS:
-        raise ValueError(f"{SANDBOX}: got {wanted!r}, expected one of {', '.join([*KINDS, Unsafe.name])}.")
+        raise ValueError(
+            f"{SANDBOX}: got {wanted!r}, expected one of {', '.join([*KINDS, Unsafe.name])}."
+        )
     cgroups, refused = Cgroups.found(), dict[str, str]()
     for name, kind in KINDS.items():
         if wanted in ("", name):
@@ -64,4 +68,6 @@ async def _weakness(sandbox: Sandbox) -> str:
             outcomes = await attacked(sandbox, PROBES)
     except (OSError, TimeoutError) as error:
         return str(error) or "it did not answer in time"
-    return "; ".join(f"{outcome.name}: {outcome.detail}" for outcome in outcomes if not outcome.stopped)
+    return "; ".join(
+        f"{outcome.name}: {outcome.detail}" for outcome in outcomes if not outcome.stopped
+    )

@@ -1,4 +1,6 @@
-"""What the sandbox of this machine stops and what it does not, for people: `agentfly doctor --sandbox`."""
+"""What the sandbox of this machine stops and what it does not, for people:
+`agentfly doctor --sandbox`.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,21 @@ NO_CGROUP = "Up to 0.05 s of too much memory by many processes together: there i
 
 
 def described(sandbox: Sandbox) -> str:
-    """In a line: "forkserver: a warm interpreter, ...; memory by cgroup v1; landlock 7; Linux 6.18.44"."""
+    """In a line: "forkserver: a warm interpreter, ...; memory by cgroup v1; landlock 7; Linux
+    6.18.44".
+    """
     told = [f"{sandbox.backend.name}: {WHAT_IT_IS[sandbox.backend.name]}"]
     told += [f"{name} is not used: {why}" for name, why in sandbox.refused.items()]
-    memory = "polling, there is no cgroup" if sandbox.cgroups.version == "none" else f"cgroup {sandbox.cgroups.version}"
-    told += [f"memory by {memory}", f"landlock {landlock.version() or 'is missing'}", f"Linux {platform.release()}"]
+    memory = (
+        "polling, there is no cgroup"
+        if sandbox.cgroups.version == "none"
+        else f"cgroup {sandbox.cgroups.version}"
+    )
+    told += [
+        f"memory by {memory}",
+        f"landlock {landlock.version() or 'is missing'}",
+        f"Linux {platform.release()}",
+    ]
     return "; ".join(told)
 
 
@@ -45,4 +57,6 @@ def table(sandbox: Sandbox, outcomes: Sequence[Outcome]) -> RenderableType:
         shown.add_row(mark, outcome.name, Text(outcome.detail))
     more = [NO_CGROUP] if sandbox.cgroups.version == "none" else []
     open_ends = "\n".join(f"  - {line}" for line in (*NOT_STOPPED, *more))
-    return Group(Text(described(sandbox)), "", shown, "", Text(f"What it does not stop:\n{open_ends}"))
+    return Group(
+        Text(described(sandbox)), "", shown, "", Text(f"What it does not stop:\n{open_ends}")
+    )

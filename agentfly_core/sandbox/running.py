@@ -20,19 +20,22 @@ async def run(
     limits: Limits | None = None,
     collect: Sequence[str] = (),
 ) -> ExecResult:
-    """Run Python in a sandbox of its own, with nothing of this machine in reach; many may run at the same time.
+    """Run Python in a sandbox of its own, with nothing of this machine in reach; many may run at
+    the same time.
 
         result = await run("print(open('a.txt').read().upper())", files={"a.txt": "hello"})
         result.status, result.stdout        # Status.OK, "HELLO\\n"
 
-    `files` lie in its working directory by relative name, `collect` names those to bring back. It starts as
-    main.py in a fresh interpreter state, numpy imported where it is installed. At most 32 run at once; the others
-    wait, and waiting does not count. Raises Unavailable, with what to do, where no sandbox works, and ValueError for
-    a file name outside.
+    `files` lie in its working directory by relative name, `collect` names those to bring back. It
+    starts as main.py in a fresh interpreter state, numpy imported where it is installed. At most 32
+    run at once; the others wait, and waiting does not count. Raises Unavailable, with what to do,
+    where no sandbox works, and ValueError for a file name outside.
     """
     sandbox = await asyncio.to_thread(chosen)
     given = {name: as_bytes(content) for name, content in (files or {}).items()}
-    return await sandbox.execute(ExecRequest(as_bytes(code), given, as_bytes(stdin), tuple(collect), limits or Limits()))
+    return await sandbox.execute(
+        ExecRequest(as_bytes(code), given, as_bytes(stdin), tuple(collect), limits or Limits())
+    )
 
 
 def as_bytes(content: str | bytes) -> bytes:
@@ -41,7 +44,9 @@ def as_bytes(content: str | bytes) -> bytes:
 
 
 class Session:
-    """An interpreter in a sandbox of its own; it starts with the first call of `run`. Belongs to one event loop."""
+    """An interpreter in a sandbox of its own; it starts with the first call of `run`. Belongs to
+    one event loop.
+    """
 
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
         self._sandbox, self._limits = sandbox, limits
@@ -54,7 +59,9 @@ class Session:
         return self._execution is not None and self._execution.alive
 
     async def run(self, code: str | bytes, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code after all that ran before it; see `session`. Calls wait for each other; a cancelled one ends it."""
+        """Run code after all that ran before it; see `session`. Calls wait for each other; a
+        cancelled one ends it.
+        """
         order = ExecRequest(as_bytes(code), collect=tuple(collect), limits=self._limits, kept=True)
         async with self._turn:
             try:
@@ -86,11 +93,11 @@ async def session(limits: Limits | None = None) -> AsyncIterator[Session]:
             result = await it.run("print(7 * x)")
             result.stdout, it.alive         # "42\\n", True
 
-    Each call has a result of its own, printing included, and what it raises or exits with leaves the rest in place; its
-    `collect` names files to bring back. Between the calls everything in there stands still. Time, computing and output
-    are limited for each call, memory, processes and disk for all together. Where its process ended, at a limit or by
-    itself, `alive` is False, and the next call starts afresh. Raises Unavailable, with what to do, where no sandbox
-    works.
+    Each call has a result of its own, printing included, and what it raises or exits with leaves
+    the rest in place; its `collect` names files to bring back. Between the calls everything in
+    there stands still. Time, computing and output are limited for each call, memory, processes and
+    disk for all together. Where its process ended, at a limit or by itself, `alive` is False, and
+    the next call starts afresh. Raises Unavailable, with what to do, where no sandbox works.
     """
     opened = Session(await asyncio.to_thread(chosen), limits or Limits())
     try:

@@ -16,31 +16,44 @@ from weakref import WeakKeyDictionary
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.sandbox.cgroups import Cgroup, Cgroups
 from agentfly_core.sandbox.guest import protocol
-from agentfly_core.sandbox.guest.protocol import ExecRequest, ExecResult, Limits, Status, judged, unavailable
+from agentfly_core.sandbox.guest.protocol import (
+    ExecRequest,
+    ExecResult,
+    Limits,
+    Status,
+    judged,
+    unavailable,
+)
 
 AT_ONCE, SPARES = 32, 2
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A backend, and why those before it are not used: `{"forkserver": "unshare: Operation not permitted"}`.
+    """A backend, and why those before it are not used:
+    `{"forkserver": "unshare: Operation not permitted"}`.
 
-    Where the backend is warm, two executions are kept ready: making namespaces and entering control groups takes the
-    kernel longer than running a short program. Usable from any thread and event loop.
+    Where the backend is warm, two executions are kept ready: making namespaces and entering control
+    groups takes the kernel longer than running a short program. Usable from any thread and event
+    loop.
     """
 
     backend: Backend
     cgroups: Cgroups
     refused: Mapping[str, str] = field(default_factory=dict)
     _spares: deque[Ready] = field(default_factory=deque)
-    _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(default_factory=WeakKeyDictionary)
+    _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
+        default_factory=WeakKeyDictionary
+    )
     _owner: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
         atexit.register(self.close)
 
     async def execute(self, order: ExecRequest) -> ExecResult:
-        """Run an order to its end, once fewer than 32 of this event loop run; a cancelled one is ended."""
+        """Run an order to its end, once fewer than 32 of this event loop run; a cancelled one is
+        ended.
+        """
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
             async with places, self.begin(order.limits, order.kept) as execution:
@@ -50,7 +63,9 @@ class Sandbox:
 
     @asynccontextmanager
     async def begin(self, limits: Limits, kept: bool) -> AsyncIterator[Execution]:
-        """An execution for one order, or with `kept` for several, ended with the block; raises OSError."""
+        """An execution for one order, or with `kept` for several, ended with the block; raises
+        OSError.
+        """
         ready = (None if kept else self._spared()) or await self._ready(kept)
         try:
             async with executing(ready, self.backend) as execution:
@@ -91,7 +106,9 @@ class Sandbox:
 
     @property
     def _warm(self) -> bool:
-        """Whether spares are kept; a fork of this process finds its parent's, and must leave them alone."""
+        """Whether spares are kept; a fork of this process finds its parent's, and must leave them
+        alone.
+        """
         return self.backend.warm and self._owner == os.getpid()
 
     def _spared(self) -> Ready | None:
@@ -124,7 +141,9 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """An execution that waits for its order: its namespaces are made, its control groups are entered."""
+    """An execution that waits for its order: its namespaces are made, its control groups are
+    entered.
+    """
 
     connection: socket.socket
     base: int
@@ -132,7 +151,9 @@ class Ready:
 
     @property
     def waits(self) -> bool:
-        """Whether it still does: its keeper, which says nothing before the order, ended with the server it was of."""
+        """Whether it still does: its keeper, which says nothing before the order, ended with the
+        server it was of.
+        """
         try:
             self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except OSError as error:
@@ -142,7 +163,9 @@ class Ready:
 
 @dataclass
 class Execution:
-    """A connection to a keeper and what became of its orders; `alive` says that it can take another one."""
+    """A connection to a keeper and what became of its orders; `alive` says that it can take another
+    one.
+    """
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -153,7 +176,9 @@ class Execution:
     oom_kills: int = 0
 
     async def run(self, order: ExecRequest) -> ExecResult:
-        """What became of an order; a broken or late answer is a result too, and once the code has started its doing."""
+        """What became of an order; a broken or late answer is a result too, and once the code has
+        started its doing.
+        """
         self.alive = False
         self.writer.write(order.packed(self.ready.base))
         try:
@@ -166,7 +191,11 @@ class Execution:
         except TimeoutError:
             return self._lost(Status.TIMEOUT)
         if why := report.get("unavailable"):
-            return self._lost(Status.KILLED) if self.started else unavailable(str(why), self.backend.name)
+            return (
+                self._lost(Status.KILLED)
+                if self.started
+                else unavailable(str(why), self.backend.name)
+            )
         self.alive = bool(report["alive"])
         stdout, stderr, *contents = blobs
         files = dict(zip(report["files"], contents, strict=True))

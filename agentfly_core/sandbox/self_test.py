@@ -64,7 +64,10 @@ class Outcome:
 def target() -> Iterator[Target]:
     """A planted file, a listening port and a process, for the block's duration."""
     secret = secrets.token_hex(16)
-    with tempfile.TemporaryDirectory(prefix="agentfly-sandbox-") as folder, socket.socket() as listener:
+    with (
+        tempfile.TemporaryDirectory(prefix="agentfly-sandbox-") as folder,
+        socket.socket() as listener,
+    ):
         Path(folder).chmod(0o755)
         file = Path(folder) / "secret.txt"
         file.write_text(secret)
@@ -80,8 +83,12 @@ def target() -> Iterator[Target]:
             bystander.communicate()
 
 
-async def attacked(sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False) -> list[Outcome]:
-    """What becomes of attacks on a sandbox, one after another, with `kept` from interpreters that wait for more."""
+async def attacked(
+    sandbox: Sandbox, attacks: Sequence[Attack], kept: bool = False
+) -> list[Outcome]:
+    """What becomes of attacks on a sandbox, one after another, with `kept` from interpreters that
+    wait for more.
+    """
     await sandbox.execute(ExecRequest(b""))
     outcomes: list[Outcome] = []
     with target() as on:

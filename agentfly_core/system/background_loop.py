@@ -48,5 +48,7 @@ def _go_on(begun: Future[asyncio.AbstractEventLoop]) -> None:
         loop.set_default_executor(Threads())
         begun.set_result(loop)
         while True:
-            with suppress(KeyboardInterrupt, SystemExit):  # of a task, whoever waits for it; it must not end the others
+            with suppress(
+                KeyboardInterrupt, SystemExit
+            ):  # of a task, whoever waits for it; it must not end the others
                 return loop.run_forever()

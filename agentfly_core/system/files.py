@@ -29,8 +29,9 @@ def sync(path: Path) -> None:
 def uncache(folder: Path) -> None:
     """Drop a folder's files from the page cache, to free memory for the files written next.
 
-    New memory takes a virtual machine 1 s and more for each GiB where its host takes back what is free, memory that was
-    just given up 0.2 s. Nothing is lost: files are read from the disk again, and what is not on the disk yet stays.
+    New memory takes a virtual machine 1 s and more for each GiB where its host takes back what is
+    free, memory that was just given up 0.2 s. Nothing is lost: files are read from the disk again,
+    and what is not on the disk yet stays.
     """
     for path in filter(Path.is_file, folder.rglob("*")):
         with path.open("rb") as file:

@@ -13,9 +13,11 @@ INSTALLED = ("site-packages", "dist-packages")
 
 
 def refuse_namesakes(folder: Path) -> None:
-    """Raises ValueError for a module or package of `folder`, or found before ours, that has the name of one of ours.
+    """Raises ValueError for a module or package of `folder`, or found before ours, that has the
+    name of one of ours.
 
-    A checkout of this project passes: its packages are ours, whether they or a copy of them are imported.
+    A checkout of this project passes: its packages are ours, whether they or a copy of them are
+    imported.
     """
     for name in OURS:
         files: list[Path] = []
@@ -29,28 +31,37 @@ def refuse_namesakes(folder: Path) -> None:
         for file in files:
             if file.name != ours.name or file.read_bytes() != ours.read_bytes():
                 raise ValueError(
-                    f"{file} has the name of a package of AgentFly, {name!r}: it, or AgentFly, would be imported in "
-                    f"place of the other. Put it into a package of your own, for example my_project/{name}.py, whose "
-                    f"functions are named as my_project.{name}:function, or rename it."
+                    f"{file} has the name of a package of AgentFly, {name!r}: it, or AgentFly, "
+                    "would be imported in place of the other. Put it into a package of your own, "
+                    f"for example my_project/{name}.py, whose functions are named as "
+                    f"my_project.{name}:function, or rename it."
                 )
 
 
 def refuse_hidden(module: str, folder: Path) -> None:
-    """Raises ValueError for a module of `folder` in place of which another one of its name would be imported."""
+    """Raises ValueError for a module of `folder` in place of which another one of its name would be
+    imported.
+    """
     name = module.partition(".")[0]
     own = PathFinder.find_spec(name, [str(folder)])
     if name in OURS or own is None or own.origin is None:
         return
     found = importlib.util.find_spec(name)
-    if found and (where := found.origin) and os.path.realpath(where) != os.path.realpath(own.origin):
+    if (
+        found
+        and (where := found.origin)
+        and os.path.realpath(where) != os.path.realpath(own.origin)
+    ):
         raise ValueError(
-            f"What is imported as {name!r} is not {own.origin} but {where}: what is installed comes first. Put yours "
-            f"into a package of your own, for example my_project/{name}.py, or rename it."
+            f"What is imported as {name!r} is not {own.origin} but {where}: what is installed "
+            "comes first. Put yours into a package of your own, for example "
+            f"my_project/{name}.py, or rename it."
         )
 
 
 def finding_ours() -> dict[str, str]:
-    """The environment variables with which Python, wherever it is started, finds this very AgentFly.
+    """The environment variables with which Python, wherever it is started, finds this very
+    AgentFly.
 
     It looks neither into the working directory nor beside a program then.
     """

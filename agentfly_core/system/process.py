@@ -21,10 +21,12 @@ OLDER_MARK = re.compile(r"-([0-9a-f]{8})-(\d{1,9})-\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The identity of a process: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`; a pid alone may be reused.
+    """The identity of a process: `Owner("node7", 4711, 1763740000.25, "0c5d...e1", 73512)`; a pid
+    alone may be reused.
 
     `ticks` is its start in clock ticks since the boot, which stay when the system's clock is set;
-    None where an earlier release wrote the owner down. `started`, in seconds since 1970, is for people.
+    None where an earlier release wrote the owner down. `started`, in seconds since 1970, is for
+    people.
     """
 
     host: str
@@ -37,17 +39,27 @@ class Owner:
     def current(cls) -> Owner:
         """This process."""
         _, ticks = _state(os.getpid())
-        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), _boot(), ticks)
+        return cls(
+            socket.gethostname(), os.getpid(), psutil.Process().create_time(), _boot(), ticks
+        )
 
     @classmethod
     def of(cls, value: JSON) -> Owner:
         """The owner written by `to_json`; raises ValueError for anything else."""
         match value:
-            case {"host": str(host), "pid": int(pid), "started": int() | float() as started, "boot": str(boot), **rest}:
+            case {
+                "host": str(host),
+                "pid": int(pid),
+                "started": int() | float() as started,
+                "boot": str(boot),
+                **rest,
+            }:
                 ticks = rest.get("ticks")
                 if 0 < pid <= LARGEST_PID and isinstance(ticks, int | None):
                     return cls(host, pid, started, boot, ticks)
-        raise ValueError(f"it is {str(value)[:80]!r} and not the host, pid, start and boot of a process")
+        raise ValueError(
+            f"it is {str(value)[:80]!r} and not the host, pid, start and boot of a process"
+        )
 
     @classmethod
     def read(cls, written: bytes) -> Owner:
@@ -67,7 +79,8 @@ class Owner:
     def alive(self) -> bool:
         """Whether the process runs; one of another machine counts as alive.
 
-        So does an owner on another machine, and one without ticks as long as some process has its pid.
+        So does an owner on another machine, and one without ticks as long as some process has its
+        pid.
         """
         return self.host != socket.gethostname() or (self.here and _runs(self.pid, self.ticks))
 
@@ -82,14 +95,17 @@ class Owner:
 
 
 def marked(name: str) -> bool:
-    """Whether an unfinished file's name ends in the mark of a process of ours, of this release or an earlier one."""
+    """Whether an unfinished file's name ends in the mark of a process of ours, of this release or
+    an earlier one.
+    """
     return bool(MARK.search(name) or OLDER_MARK.search(name))
 
 
 def mark_alive(name: str) -> bool:
     """Whether the process whose mark ends an unfinished file's name runs; assumed where unknown.
 
-    So it is for a name without a mark, a mark of another machine, and an earlier release's while its pid is in use.
+    So it is for a name without a mark, a mark of another machine, and an earlier release's while
+    its pid is in use.
     """
     here = _short(socket.gethostname())
     if found := MARK.search(name):
@@ -110,7 +126,9 @@ def gone(written: str) -> bool:
 
 
 def _runs(pid: int, ticks: int | None) -> bool:
-    """Whether a process has this pid and, where that is known, started at these ticks, and is no zombie."""
+    """Whether a process has this pid and, where that is known, started at these ticks, and is no
+    zombie.
+    """
     try:
         state, started = _state(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -125,9 +143,13 @@ def _runs(pid: int, ticks: int | None) -> bool:
 
 
 def _state(pid: int) -> tuple[str, int]:
-    """A process's state, one letter, and its start in clock ticks since the boot: proc(5), /proc/pid/stat."""
+    """A process's state, one letter, and its start in clock ticks since the boot: proc(5),
+    /proc/pid/stat.
+    """
     stat = Path(f"/proc/{pid}/stat").read_bytes()
-    fields = stat.rpartition(b")")[2].split()  # the program's name comes before, and may be any bytes
+    fields = stat.rpartition(b")")[
+        2
+    ].split()  # the program's name comes before, and may be any bytes
     return fields[0].decode(), int(fields[19])
 
 

@@ -10,7 +10,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`Progress("rollout", step=3, done=40, total=128, reward=0.61)`; step 0 lies before the first step."""
+    """`Progress("rollout", step=3, done=40, total=128, reward=0.61)`; step 0 lies before the first
+    step.
+    """
 
     stage: str
     step: int

@@ -10,19 +10,25 @@ from pathlib import Path
 
 @functools.cache
 def revision() -> dict[str, str]:
-    """The git commit of this package and a digest of its uncommitted changes; empty strings outside a checkout.
+    """The git commit of this package and a digest of its uncommitted changes; empty strings outside
+    a checkout.
 
     `{"commit": "4f0c...", "dirty": ""}`.
     """
     commit = _git("rev-parse", "HEAD")
     change = _git("diff", "HEAD") if commit else ""
-    return {"commit": commit.strip(), "dirty": hashlib.sha256(change.encode()).hexdigest()[:16] if change else ""}
+    return {
+        "commit": commit.strip(),
+        "dirty": hashlib.sha256(change.encode()).hexdigest()[:16] if change else "",
+    }
 
 
 def _git(*words: str) -> str:
     folder = Path(__file__).resolve().parent
     try:
-        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""

@@ -1,7 +1,8 @@
-"""Child services (vLLM, the learner's workers): starting them under a supervisor, waiting for them, ending leftovers.
+"""Child services (vLLM, the learner's workers): starting them under a supervisor, waiting for them,
+ending leftovers.
 
-A service is started once and kept warm, and may die at any time: its supervisor starts it again on the same address,
-and whoever uses it gives it its state again from disk.
+A service is started once and kept warm, and may die at any time: its supervisor starts it again on
+the same address, and whoever uses it gives it its state again from disk.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class ServiceLost(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The address of a running service: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`; crosses stages as JSON."""
+    """The address of a running service: `Service("vllm", "/tmp/agentfly-x1/vllm.sock")`; crosses
+    stages as JSON.
+    """
 
     kind: str
     address: str
@@ -54,7 +57,9 @@ class Service:
         return Path(f"{self.address}.d")
 
     def wait(self, ready: Callable[[], bool], seconds: float = 300.0) -> None:
-        """Wait until `ready()`; raises ServiceLost when the service is gone for good or the time is over."""
+        """Wait until `ready()`; raises ServiceLost when the service is gone for good or the time is
+        over.
+        """
         deadline = time.monotonic() + seconds
         while not ready():
             if fault := self._fault():
@@ -71,7 +76,12 @@ class Service:
         text = Path(state.log).read_text(errors="replace")
         lines = text[text.rfind(FIRST_START) :].splitlines()
         causes = [line for line in dict.fromkeys(lines[:-TAIL]) if CAUSE.search(line)][-TAIL:]
-        told = [f"The {self.kind} service {what}. From {state.log}:", *causes, "...", *lines[-TAIL:]]
+        told = [
+            f"The {self.kind} service {what}. From {state.log}:",
+            *causes,
+            "...",
+            *lines[-TAIL:],
+        ]
         return ServiceLost("\n  ".join(told))
 
     def _fault(self) -> str | None:
@@ -108,18 +118,29 @@ def private_folder() -> Path:
 
 @functools.cache
 def _say_damaged(mark: Path, fault: str) -> None:
-    logger.warning("%s is damaged (%s): its folder stays. Remove it once no run of yours is at work.", mark, fault)
+    logger.warning(
+        "%s is damaged (%s): its folder stays. Remove it once no run of yours is at work.",
+        mark,
+        fault,
+    )
 
 
 @contextmanager
 def supervised(
-    kind: str, command: Sequence[str], env: Mapping[str, str], socket: Path, log: Path, run: str, restarts: int = 3
+    kind: str,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    socket: Path,
+    log: Path,
+    run: str,
+    restarts: int = 3,
 ) -> Iterator[Service]:
     """Start a service for the block's duration, and yield its address without waiting for it.
 
-    `env` is added to this process's environment; `log` takes stdout and stderr; `run` marks all its processes, and
-    those that a dead owner of this run left are ended first. A child that dies is started again up to `restarts` times.
-    Raises ValueError for a socket path that is too long or whose folder others can enter.
+    `env` is added to this process's environment; `log` takes stdout and stderr; `run` marks all its
+    processes, and those that a dead owner of this run left are ended first. A child that dies is
+    started again up to `restarts` times. Raises ValueError for a socket path that is too long or
+    whose folder others can enter.
     """
     if ended := end_orphans(run):
         logger.warning("Ended processes %s that a dead owner left behind.", ended)
@@ -149,7 +170,9 @@ def end_orphans(run: str) -> list[int]:
 
 
 def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
-    """SIGKILL the processes whose environment is chosen until none is left, and remove the files of their services."""
+    """SIGKILL the processes whose environment is chosen until none is left, and remove the files of
+    their services.
+    """
     ended: dict[int, str] = {}
     while found := {process: marks for process, marks in processes() if chosen(marks)}:
         for process in found:
@@ -173,13 +196,17 @@ def _claim(service: Service, log: Path, run: str) -> dict[str, str]:
     """Make the service's folders and files, and return the environment that marks its processes."""
     if len(service.address) > LONGEST_ADDRESS:
         raise ValueError(
-            f"Got the socket path {service.address} of {len(service.address)} characters, expected at most "
-            f"{LONGEST_ADDRESS}: the system refuses longer ones. Set TMPDIR to a shorter folder."
+            f"Got the socket path {service.address} of {len(service.address)} characters, "
+            f"expected at most {LONGEST_ADDRESS}: the system refuses longer ones. Set TMPDIR to a "
+            "shorter folder."
         )
     folder = Path(service.address).parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_mode & 0o077:
-        raise ValueError(f"Others can enter {folder}, expected a folder of mode 0700: sockets in it are not guarded.")
+        raise ValueError(
+            f"Others can enter {folder}, expected a folder of mode 0700: sockets in it are not "
+            "guarded."
+        )
     service.scratch.mkdir(mode=0o700, exist_ok=True)
     log.parent.mkdir(parents=True, exist_ok=True)
     State(str(log), os.getpid()).write(service.address)

@@ -1,10 +1,12 @@
-"""The program that keeps one child service alive, and ends everything it started when its owner is gone.
+"""The program that keeps one child service alive, and ends everything it started when its owner is
+gone.
 
     python -m agentfly_core.system.supervisor --owner 4711 --lifeline 3 --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
 
-It is a child subreaper, so that whatever the service starts stays below it, in a session of its own or not. It ends,
-and with it all descendants, when the lifeline pipe is closed, when the owner dies, or on SIGTERM. A child that dies
-is started again on the same address; after `--restarts` times the supervisor says so in the state file and waits.
+It is a child subreaper, so that whatever the service starts stays below it, in a session of its own
+or not. It ends, and with it all descendants, when the lifeline pipe is closed, when the owner dies,
+or on SIGTERM. A child that dies is started again on the same address; after `--restarts` times the
+supervisor says so in the state file and waits.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a service's child: `State("vllm.log", 4713, starts=2)`; `exit` is set once it is given up."""
+    """The state of a service's child: `State("vllm.log", 4713, starts=2)`; `exit` is set once it is
+    given up.
+    """
 
     log: str
     keeper: int
@@ -90,7 +94,9 @@ def _keep_alive(options: argparse.Namespace, ends: Sequence[int]) -> None:
         Path(options.address).unlink(missing_ok=True)
         State(options.log, os.getpid(), starts).write(options.address)
         print(f"--- start {starts}: {' '.join(options.command)}", flush=True)
-        child = subprocess.Popen(options.command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        child = subprocess.Popen(
+            options.command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
+        )
         dead = os.pidfd_open(child.pid)
         try:
             ready = select.select([*ends, dead], [], [])[0]
@@ -131,7 +137,9 @@ def kill_descendants() -> None:
 
 
 def clean(address: str) -> None:
-    """Remove what a service leaves: its socket, its state and its scratch folder, and their folder when it is empty."""
+    """Remove what a service leaves: its socket, its state and its scratch folder, and their folder
+    when it is empty.
+    """
     shutil.rmtree(f"{address}.d", ignore_errors=True)
     for path in (address, f"{address}.state", f"{address}.owner"):
         Path(path).unlink(missing_ok=True)

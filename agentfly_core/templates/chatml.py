@@ -1,4 +1,6 @@
-"""ChatML with the Hermes way of calling tools, as Qwen2.5 was trained on; it fits SmolLM2 and our nano models alike."""
+"""ChatML with the Hermes way of calling tools, as Qwen2.5 was trained on; it fits SmolLM2 and our
+nano models alike.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,8 @@ class Hermes:
         </tool_response><|im_end|>
         <|im_start|>assistant
 
-    With `show_tools` the system message lists the tools; a model that was warm-started on its tools needs no list.
-    Raises ValueError for a tokenizer without ChatML's two special tokens.
+    With `show_tools` the system message lists the tools; a model that was warm-started on its tools
+    needs no list. Raises ValueError for a tokenizer without ChatML's two special tokens.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
@@ -61,7 +63,9 @@ class Hermes:
         self._after = self._encode("\n")
         self.stop_tokens = (self._end,)
 
-    def open(self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]) -> tuple[int, ...]:
+    def open(
+        self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
+    ) -> tuple[int, ...]:
         """The whole prompt, up to and including the header of the reply to come."""
         first = messages[:1]
         system = [m.content for m in first if isinstance(m, Message) and m.role == "system"]
@@ -77,13 +81,17 @@ class Hermes:
         opening = [Message("system", text)] if text else []
         return (*self._read([*opening, *conversation]), *self._header)
 
-    def extend(self, reply: Sequence[int], read: Sequence[Message | Observation]) -> tuple[int, ...]:
+    def extend(
+        self, reply: Sequence[int], read: Sequence[Message | Observation]
+    ) -> tuple[int, ...]:
         """The tokens between the last of `reply` and the first of the next reply; see ChatTemplate."""
         ended = bool(reply) and reply[-1] == self._end
         return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
 
     def fit(self, text: str, tokens: int) -> str:
-        """The text, its middle replaced by `[... N bytes omitted ...]` where it would be more than `tokens` tokens."""
+        """The text, its middle replaced by `[... N bytes omitted ...]` where it would be more than
+        `tokens` tokens.
+        """
         fitting, kept = text, len(text.encode("utf-8", "replace"))
         while kept and (size := len(self._encode(fitting))) > tokens:
             kept = min(kept - 1, kept * tokens // size)
@@ -91,9 +99,15 @@ class Hermes:
         return fitting
 
     def parse(self, reply: Sequence[int]) -> Message:
-        """What the assistant said: its text without the calls' markup, and its calls, unreadable ones as BadCall."""
+        """What the assistant said: its text without the calls' markup, and its calls, unreadable
+        ones as BadCall.
+        """
         said = reply[:-1] if reply and reply[-1] == self._end else reply
-        text = str(self._tokenizer.decode(list(said), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        text = str(
+            self._tokenizer.decode(
+                list(said), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
         calls = tuple(_call(found[1], closed=bool(found[2])) for found in _CALL.finditer(text))
         return Message("assistant", _CALL.sub("", text), calls)
 
@@ -110,17 +124,28 @@ class Hermes:
     def _message(self, message: Message) -> tuple[int, ...]:
         if message.role == "assistant":
             return (*self._header, *self._encode(reply_text(message)), self._end, *self._after)
-        return (self._start, *self._encode(f"{message.role}\n{message.content}"), self._end, *self._after)
+        return (
+            self._start,
+            *self._encode(f"{message.role}\n{message.content}"),
+            self._end,
+            *self._after,
+        )
 
     def _encode(self, text: str) -> tuple[int, ...]:
-        """The tokens of a text in which special tokens mean nothing; lone surrogates become question marks."""
+        """The tokens of a text in which special tokens mean nothing; lone surrogates become
+        question marks.
+        """
         sane = text.encode("utf-8", "replace").decode()
-        return tuple(self._tokenizer(sane, add_special_tokens=False, split_special_tokens=True).input_ids)
+        return tuple(
+            self._tokenizer(sane, add_special_tokens=False, split_special_tokens=True).input_ids
+        )
 
     def _special(self, token: str) -> int:
         index = self._tokenizer.convert_tokens_to_ids(token)
         if not isinstance(index, int) or self._tokenizer.convert_ids_to_tokens(index) != token:
-            raise ValueError(f"The tokenizer has no {token} token; the Hermes template needs a ChatML model.")
+            raise ValueError(
+                f"The tokenizer has no {token} token; the Hermes template needs a ChatML model."
+            )
         return index
 
 

@@ -67,7 +67,9 @@ class Letters:
     ) -> tuple[int, ...]:
         return encode("".join(map(_written, messages)) + "^a")
 
-    def extend(self, reply: Sequence[int], read: Sequence[Message | Observation]) -> tuple[int, ...]:
+    def extend(
+        self, reply: Sequence[int], read: Sequence[Message | Observation]
+    ) -> tuple[int, ...]:
         ended = reply[-1] == STOP
         return encode(("" if ended else "$") + "".join(map(_written, read)) + "^a")
 

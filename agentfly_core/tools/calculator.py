@@ -1,4 +1,6 @@
-"""A calculator that reads what a model wrote: an allow-list of operations on bounded numbers, nothing is evaluated."""
+"""A calculator that reads what a model wrote: an allow-list of operations on bounded numbers,
+nothing is evaluated.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,17 @@ async def calculator(expression: str) -> str:
 
 
 def evaluate(expression: str) -> Number:
-    """The value of an expression; raises ToolError for what is no arithmetic and for numbers above 10**100."""
+    """The value of an expression; raises ToolError for what is no arithmetic and for numbers above
+    10**100.
+    """
     if len(expression) > MAX_LENGTH:
-        raise ToolError(f"The expression has {len(expression)} characters, at most {MAX_LENGTH} are read.")
+        raise ToolError(
+            f"The expression has {len(expression)} characters, at most {MAX_LENGTH} are read."
+        )
     if not _CHARACTERS.fullmatch(expression):
-        raise ToolError(f"{expression!r} is not arithmetic: use numbers, + - * / // % ** and parentheses only.")
+        raise ToolError(
+            f"{expression!r} is not arithmetic: use numbers, + - * / // % ** and parentheses only."
+        )
     try:
         return _value(ast.parse(expression.strip(), mode="eval").body)
     except SyntaxError:
@@ -41,7 +49,9 @@ def evaluate(expression: str) -> Number:
 
 
 def written(number: Number) -> str:
-    """A number as people write it, to 12 digits: 0.1+0.2 is "0.3", 10/4*2 is "5", 1/3 is "0.333333333333"."""
+    """A number as people write it, to 12 digits: 0.1+0.2 is "0.3", 10/4*2 is "5", 1/3 is
+    "0.333333333333".
+    """
     if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:
         number = int(number)
     return str(number) if isinstance(number, int) else format(number, ".12g")
@@ -75,13 +85,17 @@ def _power(base: Number, exponent: Number) -> Number:
         raise ZeroDivisionError
     if base != 0 and exponent * math.log10(abs(base)) > MAX_EXPONENT_OF_TEN:
         raise ToolError(
-            f"{written(base)} to the power of {written(exponent)} is larger than 10**{MAX_EXPONENT_OF_TEN}."
+            f"{written(base)} to the power of {written(exponent)} is larger than "
+            f"10**{MAX_EXPONENT_OF_TEN}."
         )
     result: Number | complex = base**exponent
     return _bounded(result)
 
 
-_UNARY: Mapping[type[ast.unaryop], Callable[[Number], Number]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_UNARY: Mapping[type[ast.unaryop], Callable[[Number], Number]] = {
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
 _BINARY: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

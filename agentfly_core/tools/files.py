@@ -25,7 +25,10 @@ async def read_file(name: str, first: int = 1, last: int = 200, *, workspace: Wo
     """
     lines = workspace.text(name).splitlines()
     chosen = enumerate(lines[max(first, 1) - 1 : last], max(first, 1))
-    return "\n".join(f"{number}\t{line}" for number, line in chosen) or f"The file has {len(lines)} lines."
+    return (
+        "\n".join(f"{number}\t{line}" for number, line in chosen)
+        or f"The file has {len(lines)} lines."
+    )
 
 
 @tool

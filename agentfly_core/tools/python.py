@@ -1,4 +1,7 @@
-"""Python that a model writes, in a sandbox: `python` keeps nothing between calls, `python_session` everything."""
+"""Python that a model writes, in a sandbox.
+
+`python` keeps nothing between calls, `python_session` everything.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,16 @@ async def python(code: str) -> str:
     return told(result, LIMITS) or SILENT
 
 
-@tool(name="python", timeout=120.0, max_chars=SHOWN, ready=chosen)
+@tool(
+    name="python",
+    description="Run Python and read what it prints; what earlier calls defined, imported and "
+    "wrote to files is still there.",
+    timeout=120.0,
+    max_chars=SHOWN,
+    ready=chosen,
+)
 async def python_session(code: str, *, interpreter: Interpreter) -> str:
-    """Run Python and read what it prints; what earlier calls defined, imported and wrote to files is still there.
+    """Run Python after all that earlier calls ran.
 
     Args:
         code: one or more lines; print() what you want to know, nothing else is shown

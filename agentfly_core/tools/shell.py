@@ -1,4 +1,6 @@
-"""Shell commands on the files of a Workspace, each in a sandbox of its own: only the files are kept between them."""
+"""Shell commands on the files of a Workspace, each in a sandbox of its own: only the files are kept
+between them.
+"""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ async def sql(statement: str, *, database: Database) -> str:
     found = await database.run(statement, ROWS)
     if not found.columns:
         return "Done."
-    lines = [" | ".join("NULL" if value is None else str(value) for value in row) for row in found.rows]
+    lines = [
+        " | ".join("NULL" if value is None else str(value) for value in row) for row in found.rows
+    ]
     more = [f"[... {found.more} more rows ...]"] if found.more else []
     return "\n".join([" | ".join(found.columns), *lines, *more])

@@ -1,4 +1,6 @@
-"""The client of the DeepSpeed workers: `UpdateJob`s go to a warm process over a UNIX socket, metrics come back."""
+"""The client of the DeepSpeed workers: `UpdateJob`s go to a warm process over a UNIX socket,
+metrics come back.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,20 @@ REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
 def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
-    """The command that starts the workers listening at `address`, and what it needs in its environment.
+    """The command that starts the workers listening at `address`, and what it needs in its
+    environment.
 
-    Raises ValueError for GPUs that are not there, and a hostfile that does not name this machine first.
+    Raises ValueError for GPUs that are not there, and a hostfile that does not name this machine
+    first.
     """
     threads = max(1, site.threads // max(map(len, site.nodes.values())))
-    launcher = ["deepspeed.launcher.launch", *_places(site), "--log_level", "warning", "--no_local_rank"]
+    launcher = [
+        "deepspeed.launcher.launch",
+        *_places(site),
+        "--log_level",
+        "warning",
+        "--no_local_rank",
+    ]
     on_each_node: list[str] = []
     if len(site.nodes) > 1:
         multinode.free_port(next(iter(site.nodes)))
@@ -62,7 +72,9 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
 
 
 def _places(site: Site) -> list[str]:
-    """The launcher's arguments that say which ranks there are, where, with which GPUs, and how they meet."""
+    """The launcher's arguments that say which ranks there are, where, with which GPUs, and how they
+    meet.
+    """
     first = next(iter(site.nodes))
     world: dict[str, Sequence[int | str]] = {**site.nodes}
     if site.device == "cuda":
@@ -74,7 +86,9 @@ def _places(site: Site) -> list[str]:
 
 
 class DeepSpeedLearner:
-    """A `Learner` whose weights live in the DeepSpeed workers behind a service; no connection outlives a call."""
+    """A `Learner` whose weights live in the DeepSpeed workers behind a service; no connection
+    outlives a call.
+    """
 
     def __init__(self, service: Service, patience: float = 600.0) -> None:
         self._service = service
@@ -87,7 +101,9 @@ class DeepSpeedLearner:
         assert not isinstance(label, dict)
         return label
 
-    def update(self, job: UpdateJob, progress: Callable[[int, int], None] = unwatched) -> dict[str, float]:
+    def update(
+        self, job: UpdateJob, progress: Callable[[int, int], None] = unwatched
+    ) -> dict[str, float]:
         """Run an update in the workers."""
         metrics = self._ask(RunUpdate(job=job), progress).value
         assert isinstance(metrics, dict)
@@ -111,7 +127,9 @@ class DeepSpeedLearner:
     def _ask(self, request: Request, progress: Callable[[int, int], None] = unwatched) -> Result:
         return next(self._results(request, progress))
 
-    def _results(self, request: Request, progress: Callable[[int, int], None] = unwatched) -> Iterator[Result]:
+    def _results(
+        self, request: Request, progress: Callable[[int, int], None] = unwatched
+    ) -> Iterator[Result]:
         """What the workers answer to a request; raises LearnerLost and LearnerFailed."""
         for reply in self._replies(request):
             match reply:
@@ -126,7 +144,11 @@ class DeepSpeedLearner:
 
     def _replies(self, request: Request) -> Iterator[Reply]:
         """The lines that the workers send; raises LearnerLost where they send no more."""
-        with suppress(ConnectionError), closing(self._connect()) as channel, channel.makefile("rw") as lines:
+        with (
+            suppress(ConnectionError),
+            closing(self._connect()) as channel,
+            channel.makefile("rw") as lines,
+        ):
             print(request.model_dump_json(), file=lines, flush=True)
             for line in lines:
                 yield REPLY.validate_json(line)

@@ -1,4 +1,6 @@
-"""The data of an update: a job's stored trajectories and scores as a batch with outcomes, in mini-batches."""
+"""The data of an update: a job's stored trajectories and scores as a batch with outcomes, in
+mini-batches.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,12 @@ class UpdateData:
 
 
 def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
-    """Read a job's files, leaving out trajectories without a score and failed demonstrations; the batch may be empty.
+    """Read a job's files, leaving out trajectories without a score and failed demonstrations; the
+    batch may be empty.
 
-    With `drop_equal` groups whose rewards are all equal are left out as well. The reward of a greedy episode is a
-    baseline; its tokens are not trained. Raises ValueError when a trajectory has no row in the scores.
+    With `drop_equal` groups whose rewards are all equal are left out as well. The reward of a
+    greedy episode is a baseline; its tokens are not trained. Raises ValueError when a trajectory
+    has no row in the scores.
     """
     found = [t for path in job.rollouts for t in read_trajectories(Path(path))]
     if job.scores:
@@ -43,14 +47,14 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
                 f"the first is {missing[0]}."
             )
         scores = {
-            name: score
-            for name, score in by_id.items()
-            if not isinstance(score.reward, Unscored)
+            name: score for name, score in by_id.items() if not isinstance(score.reward, Unscored)
         }
     else:
         demonstrated = [t.id for t in found if t.ending is not Ending.FAILED]
         scores = {name: Scored(name, {}, (), 0.0) for name in demonstrated}
-    greedy = {t.group: earned(scores[t.id]) for t in found if t.role == "baseline" and t.id in scores}
+    greedy = {
+        t.group: earned(scores[t.id]) for t in found if t.role == "baseline" and t.id in scores
+    }
     played = [t for t in found if t.role != "baseline"]
     kept = scored = [t for t in played if t.id in scores]
     if drop_equal:
@@ -64,9 +68,11 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
 
 
 def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) -> list[Tensor]:
-    """The trajectories of each optimizer step: every epoch divides all of them, shuffled by the seed.
+    """The trajectories of each optimizer step: every epoch divides all of them, shuffled by the
+    seed.
 
-    `job.batch` bounds the trajectories of a step; without it an epoch has `count` steps of about equal size.
+    `job.batch` bounds the trajectories of a step; without it an epoch has `count` steps of about
+    equal size.
     """
     if not len(trajectories):
         return []

@@ -28,7 +28,9 @@ from agentfly_core.training.prefix_tree import PrefixTrees
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process is `rank` of `count`; they talk over `channel`, a group that works on CPU tensors (gloo)."""
+    """This process is `rank` of `count`; they talk over `channel`, a group that works on CPU
+    tensors (gloo).
+    """
 
     rank: int
     count: int
@@ -70,7 +72,9 @@ class ParameterGroup(TypedDict):
 
 
 class Optimizer(Protocol):
-    """AdamW, or what DeepSpeed makes of it; the state of a parameter holds its `MOMENTS` and its `step`."""
+    """AdamW, or what DeepSpeed makes of it; the state of a parameter holds its `MOMENTS` and its
+    `step`.
+    """
 
     param_groups: list[ParameterGroup]
     state: Mapping[nn.Parameter, dict[str, Tensor]]
@@ -111,7 +115,9 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 def weight(engine: Engine, parameter: nn.Parameter) -> Tensor:
     """The float32 weight; where it is divided among ranks, each must call it."""
-    found: Tensor = safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
+    found: Tensor = (
+        safe_get_full_fp32_param(parameter) if engine.zero_optimization() else parameter.data
+    )
     return found
 
 
@@ -123,7 +129,9 @@ def moment(engine: Engine, parameter: nn.Parameter, name: str) -> Tensor:
     return whole
 
 
-def put(engine: Engine, parameter: nn.Parameter, weight: Tensor, moments: dict[str, Tensor]) -> None:
+def put(
+    engine: Engine, parameter: nn.Parameter, weight: Tensor, moments: dict[str, Tensor]
+) -> None:
     """Set all of them, on every rank."""
     with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
         parameter.data.copy_(weight)
@@ -141,7 +149,9 @@ def put(engine: Engine, parameter: nn.Parameter, weight: Tensor, moments: dict[s
 
 
 def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
-    """This rank's part of a tensor at stage 3; DeepSpeed 0.19 cannot find the last one of a tensor it had to pad."""
+    """This rank's part of a tensor at stage 3; DeepSpeed 0.19 cannot find the last one of a tensor
+    it had to pad.
+    """
     size: int = vars(parameter)["ds_tensor"].numel()
     flat = pad(value.flatten(), (0, size * torch.distributed.get_world_size() - value.numel()))
     return flat.narrow(0, size * torch.distributed.get_rank(), size)

@@ -1,7 +1,8 @@
-"""A policy and its optimizer inside a DeepSpeed engine: made, saved and loaded, for ZeRO stages 0 to 3.
+"""A policy and its optimizer inside a DeepSpeed engine: made, saved and loaded, for ZeRO stages 0
+to 3.
 
-What is saved are the float32 weights and the moments of AdamW, whole, in safetensors: the same bytes for the same
-state, no pickle, and no trace of how many ranks there were.
+What is saved are the float32 weights and the moments of AdamW, whole, in safetensors: the same
+bytes for the same state, no pickle, and no trace of how many ranks there were.
 """
 
 from __future__ import annotations
@@ -33,14 +34,23 @@ from agentfly_core.training.policy import load_policy, recompute_activations
 
 POLICY = "model."  # where the policy's weights stand in the engine's module; the critic's begin with "critic."
 TENSORS, STATE = "learner.safetensors", "learner.json"
-TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template*")
+TOKENIZER = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "chat_template*",
+)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What a learner does to need less memory: `Memory(zero_stage=2, offload="optimizer", checkpointing=False)`.
+    """What a learner does to need less memory:
+    `Memory(zero_stage=2, offload="optimizer", checkpointing=False)`.
 
-    ZeRO (arXiv 1910.02054) divides among the ranks the optimizer's state (1), gradients too (2), weights too (3).
+    ZeRO (arXiv 1910.02054) divides among the ranks the optimizer's state (1), gradients too (2),
+    weights too (3).
     """
 
     zero_stage: int
@@ -85,7 +95,9 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
 
 
 def close(engine: Engine) -> None:
-    """Let go of all that is large: DeepSpeed 0.19 keeps modules of ZeRO 3, and these in the end the whole engine."""
+    """Let go of all that is large: DeepSpeed 0.19 keeps modules of ZeRO 3, and these in the end the
+    whole engine.
+    """
     engine.destroy()
     for parameter in engine.module.parameters():
         vars(parameter).clear()
@@ -96,7 +108,8 @@ def close(engine: Engine) -> None:
 
 
 def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> None:
-    """Take what the optimizer's next steps shall use; nothing of it comes from an earlier update or a saved state.
+    """Take what the optimizer's next steps shall use; nothing of it comes from an earlier update or
+    a saved state.
 
     A critic's own weights learn `critic_rate` times as fast.
     """
@@ -108,23 +121,29 @@ def set_hyper_parameters(engine: Engine, update: Update, critic_rate: float) -> 
 
 
 def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
-    """Raise ValueError for tokens that the policy does not have; on a GPU they would end the process."""
+    """Raise ValueError for tokens that the policy does not have; on a GPU they would end the
+    process.
+    """
     known = engine.module.model.config.vocab_size
     if bool((batch.tokens >= known).any()):
         raise ValueError(
-            f"The trajectories have the token {int(batch.tokens.max())}, but the policy knows only {known}: "
-            "they were sampled from another model."
+            f"The trajectories have the token {int(batch.tokens.max())}, but the policy knows "
+            f"only {known}: they were sampled from another model."
         )
 
 
 def copy_state(engine: Engine) -> State:
-    """A copy of all that is needed to go on bit-identically; every rank must call it, the first one gets it."""
+    """A copy of all that is needed to go on bit-identically; every rank must call it, the first one
+    gets it.
+    """
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
         parts = {"weight": distributed.weight(engine, parameter)}
         parts |= {moment: distributed.moment(engine, parameter, moment) for moment in MOMENTS}
         if torch.distributed.get_rank() == 0:
-            tensors |= {f"{name}/{part}": tensor.to("cpu", copy=True) for part, tensor in parts.items()}
+            tensors |= {
+                f"{name}/{part}": tensor.to("cpu", copy=True) for part, tensor in parts.items()
+            }
     steps = int(next(iter(engine.basic_optimizer.state.values()))["step"])
     return State(tensors, steps)
 
@@ -132,29 +151,42 @@ def copy_state(engine: Engine) -> State:
 def write_state(state: State, label: str, folder: Path) -> None:
     """Write a copied state."""
     save_file(state.tensors, folder / TENSORS)
-    (folder / STATE).write_text(json.dumps({"label": label, "optimizer_steps": state.optimizer_steps}))
+    (folder / STATE).write_text(
+        json.dumps({"label": label, "optimizer_steps": state.optimizer_steps})
+    )
 
 
 def read_state(engine: Engine, label: str, folder: Path) -> None:
     """Put a saved state into a fresh engine around the policy that was saved with it.
 
-    Raises FileNotFoundError when there is none, ValueError when it has another label or belongs to another policy.
+    Raises FileNotFoundError when there is none, ValueError when it has another label or belongs to
+    another policy.
     """
     state = json.loads((folder / STATE).read_text())
     if state["label"] != label:
-        raise ValueError(f"{folder} holds the learner state {state['label']!r}, expected {label!r}.")
+        raise ValueError(
+            f"{folder} holds the learner state {state['label']!r}, expected {label!r}."
+        )
     with safe_open(folder / TENSORS, "pt") as tensors:
         for name, parameter in _parameters(engine):
             weight = tensors.get_tensor(f"{name}/weight")
             as_policy = distributed.weight(engine, parameter).cpu()
-            if name.startswith(POLICY) and not torch.equal(as_policy, weight.to(parameter.dtype).float()):
-                raise ValueError(f"{folder} belongs to another policy: {name} differs from the policy's.")
-            distributed.put(engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS})
+            if name.startswith(POLICY) and not torch.equal(
+                as_policy, weight.to(parameter.dtype).float()
+            ):
+                raise ValueError(
+                    f"{folder} belongs to another policy: {name} differs from the policy's."
+                )
+            distributed.put(
+                engine, parameter, weight, {m: tensors.get_tensor(f"{name}/{m}") for m in MOMENTS}
+            )
     _set_steps(engine, state["optimizer_steps"])
 
 
 def write_policy(engine: Engine, source: Path, folder: Path) -> None:
-    """Write a Hugging Face or peft directory with the tokenizer of `source`, and the probe; every rank must call it."""
+    """Write a Hugging Face or peft directory with the tokenizer of `source`, and the probe; every
+    rank must call it.
+    """
     model, is_first = engine.module.model, torch.distributed.get_rank() == 0
     weights: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
@@ -199,9 +231,10 @@ def _settings(dtype: str, memory: Memory) -> Mapping[str, JSON]:
 
 
 def _make_moments(engine: Engine) -> None:
-    # AdamW makes its moments in its first step, too late to load them: one step of size 0 on a gradient of 0. Before it
-    # one without DeepSpeed, which looks for all moments as soon as the first group of parameters has had its step.
-    # Where the optimizer is offloaded it has gradients already, in memory that a GPU can reach.
+    # AdamW makes its moments in its first step, too late to load them: one step of size 0 on a
+    # gradient of 0. Before it one without DeepSpeed, which looks for all moments as soon as the
+    # first group of parameters has had its step. Where the optimizer is offloaded it has gradients
+    # already, in memory that a GPU can reach.
     for part in (part for group in engine.basic_optimizer.param_groups for part in group["params"]):
         part.grad = torch.zeros_like(part) if part.grad is None else part.grad
     engine.basic_optimizer.step()
@@ -211,7 +244,8 @@ def _make_moments(engine: Engine) -> None:
     engine.backward(0.0 * torch.stack([part.sum() for part in found]).sum(), scale_wrt_gas=False)
     engine.step()
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
-        # DeepSpeed 0.19 links all moments to their parameters after the step of the first group, when only its exist.
+        # DeepSpeed 0.19 links all moments to their parameters after the step of the first group,
+        # when only its exist.
         engine.optimizer._hp_optimizer_states_linked = False
         assert hasattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state")
         engine.optimizer._lazy_init_hp_params_optimizer_state()
@@ -228,9 +262,11 @@ def _set_steps(engine: Engine, steps: int) -> None:
 
 
 class ClippedAdamW(torch.optim.AdamW):
-    """Clips the norm of all gradients to `clip_grad`, and takes no step when that norm is not finite.
+    """Clips the norm of all gradients to `clip_grad`, and takes no step when that norm is not
+    finite.
 
-    DeepSpeed reads `overflow` and `_global_grad_norm` after a step, as it does with the optimizers of its own.
+    DeepSpeed reads `overflow` and `_global_grad_norm` after a step, as it does with the optimizers
+    of its own.
     """
 
     clip_grad = 1.0
@@ -240,7 +276,9 @@ class ClippedAdamW(torch.optim.AdamW):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Take the step, or say that it was left out: `overflow`."""
         assert closure is None, "DeepSpeed gives none"
-        parameters = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        parameters = [
+            p for group in self.param_groups for p in group["params"] if p.grad is not None
+        ]
         norm: Tensor = get_total_norm([p.grad for p in parameters])
         self._global_grad_norm, self.overflow = float(norm), not bool(norm.isfinite())
         if not self.overflow:

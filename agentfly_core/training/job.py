@@ -17,7 +17,8 @@ FRESH = "fresh:"
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class UpdateJob:
-    """One update, by references to what is on disk: from the learner state labelled `start` to the one labelled `end`.
+    """One update, by references to what is on disk: from the learner state labelled `start` to the
+    one labelled `end`.
 
         UpdateJob(
             start="step/6", end="step/7",                       # a start that begins with "fresh:" has no history
@@ -32,13 +33,14 @@ class UpdateJob:
             temperature=1.0, dtype="float32", seed=8123, reference=None,
         )
 
-    `before` are the metrics of the run's update before this one: an adaptive setting goes on from them, and so does the
-    count of optimizer steps skipped in a row; the update stops after three of them.
-    `learner` is None for a fresh optimizer on `policy`, and where the state at `start` was not kept on disk: then the
-    learner must have it in memory.
+    `before` are the metrics of the run's update before this one: an adaptive setting goes on from
+    them, and so does the count of optimizer steps skipped in a row; the update stops after three of
+    them. `learner` is None for a fresh optimizer on `policy`, and where the state at `start` was
+    not kept on disk: then the learner must have it in memory.
 
-    With an `adapter`, only that is trained: a new one, made from the `seed`, on the model that `policy` is, or the one
-    that `policy` is, on the model in the directory `base`. A `reference` that is an adapter stands on `reference_base`.
+    With an `adapter`, only that is trained: a new one, made from the `seed`, on the model that
+    `policy` is, or the one that `policy` is, on the model in the directory `base`. A `reference`
+    that is an adapter stands on `reference_base`.
     """
 
     start: str
@@ -62,7 +64,9 @@ class UpdateJob:
 
 
 class LearnerLost(RuntimeError):
-    """The learner died, or no longer has the state that it was asked to save; the update must be run again."""
+    """The learner died, or no longer has the state that it was asked to save; the update must be
+    run again.
+    """
 
 
 class LearnerFailed(RuntimeError):
@@ -80,24 +84,31 @@ class Learner(Protocol):
         """The label of the state in memory, None when there is none. Raises LearnerLost."""
         ...
 
-    def update(self, job: UpdateJob, progress: Callable[[int, int], None] = unwatched) -> dict[str, float]:
-        """Go from `job.start` to `job.end`, from memory if it is at `job.start`, else from disk; return the metrics.
+    def update(
+        self, job: UpdateJob, progress: Callable[[int, int], None] = unwatched
+    ) -> dict[str, float]:
+        """Go from `job.start` to `job.end`, from memory if it is at `job.start`, else from disk;
+        return the metrics.
 
-        `progress` hears how many optimizer steps are done, of how many. A step whose loss or gradient norm is not
-        finite, or whose trajectories have no advantage, is skipped and counted. Raises LearnerLost and LearnerFailed.
+        `progress` hears how many optimizer steps are done, of how many. A step whose loss or
+        gradient norm is not finite, or whose trajectories have no advantage, is skipped and
+        counted. Raises LearnerLost and LearnerFailed.
         """
         ...
 
     def save_policy(self, folder: Path) -> None:
-        """Write the newest policy as a Hugging Face or peft directory, with the probe that verifies a weight swap.
+        """Write the newest policy as a Hugging Face or peft directory, with the probe that verifies
+        a weight swap.
 
-        The probe, `probe.json`, is `{"tokens": [32 ids], "logprobs": [31 floats]}`: the log-probability of each token
-        but the first, given those before it, at temperature 1. Raises LearnerLost and LearnerFailed.
+        The probe, `probe.json`, is `{"tokens": [32 ids], "logprobs": [31 floats]}`: the
+        log-probability of each token but the first, given those before it, at temperature 1. Raises
+        LearnerLost and LearnerFailed.
         """
         ...
 
     def save_state(self, folder: Path) -> Callable[[], None]:
-        """Copy all that is needed to go on bit-identically, and write it while the learner does what it is told next.
+        """Copy all that is needed to go on bit-identically, and write it while the learner does
+        what it is told next.
 
         What comes back waits until it is written. Both raise LearnerLost and LearnerFailed.
         """
@@ -105,7 +116,9 @@ class Learner(Protocol):
 
 
 class Message(BaseModel):
-    """One line of JSON between the workers and their client, which has a connection for each request."""
+    """One line of JSON between the workers and their client, which has a connection for each
+    request.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -132,7 +145,9 @@ class SavePolicy(Message):
 
 
 class SaveState(Message):
-    """Copy the state with this label, which is the first result, and write it into a folder, which is the second."""
+    """Copy the state with this label, which is the first result, and write it into a folder, which
+    is the second.
+    """
 
     op: Literal["save_state"] = "save_state"
     label: str | None

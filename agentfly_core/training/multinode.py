@@ -1,10 +1,11 @@
-"""The program that starts a command on every node of a learner, and ends it everywhere once it ended anywhere.
+"""The program that starts a command on every node of a learner, and ends it everywhere once it
+ended anywhere.
 
     python -m agentfly_core.training.multinode --nodes worker-1 worker-2 -- COMMAND...
 
-The first node is this machine, where the command is a child of this process. On the others it is started through ssh,
-by the same Python in the same folder, and held there by a tether. In the command `{node}` stands for the number of the
-node, and `{port}` for a free port of the first.
+The first node is this machine, where the command is a child of this process. On the others it is
+started through ssh, by the same Python in the same folder, and held there by a tether. In the
+command `{node}` stands for the number of the node, and `{port}` for a free port of the first.
 """
 
 from __future__ import annotations
@@ -40,13 +41,17 @@ HANDED_ON = (
     "PYTORCH_",
     "TORCH_",
 )
-"""What the variables begin with that the command needs on other nodes, too; none of them holds a secret."""
+"""What the variables begin with that the command needs on other nodes, too; none of them holds a
+secret.
+"""
 INTERVAL = 1.0
 
 
 def main() -> None:
     """Run until a node's part ends, or SIGTERM comes; the first node's part is ended politely."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--nodes", nargs="+", required=True)
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
@@ -67,19 +72,23 @@ def main() -> None:
 
 
 def free_port(node: str) -> int:
-    """A port on which this machine can listen as `node`; raises ValueError where it has no such name."""
+    """A port on which this machine can listen as `node`; raises ValueError where it has no such
+    name.
+    """
     try:
         with socket.create_server((node, 0)) as server:
             return int(server.getsockname()[1])
     except OSError as error:
         raise ValueError(
-            f"The first node of the hostfile is {node!r}, and this machine cannot listen as that ({error}): "
-            "name this machine first, as the other nodes call it."
+            f"The first node of the hostfile is {node!r}, and this machine cannot listen as that "
+            f"({error}): name this machine first, as the other nodes call it."
         ) from error
 
 
 def remote(command: Sequence[str]) -> str:
-    """What the shell of another node has to run: the command under a tether, where and with what it is run here."""
+    """What the shell of another node has to run: the command under a tether, where and with what it
+    is run here.
+    """
     handed = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(HANDED_ON)]
     there = ["env", *handed, sys.executable, "-m", TETHER, *command]
     return f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(there)}"

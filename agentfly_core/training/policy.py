@@ -1,4 +1,6 @@
-"""A causal language model as the learner sees it: log-probabilities at sampled tokens, and nothing else."""
+"""A causal language model as the learner sees it: log-probabilities at sampled tokens, and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,17 @@ from agentfly_core.rl.interface import Critic
 from agentfly_core.training.prefix_tree import PrefixTrees
 
 PIECES = {"cpu": 256, "cuda": 1024}
-"""How many tokens are projected at once: more on a GPU, since each piece adds a gradient for the whole vocabulary."""
+"""How many tokens are projected at once: more on a GPU, since each piece adds a gradient for the
+whole vocabulary.
+"""
 CHANGES_LOGITS = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
 
 class Policy(nn.Module):
     """Projects onto the vocabulary only where a sampled token is predicted.
 
-    Rows are padded on the right, so that causal attention needs no mask. A critic says what each sampled token was
-    expected to lead to, before it: it sees the same hidden states, or its own.
+    Rows are padded on the right, so that causal attention needs no mask. A critic says what each
+    sampled token was expected to lead to, before it: it sees the same hidden states, or its own.
     """
 
     def __init__(self, model: PreTrainedModel, critic: Critic = "none") -> None:
@@ -47,7 +51,8 @@ class Policy(nn.Module):
     def forward(
         self, tokens: Tensor, sampled: Tensor, temperature: float, trees: PrefixTrees | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere; for int64 and bool [rows, T].
+        """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere; for int64
+        and bool [rows, T].
 
         With `trees`, these rows as prefix trees, the model reads those instead, to the same result.
         """
@@ -70,10 +75,11 @@ class Policy(nn.Module):
 
 
 class Projection(nn.Module):
-    """A model's output layer, which never makes the logits of more than a piece of the tokens at once.
+    """A model's output layer, which never makes the logits of more than a piece of the tokens at
+    once.
 
-    All pieces are one call of one module: ZeRO 3 gathers the weights of modules as they are called, which must be on
-    all ranks in the same order, and one rank may have more pieces than another.
+    All pieces are one call of one module: ZeRO 3 gathers the weights of modules as they are called,
+    which must be on all ranks in the same order, and one rank may have more pieces than another.
     """
 
     def __init__(self, layer: nn.Linear) -> None:
@@ -81,7 +87,9 @@ class Projection(nn.Module):
         self.weight, self.bias = layer.weight, layer.bias
 
     def forward(self, hidden: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """The log-probability and entropy [n] of tokens; if in several pieces, each is made again in the backward."""
+        """The log-probability and entropy [n] of tokens; if in several pieces, each is made again
+        in the backward.
+        """
 
         def chosen(hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
             return token_logprobs(linear(hidden, self.weight, self.bias), tokens, temperature)
@@ -90,7 +98,10 @@ class Projection(nn.Module):
         if len(tokens) <= size:
             return chosen(hidden, tokens)
         pieces = zip(torch.split(hidden, size), torch.split(tokens, size), strict=True)
-        found = [checkpoint(chosen, *piece, use_reentrant=False, preserve_rng_state=False) for piece in pieces]
+        found = [
+            checkpoint(chosen, *piece, use_reentrant=False, preserve_rng_state=False)
+            for piece in pieces
+        ]
         logprobs, entropy = (torch.cat(parts) for parts in zip(*found, strict=True))
         return logprobs, entropy
 
@@ -102,7 +113,9 @@ def _hidden(backbone: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
 
 
 def _critic(model: PreTrainedModel, kind: Critic) -> nn.ModuleDict | None:
-    """A head that says 0 at first, and for a model of its own a copy of the policy's layers before it."""
+    """A head that says 0 at first, and for a model of its own a copy of the policy's layers before
+    it.
+    """
     if kind == "none":
         return None
     width = model.get_output_embeddings().weight.shape[1]
@@ -122,10 +135,12 @@ def load_policy(
     adapter: Adapter | None = None,
     seed: int = 0,
 ) -> Policy:
-    """The policy in a directory, an adapter on `base` if it is one, without dropout, and a new critic.
+    """The policy in a directory, an adapter on `base` if it is one, without dropout, and a new
+    critic.
 
-    With an `adapter`, a policy that has none gets a new one, made from the `seed`. Raises OSError where no model is. A
-    weight of -0.0 becomes 0.0: summed over ranks, as a saved state is, the two could not be told apart.
+    With an `adapter`, a policy that has none gets a new one, made from the `seed`. Raises OSError
+    where no model is. A weight of -0.0 becomes 0.0: summed over ranks, as a saved state is, the two
+    could not be told apart.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
     if adapter is not None and not lora.is_adapter(Path(folder)):
@@ -136,17 +151,23 @@ def load_policy(
 
 
 def recompute_activations(policy: Policy) -> None:
-    """Keep of each layer only what goes into it; the backward pass computes the rest again (arXiv 1604.06174).
+    """Keep of each layer only what goes into it; the backward pass computes the rest again (arXiv
+    1604.06174).
 
-    transformers does so only for layers that are in training, which these are then, without what is inside them.
-    Raises ValueError for a model that can not do it, or would do it with dropout.
+    transformers does so only for layers that are in training, which these are then, without what is
+    inside them. Raises ValueError for a model that can not do it, or would do it with dropout.
     """
     config = policy.model.config
     if any(value for name, value in config.to_dict().items() if "drop" in name):
-        raise ValueError(f"{config.model_type} has dropout: set it to 0 in its config.json for gradient checkpointing.")
+        raise ValueError(
+            f"{config.model_type} has dropout: set it to 0 in its config.json for gradient "
+            "checkpointing."
+        )
     for part in (policy.model, *(policy.critic.values() if policy.critic is not None else ())):
         if isinstance(part, PreTrainedModel):
-            part.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+            part.gradient_checkpointing_enable(
+                {"use_reentrant": False, "preserve_rng_state": False}
+            )
     for layer in policy.modules():
         if isinstance(layer, GradientCheckpointingLayer):
             layer.training = True

@@ -1,8 +1,10 @@
-"""Prefix sharing: rows with a common prefix as one tree of tokens, so that the model computes it once.
+"""Prefix sharing: rows with a common prefix as one tree of tokens, so that the model computes it
+once.
 
-The episodes of a group have the same prompt. A tree is laid out in preorder: a token's descendants follow it without
-gaps, so that one number a token, the end of its descendants, is enough for the attention mask. Positions are depths,
-and each row's outputs are gathered from the places of its tokens: the loss sees the same rows as without sharing.
+The episodes of a group have the same prompt. A tree is laid out in preorder: a token's descendants
+follow it without gaps, so that one number a token, the end of its descendants, is enough for the
+attention mask. Positions are depths, and each row's outputs are gathered from the places of its
+tokens: the loss sees the same rows as without sharing.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ SMALL = 2048
 
 @dataclass(frozen=True)
 class Tree:
-    """Rows with a common prefix, by their index, and the places of each row's tokens among the tree's.
+    """Rows with a common prefix, by their index, and the places of each row's tokens among the
+    tree's.
 
-    The rows 4 and 7 with the tokens [1, 87, 4, 2] and [1, 87, 5]: `Tree((4, 7), ([0, 1, 2, 3], [0, 1, 4]))`.
+    The rows 4 and 7 with the tokens [1, 87, 4, 2] and [1, 87, 5]:
+    `Tree((4, 7), ([0, 1, 2, 3], [0, 1, 4]))`.
     """
 
     rows: tuple[int, ...]
@@ -39,7 +43,8 @@ class Tree:
 
 @dataclass(frozen=True)
 class PrefixTrees:
-    """Trees of tokens in preorder, padded on the right. The two rows [1, 87, 4, 2] and [1, 87, 5] are one tree:
+    """Trees of tokens in preorder, padded on the right. The two rows [1, 87, 4, 2] and [1, 87, 5]
+    are one tree:
 
     tokens     [[1, 87, 4, 2, 5]]               int64 [trees, N]
     depths     [[0, 1, 2, 3, 2]]                int64 [trees, N], the position of a token in its rows
@@ -67,19 +72,24 @@ class PrefixTrees:
 
     def to(self, device: torch.device | str) -> PrefixTrees:
         """The same on another device."""
-        return PrefixTrees(*(part.to(device) for part in (self.tokens, self.depths, self.ends, self.places)))
+        return PrefixTrees(
+            *(part.to(device) for part in (self.tokens, self.depths, self.ends, self.places))
+        )
 
 
 def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
-    """Trees of at most `limit` tokens, or of one row, from rows [rows, T] that are padded on the right.
+    """Trees of at most `limit` tokens, or of one row, from rows [rows, T] that are padded on the
+    right.
 
-    A row joins a tree that shares at least as many tokens with it as it adds, and that stays `SMALL` or needs no more
-    attention than the tree and the row apart: beyond that the masked attention costs more than sharing saves.
+    A row joins a tree that shares at least as many tokens with it as it adds, and that stays
+    `SMALL` or needs no more attention than the tree and the row apart: beyond that the masked
+    attention costs more than sharing saves.
     """
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []
     before: list[int] = []
-    # sorted, rows that share a prefix are neighbours, and comparing each with the one before it is enough
+    # sorted, rows that share a prefix are neighbours, and comparing each with the one before it is
+    # enough
     for index in sorted(range(len(rows)), key=rows.__getitem__):
         row, size = rows[index], trees[-1].size if trees else 0
         pairs = enumerate(zip(before, row, strict=False))
@@ -96,10 +106,14 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
 
 
 def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
-    """The tensors of trees; `tokens` [rows, T] are the rows of the first tree, in its order, then of the next."""
+    """The tensors of trees; `tokens` [rows, T] are the rows of the first tree, in its order, then
+    of the next.
+    """
     width = max(tree.size for tree in trees)
     merged, depths = torch.zeros(2, len(trees), width, dtype=torch.int64)
-    ends = torch.arange(1, width + 1).repeat(len(trees), 1)  # padding attends to itself: a softmax needs a term
+    ends = torch.arange(1, width + 1).repeat(
+        len(trees), 1
+    )  # padding attends to itself: a softmax needs a term
     places = torch.zeros_like(tokens)
     branches = [(number, branch) for number, tree in enumerate(trees) for branch in tree.branches]
     for row, (number, branch) in enumerate(branches):
@@ -111,12 +125,14 @@ def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
 
 
 def require_masks(config: PreTrainedConfig) -> None:
-    """Raise ValueError for a model whose attention ignores a mask of trees, by its transformers config."""
+    """Raise ValueError for a model whose attention ignores a mask of trees, by its transformers
+    config.
+    """
     kinds = set(getattr(config, "layer_types", None) or ())
     window = None if kinds else getattr(config, "sliding_window", None)
     if kinds - {"full_attention"} or window or config._attn_implementation not in ("sdpa", "eager"):
         attention = ", ".join(sorted(kinds)) or f"a window of {window}"
         raise ValueError(
-            f"update.share_prefixes needs full attention by sdpa or eager; {config.model_type} has {attention} by "
-            f"{config._attn_implementation}. Set update.share_prefixes=false."
+            f"update.share_prefixes needs full attention by sdpa or eager; {config.model_type} "
+            f"has {attention} by {config._attn_implementation}. Set update.share_prefixes=false."
         )

@@ -1,9 +1,11 @@
-"""The program that runs a command on another node for as long as it hears from the node that started it.
+"""The program that runs a command on another node for as long as it hears from the node that
+started it.
 
     python -m agentfly_core.training.remote_watchdog COMMAND...
 
-Nobody else would end the command: sshd lets it run on when the connection is gone. A sign of life comes on stdin. When
-it stays away for a minute, as after a power cut, or stdin ends, the command ends with everything that it started.
+Nobody else would end the command: sshd lets it run on when the connection is gone. A sign of life
+comes on stdin. When it stays away for a minute, as after a power cut, or stdin ends, the command
+ends with everything that it started.
 """
 
 from __future__ import annotations

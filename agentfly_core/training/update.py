@@ -1,7 +1,7 @@
 """One update of a policy: signals, advantages, then `epochs` x `mini_batches` optimizer steps.
 
-Signals are what the learner's models compute of the batch before the first step: reference and old log-probabilities,
-and values.
+Signals are what the learner's models compute of the batch before the first step: reference and old
+log-probabilities, and values.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class Update:
-    """The work of one job; every rank holds all the update's data and computes its share of the rows.
+    """The work of one job; every rank holds all the update's data and computes its share of the
+    rows.
 
-    Its metrics are means over tokens (`train/entropy`; `train/kl`, from the policy before the update to the one in it;
-    `train/kl_reference`; `train/clip_fraction`; the share in rows with a backward pass, `train/learned_share`) but
-    those of a micro-batch whose loss is not finite, whose share is `train/not_finite_share`; means over optimizer steps
-    (`train/loss`, `train/grad_norm`) and the largest (`train/grad_norm_max`), counts, seconds (`time/forward`,
-    `time/backward`, `time/optimizer`), and `mismatch/*` before the first step. One that is not finite is left out.
+    Its metrics are means over tokens (`train/entropy`; `train/kl`, from the policy before the
+    update to the one in it; `train/kl_reference`; `train/clip_fraction`; the share in rows with a
+    backward pass, `train/learned_share`) but those of a micro-batch whose loss is not finite, whose
+    share is `train/not_finite_share`; means over optimizer steps (`train/loss`, `train/grad_norm`)
+    and the largest (`train/grad_norm_max`), counts, seconds (`time/forward`, `time/backward`,
+    `time/optimizer`), and `mismatch/*` before the first step. One that is not finite is left out.
     """
 
     engine: Engine
@@ -56,7 +58,9 @@ class Update:
     on_policy: bool = False
     skipped: int = 0
 
-    def run(self, data: UpdateData, reference: Policy | None, progress: Progress) -> dict[str, float]:
+    def run(
+        self, data: UpdateData, reference: Policy | None, progress: Progress
+    ) -> dict[str, float]:
         """Take the optimizer steps, reporting how many are done, and return the metrics."""
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         if self.settings.share_prefixes:
@@ -74,27 +78,41 @@ class Update:
                 break
         return self._metrics(data)
 
-    def _with_signals(self, batch: RolloutBatch, reference: Policy | None, steps: int) -> RolloutBatch:
-        """The batch with the log-probabilities and values that the algorithm needs and that cost a forward pass."""
+    def _with_signals(
+        self, batch: RolloutBatch, reference: Policy | None, steps: int
+    ) -> RolloutBatch:
+        """The batch with the log-probabilities and values that the algorithm needs and that cost a
+        forward pass.
+        """
         if reference is not None:
             if self.settings.share_prefixes:
                 require_masks(reference.model.config)
-            batch = replace(batch, reference_logprobs=self._score(reference.to(self.engine.device), batch)[0])
+            batch = replace(
+                batch, reference_logprobs=self._score(reference.to(self.engine.device), batch)[0]
+            )
             reference.to("cpu")  # the optimizer steps need its memory
         needs = self.algorithm.needs
-        # With one optimizer step the old policy is the policy: its forward pass gives the old log-probabilities for
-        # nothing, as a constant (`on_policy`), unless the advantages need them before it.
+        # With one optimizer step the old policy is the policy: its forward pass gives the old
+        # log-probabilities for nothing, as a constant (`on_policy`), unless the advantages need
+        # them before it.
         ours = needs.old_logprobs and self.settings.old_logprobs == "learner"
         self.on_policy = ours and steps <= 1 and not needs.signals_before_advantages
         if (ours and not self.on_policy) or needs.critic != "none":
             logprobs, values = self._score(self.engine, batch)
-            batch = replace(batch, old_values=values, old_logprobs=logprobs if ours else batch.old_logprobs)
-            self._compare(logprobs, batch)  # before the first step: any later, and it would measure the training
+            batch = replace(
+                batch, old_values=values, old_logprobs=logprobs if ours else batch.old_logprobs
+            )
+            self._compare(
+                logprobs, batch
+            )  # before the first step: any later, and it would measure the training
         return batch
 
     def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
         """The log-probabilities and values [rows, T] of sampled tokens, on every rank."""
-        logprobs, values = torch.zeros_like(batch.rollout_logprobs), torch.zeros_like(batch.rollout_logprobs)
+        logprobs, values = (
+            torch.zeros_like(batch.rollout_logprobs),
+            torch.zeros_like(batch.rollout_logprobs),
+        )
         with torch.no_grad(), self._clock("time/forward"):
             for rows, micro, trees in self._micro_batches(batch, batch.lengths > 0):
                 found = model(micro.tokens, micro.sampled, self.job.temperature, trees)
@@ -127,7 +145,9 @@ class Update:
 
     def _loss(self, micro: RolloutBatch, trees: PrefixTrees | None) -> tuple[Tensor, Tensor]:
         with self._clock("time/forward"):
-            logprobs, entropy, values = self.engine(micro.tokens, micro.sampled, self.job.temperature, trees)
+            logprobs, entropy, values = self.engine(
+                micro.tokens, micro.sampled, self.job.temperature, trees
+            )
             if self.on_policy:
                 micro = replace(micro, old_logprobs=logprobs.detach())
             loss = self.algorithm.loss(Outputs(logprobs, entropy, values), micro)
@@ -160,7 +180,9 @@ class Update:
     def _micro_batches(
         self, batch: RolloutBatch, wanted: Tensor
     ) -> Iterator[tuple[Tensor, RolloutBatch, PrefixTrees | None]]:
-        """This rank's of the wanted rows, with their indices in the batch; none for any rank if no row is wanted."""
+        """This rank's of the wanted rows, with their indices in the batch; none for any rank if no
+        row is wanted.
+        """
         rows = wanted.nonzero().flatten()
         limit = self.token_budget if self.settings.share_prefixes else 0
         built = build_trees(batch.tokens[rows], batch.lengths[rows], limit)

@@ -1,6 +1,8 @@
-"""`python -m agentfly_core.training.without_mlflow MODULE ...` runs a module as a program that has no MLflow.
+"""`python -m agentfly_core.training.without_mlflow MODULE ...` runs a module as a program that has
+no MLflow.
 
-DeepSpeed imports it for its autotuner wherever it is installed: a second and a half for each process that it starts.
+DeepSpeed imports it for its autotuner wherever it is installed: a second and a half for each
+process that it starts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The program that `deepspeed --num_accelerators N --module agentfly_core.training.worker` runs on each rank.
+"""The program that `deepspeed --num_accelerators N --module agentfly_core.training.worker` runs on
+each rank.
 
-It keeps one policy with its optimizer in memory and does what a client says over a UNIX socket, in lines of JSON. The
-first rank listens and tells the others.
+It keeps one policy with its optimizer in memory and does what a client says over a UNIX socket, in
+lines of JSON. The first rank listens and tells the others.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class Worker:
         if isinstance(request, RunUpdate):
             return self.update(request.job, progress)
         if self.label is None or self.label != request.label:
-            raise Forgotten(f"The learner has the state {self.label!r} in memory, not {request.label!r}.")
+            raise Forgotten(
+                f"The learner has the state {self.label!r} in memory, not {request.label!r}."
+            )
         assert self.engine is not None, "there is a state"
         if isinstance(request, SaveState):
             state = engines.copy_state(self.engine)
@@ -99,7 +102,9 @@ class Worker:
         engine = self._engine_at(job, algorithm.needs.critic)
         self.label = None
         engines.set_hyper_parameters(engine, job.update, algorithm.needs.critic_rate)
-        update = Update(engine, job, job.update, algorithm.after(job.before), self.ranks, self.token_budget)
+        update = Update(
+            engine, job, job.update, algorithm.after(job.before), self.ranks, self.token_budget
+        )
         data = read_update_data(job, algorithm.needs.drops_equal_groups)
         engines.require_known_tokens(engine, data.batch)
 
@@ -132,8 +137,9 @@ class Worker:
             return self.engine
         if job.learner is None and not job.start.startswith(FRESH):
             raise ValueError(
-                f"The learner has {self.label!r} in memory, not {job.start!r}, and the job names no saved state: "
-                f"run the updates before it again. Only a start that begins with {FRESH!r} needs no state."
+                f"The learner has {self.label!r} in memory, not {job.start!r}, and the job names "
+                "no saved state: run the updates before it again. Only a start that begins with "
+                f"{FRESH!r} needs no state."
             )
         self.forget()
         engine = engines.fresh(job, self.memory, critic)
@@ -145,7 +151,9 @@ class Worker:
 
 
 def requests(address: str) -> Iterator[tuple[str, Send]]:
-    """What clients ask, a line and a connection each, and how to reply to it; a client that left is not replied to."""
+    """What clients ask, a line and a connection each, and how to reply to it; a client that left is
+    not replied to.
+    """
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -166,8 +174,8 @@ def _write(lines: TextIO, reply: Reply) -> None:
 def answer(worker: Worker, request: str, reply: Send) -> None:
     """Do what a request says on every rank. After an error nothing in memory is relied on.
 
-    If the error was not that of all ranks the process ends, and the client finds its learner lost: a rank may be gone,
-    or wait for this one in a collective for ever.
+    If the error was not that of all ranks the process ends, and the client finds its learner lost:
+    a rank may be gone, or wait for this one in a collective for ever.
     """
     try:
         asked = REQUEST.validate_json(worker.ranks.tell(request))
@@ -201,7 +209,9 @@ def _failure(error: Exception) -> Failure:
 
 
 def join() -> Ranks:
-    """Meet the other ranks: by a file and over loopback on one machine, by the launcher's address on several."""
+    """Meet the other ranks: by a file and over loopback on one machine, by the launcher's address
+    on several.
+    """
     # DeepSpeed would compile a shared-memory operator that only its inference uses.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     rank, count, here = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_SIZE"))

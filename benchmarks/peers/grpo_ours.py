@@ -81,7 +81,9 @@ def main() -> None:
             begin("generation")
             rollout = scratch / f"rollout-{step}"
             rollout.mkdir()
-            episodes = of_step(experiment, [Problem("only", given["question"])], step, resolved.greedy)
+            episodes = of_step(
+                experiment, [Problem("only", given["question"])], step, resolved.greedy
+            )
             play_shard(spec, experiment.gates, sampler, episodes, rollout, lambda _: None, here)
             begin("update")
             score_episodes(resolved, [rollout], [], step, rollout)

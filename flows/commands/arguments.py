@@ -19,14 +19,18 @@ Command = Callable[[Namespace], int]
 
 
 class Commands:
-    """The commands to choose from: `commands.add("list", list_runs, "all runs")` is the parser of a new one."""
+    """The commands to choose from: `commands.add("list", list_runs, "all runs")` is the parser of a
+    new one.
+    """
 
     def __init__(self, parser: ArgumentParser) -> None:
         self._known = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def add(self, name: str, command: Command, does: str) -> ArgumentParser:
         """A command of this name; `does` is its line of help."""
-        parser = self._known.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+        parser = self._known.add_parser(
+            name, help=does, description=f"{does[0].upper()}{does[1:]}."
+        )
         parser.set_defaults(command=command)
         return parser
 

@@ -22,8 +22,12 @@ from flows.local.state_dirs import settle
 
 def add_checks(commands: Commands) -> None:
     """The commands that look at the machine, and reproduce on it."""
-    checking = commands.add("doctor", doctor, "what this machine can run, and what to do about what it can't")
-    checking.add_argument("--sandbox", action="store_true", help="attack the sandbox, and say what it stops")
+    checking = commands.add(
+        "doctor", doctor, "what this machine can run, and what to do about what it can't"
+    )
+    checking.add_argument(
+        "--sandbox", action="store_true", help="attack the sandbox, and say what it stops"
+    )
     reproducing = commands.add("repro", repro, "reproduce an experiment with DVC")
     reproducing.add_argument("experiment", help="name of a file in ./conf")
 
@@ -31,7 +35,9 @@ def add_checks(commands: Commands) -> None:
 def add_prefect(commands: Commands) -> None:
     """The command that is Prefect's own."""
     words = commands.add(
-        "prefect", prefect, "any Prefect command on this project's state, for example: agentfly prefect server start"
+        "prefect",
+        prefect,
+        "any Prefect command on this project's state, for example: agentfly prefect server start",
     )
     words.add_argument("words", nargs=argparse.REMAINDER)
 

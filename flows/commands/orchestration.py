@@ -26,22 +26,27 @@ MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, Unavailable, 
 
 
 def message(error: BaseException) -> str:
-    """What a person reads about an error: a mistake's own words, with the line of their code that it came from, if any.
+    """What a person reads about an error: a mistake's own words, with the line of their code that
+    it came from, if any.
 
     Anything else is an error in code: its traceback, without the lines of installed packages.
     """
     if not issubclass(type(error), MISTAKES):  # isinstance would ask the error
-        return f"An error in code ended it:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
+        return (
+            f"An error in code ended it:\n{tracebacks.trace(error)}\n{fault(error, LONGEST_CAUSE)}"
+        )
     words, line = words_of(error).rstrip() or fault(error), tracebacks.own_line(error)
     return words if line is None or line in words else f"{words}\nIt was raised at {line}."
 
 
 @contextmanager
 def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
-    """Prefect for this process: its server starts while the rest is imported, and ends with the block.
+    """Prefect for this process: its server starts while the rest is imported, and ends with the
+    block.
 
-    Yields the places of its state. What would be logged on the terminal goes to a file. Raises Stopped, which names
-    it, the cause and the command that goes on, `again`, for whatever the block raises, but Locked.
+    Yields the places of its state. What would be logged on the terminal goes to a file. Raises
+    Stopped, which names it, the cause and the command that goes on, `again`, for whatever the block
+    raises, but Locked.
     """
     places = settle(Path.cwd())
     log = places.state / "logs" / what / "flow.log"
@@ -54,5 +59,7 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
                 yield places
             except Locked:
                 raise
-            except Exception as error:  # whatever ends it, whoever started it is told how it goes on
+            except (
+                Exception
+            ) as error:  # whatever ends it, whoever started it is told how it goes on
                 raise Stopped(f"{message(error)}\nThe log is {log}. To go on: {again()}") from error

@@ -1,4 +1,6 @@
-"""Commands that read runs: all of a store, the episodes of one, one in the MLflow or the Prefect UI."""
+"""Commands that read runs: all of a store, the episodes of one, one in the MLflow or the Prefect
+UI.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,13 @@ def add_reading(commands: Commands) -> None:
         "list", list_runs, "all runs: state, owner, last step, and the command that continues each"
     )
     listing.add_argument("--store", default="", help=STORE)
-    reading = commands.add("show", show, "read episodes in the terminal, sampled tokens told apart from read ones")
+    reading = commands.add(
+        "show", show, "read episodes in the terminal, sampled tokens told apart from read ones"
+    )
     reading.add_argument("run", help=RUN)
-    reading.add_argument("--step", type=int, default=None, help="which step (default: the last one)")
+    reading.add_argument(
+        "--step", type=int, default=None, help="which step (default: the last one)"
+    )
     worst = "how many episodes, lowest reward first (default: 3)"
     reading.add_argument("--worst", type=positive, default=3, metavar="K", help=worst)
     reading.add_argument("--store", default="", help=STORE)
@@ -35,7 +41,9 @@ def add_reading(commands: Commands) -> None:
 def add_opening(commands: Commands) -> None:
     """The command that opens a run in a browser."""
     opening = commands.add(
-        "open", open_ui, "open a run in the MLflow or the Prefect UI; serves it until Ctrl-C where no server runs"
+        "open",
+        open_ui,
+        "open a run in the MLflow or the Prefect UI; serves it until Ctrl-C where no server runs",
     )
     opening.add_argument("ui", choices=("mlflow", "prefect"))
     opening.add_argument("run", help=RUN)
@@ -62,10 +70,15 @@ def open_ui(arguments: Namespace) -> int:
     record = record_of(store, name)
     if record is None:
         raise ValueError(f"There is no run {name!r} in {store.uri}; `agentfly list` shows all.")
-    ids = links_of(store, name).get({"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}[arguments.ui])
+    ids = links_of(store, name).get(
+        {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}[arguments.ui]
+    )
     if not ids:
         again = continuing(store, name, record)
-        raise ValueError(f"{arguments.ui} was not reached while {name} was at work. This tells it of the run: {again}")
+        raise ValueError(
+            f"{arguments.ui} was not reached while {name} was at work. This tells it of the run: "
+            f"{again}"
+        )
     places = settle(Path.cwd())
     if arguments.ui == "prefect":
         open_flow_run(places, ids[-1])

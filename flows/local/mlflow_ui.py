@@ -15,9 +15,11 @@ PORTS = range(5000, 5020)
 
 
 def open_run(place: Place, run_id: str) -> None:
-    """Print a run's address in the MLflow UI, and become the server of that UI where none is running.
+    """Print a run's address in the MLflow UI, and become the server of that UI where none is
+    running.
 
-    Raises ValueError where MLflow does not know the run, or cannot be reached, and where no port is free.
+    Raises ValueError where MLflow does not know the run, or cannot be reached, and where no port is
+    free.
     """
     if place.served:
         print(_page(place, run_id, place.uri))
@@ -25,8 +27,8 @@ def open_run(place: Place, run_id: str) -> None:
     port = next((port for port in PORTS if _free(port) or _shows(port, run_id)), None)
     if port is None:
         raise ValueError(
-            f"Other programs use all ports from {PORTS.start} to {PORTS.stop - 1}, one of which MLflow's UI needs: end one "
-            "of them."
+            f"Other programs use all ports from {PORTS.start} to {PORTS.stop - 1}, one of which "
+            "MLflow's UI needs: end one of them."
         )
     print(_page(place, run_id, f"http://127.0.0.1:{port}"), flush=True)
     if _free(port):
@@ -41,7 +43,9 @@ def _page(place: Place, run_id: str, server: str) -> str:
     try:
         return page(place, run_id, server)
     except Exception as error:  # MLflow has errors of many kinds
-        raise ValueError(f"MLflow at {place.uri} ({place.why}) does not show the run {run_id}: {error}") from error
+        raise ValueError(
+            f"MLflow at {place.uri} ({place.why}) does not show the run {run_id}: {error}"
+        ) from error
 
 
 def _free(port: int) -> bool:

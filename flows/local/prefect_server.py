@@ -1,4 +1,6 @@
-"""A Prefect API for one process, its UI for people, and the tidying up after flow runs whose process was killed."""
+"""A Prefect API for one process, its UI for people, and the tidying up after flow runs whose
+process was killed.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,15 @@ from flows.local.state_dirs import Places
 logger = logging.getLogger(__name__)
 UI = "http://127.0.0.1:4200"
 BOOKKEEPING_ONLY = {
-    f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
+    f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
+    for name in ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A Prefect API: `Api("http://127.0.0.1:35117/api", Service("prefect", "/tmp/agentfly-x1/prefect.sock"))`.
+    """A Prefect API: `Api("http://127.0.0.1:35117/api", Service("prefect",
+    "/tmp/agentfly-x1/prefect.sock"))`.
 
     `service` is None for one that somebody else runs.
     """
@@ -38,30 +42,45 @@ class Api:
     service: Service | None
 
     def wait(self) -> None:
-        """Wait until it answers; raises ServiceLost with the end of its log when ours does not come up."""
+        """Wait until it answers; raises ServiceLost with the end of its log when ours does not come
+        up.
+        """
         if self.service:
             self.service.wait(lambda: answers(self.url), 120)
 
 
 @contextmanager
 def prefect_api(places: Places) -> Iterator[Api]:
-    """Give this process a Prefect API: the one that was chosen, or a server of its own on the project's database.
+    """Give this process a Prefect API: the one that was chosen, or a server of its own on the
+    project's database.
 
-    Returns at once, so that the 4 seconds that a server takes (9 on a new database) go by while other things are
-    imported; wait for it before the first flow. The server dies with this process. Where the chosen API does not
-    answer the work goes on with such a server too.
+    Returns at once, so that the 4 seconds that a server takes (9 on a new database) go by while
+    other things are imported; wait for it before the first flow. The server dies with this process.
+    Where the chosen API does not answer the work goes on with such a server too.
     """
     if places.api and answers(places.api):
         yield Api(places.api, None)
         return
     if places.api:
-        logger.warning("%s does not answer: this command has a Prefect server of its own.", places.prefect)
+        logger.warning(
+            "%s does not answer: this command has a Prefect server of its own.", places.prefect
+        )
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     url = f"http://127.0.0.1:{port}/api"
     address = new_address("prefect")
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "prefect",
+        "server",
+        "start",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     log = places.state / "logs" / "prefect.log"
     with supervised("prefect", command, BOOKKEEPING_ONLY, address, log, "") as service:
         use(url)
@@ -72,7 +91,9 @@ def prefect_api(places: Places) -> Iterator[Api]:
 
 
 def use(url: str) -> None:
-    """Let this process and its children talk to a Prefect API, whether prefect was imported already or not."""
+    """Let this process and its children talk to a Prefect API, whether prefect was imported already
+    or not.
+    """
     os.environ["PREFECT_API_URL"] = url
     if "prefect" in sys.modules:
         from prefect.context import refresh_global_settings_context
@@ -81,7 +102,9 @@ def use(url: str) -> None:
 
 
 def deliver() -> None:
-    """Send the states and log lines that Prefect still holds back, before its server goes; gives up after seconds."""
+    """Send the states and log lines that Prefect still holds back, before its server goes; gives up
+    after seconds.
+    """
     if "prefect" in sys.modules:
         from prefect.events.worker import EventsWorker
         from prefect.logging.handlers import APILogHandler
@@ -91,7 +114,9 @@ def deliver() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process; what Prefect still holds back for a server that is gone would take it minutes to give up."""
+    """End this process; what Prefect still holds back for a server that is gone would take it
+    minutes to give up.
+    """
     if "prefect" in sys.modules and not answers(os.environ.get("PREFECT_API_URL", "")):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -110,7 +135,8 @@ def answers(url: str) -> bool:
 def crash_abandoned(flow_runs: Iterable[str]) -> list[str]:
     """Mark flow runs that a killed process left running as Crashed; returns their ids.
 
-    Only for flow runs whose process is known to be dead. Ids of another Prefect database are passed over.
+    Only for flow runs whose process is known to be dead. Ids of another Prefect database are passed
+    over.
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.objects import State
@@ -125,14 +151,17 @@ def crash_abandoned(flow_runs: Iterable[str]) -> list[str]:
             except ObjectNotFound:
                 continue
             if state is not None and (state.is_running() or state.is_cancelling()):
-                ended: State[None] = Crashed(message="Its process was killed; the run went on in another flow run.")
+                ended: State[None] = Crashed(
+                    message="Its process was killed; the run went on in another flow run."
+                )
                 client.set_flow_run_state(UUID(flow_run), ended, force=True)
                 crashed.append(flow_run)
     return crashed
 
 
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
-    """Become `prefect WORDS...` on the project's state; anything but a server talks to the one on port 4200.
+    """Become `prefect WORDS...` on the project's state; anything but a server talks to the one on
+    port 4200.
 
     Raises ValueError for a server that others could reach without a password.
     """
@@ -140,11 +169,15 @@ def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:
         _require_guard(words)
     if words[:1] != ["server"] and not places.api:
         os.environ["PREFECT_API_URL"] = f"{UI}/api"
-    os.execve(sys.executable, [sys.executable, "-m", "prefect", *words], {**os.environ, **finding_ours()})
+    os.execve(
+        sys.executable, [sys.executable, "-m", "prefect", *words], {**os.environ, **finding_ours()}
+    )
 
 
 def open_flow_run(places: Places, flow_run: str) -> None:
-    """Print a flow run's address in the Prefect UI, and become the server of that UI where none is running."""
+    """Print a flow run's address in the Prefect UI, and become the server of that UI where none is
+    running.
+    """
     print(f"{places.api.removesuffix('/api') or UI}/runs/flow-run/{flow_run}", flush=True)
     if not places.api and not answers(f"{UI}/api"):
         prefect_command(places, ["server", "start", "--host", "127.0.0.1"])
@@ -163,6 +196,7 @@ def _require_guard(words: Sequence[str]) -> None:
         is_loopback = host == "localhost"
     if not is_loopback and not api.auth_string:
         raise ValueError(
-            f"Got the Prefect server's host {host!r}, expected 127.0.0.1: others could reach it and run their code "
-            "here. Set PREFECT_SERVER_API_AUTH_STRING to 'NAME:PASSWORD' first, then start it again."
+            f"Got the Prefect server's host {host!r}, expected 127.0.0.1: others could reach it "
+            "and run their code here. Set PREFECT_SERVER_API_AUTH_STRING to 'NAME:PASSWORD' "
+            "first, then start it again."
         )

@@ -1,6 +1,7 @@
 """Where the project's state lies: Prefect's database, MLflow's store and the logs, and why there.
 
-`settle` comes before the first import of prefect, which reads its settings from the environment once.
+`settle` comes before the first import of prefect, which reads its settings from the environment
+once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ ELSEWHERE = ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_API_DATABASE_CONNECTION
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something is kept: `Place("Prefect", "/home/user/shop/.agentfly/prefect", "the project's own")`."""
+    """Where something is kept: `Place("Prefect", "/home/user/shop/.agentfly/prefect", "the
+    project's own")`.
+    """
 
     what: str
     where: str
@@ -48,7 +51,9 @@ class Places:
 
 
 def settle(project: Path) -> Places:
-    """Point Prefect at the project's state, unless the environment or the active profile did; no telemetry."""
+    """Point Prefect at the project's state, unless the environment or the active profile did; no
+    telemetry.
+    """
     for name, value in {**PRIVATE, **WAITING}.items():
         os.environ.setdefault(name, value)
     state = project.resolve() / STATE
@@ -58,7 +63,9 @@ def settle(project: Path) -> Places:
         return Places(state, place.where if place.where.startswith("http") else "", place)
     home.mkdir(exist_ok=True)
     os.environ["PREFECT_HOME"] = str(home)
-    os.environ.setdefault("PREFECT_PROFILES_PATH", str(Path("~/.prefect/profiles.toml").expanduser()))
+    os.environ.setdefault(
+        "PREFECT_PROFILES_PATH", str(Path("~/.prefect/profiles.toml").expanduser())
+    )
     os.environ.setdefault("PREFECT_SERVER_MEMO_STORE_PATH", str(home / "memo_store.toml"))
     os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", str(home / "storage"))
     return Places(state, "", Place("Prefect", str(home), "the project's own"))

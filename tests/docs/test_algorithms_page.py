@@ -46,7 +46,11 @@ def test_every_setting_of_the_page_is_valid(text, mine):
 
 def test_the_algorithm_of_the_page_gives_these_advantages(mine):
     group = [trajectory(turn([1], {3: -1.0})) for _ in range(4)]
-    found = science(mine, YAML[-1]).algorithm.make().estimate_advantages(earned(group, [3.0, 7.0, 3.0, 0.0]), pack(group))
+    found = (
+        science(mine, YAML[-1])
+        .algorithm.make()
+        .estimate_advantages(earned(group, [3.0, 7.0, 3.0, 0.0]), pack(group))
+    )
     assert found.advantages[:, 1].tolist() == [0.0, 0.75, 0.0, -0.75 * 0.5]
 
 
@@ -58,8 +62,12 @@ def test_the_algorithm_that_needs_no_group_may_play_each_problem_once(mine):
 
 
 def test_every_algorithm_is_in_the_table_with_its_paper():
-    rows = dict(re.findall(r"^\| `(\w+)` \| (\S*) ?\|", PAGE[: PAGE.index("## The settings")], re.MULTILINE))
-    assert rows.keys() - {"use"} == {module.name for module in pkgutil.iter_modules(algorithms.__path__)}
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| (\S*) ?\|", PAGE[: PAGE.index("## The settings")], re.MULTILINE)
+    )
+    assert rows.keys() - {"use"} == {
+        module.name for module in pkgutil.iter_modules(algorithms.__path__)
+    }
     for name, paper in list(rows.items())[1:]:
         told = (Path(algorithms.__file__).parent / f"{name}.py").read_text()
         assert all(number in told for number in re.findall(r"\d{4}\.\d{5}", paper)), name

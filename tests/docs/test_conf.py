@@ -20,7 +20,9 @@ def in_the_project(monkeypatch):
 
 def test_the_experiments_that_the_readme_names_are_there():
     table = (ROOT / "README.md").read_text().partition("| experiment |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE) == sorted(EXPERIMENTS, key=table.index)
+    assert re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE) == sorted(
+        EXPERIMENTS, key=table.index
+    )
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -33,39 +35,79 @@ def test_every_shipped_experiment_is_valid_and_all_its_parts_can_be_imported(nam
 
 def test_the_gpu_preset_has_the_settings_of_the_paper():
     science = loading.read("qwen2.5-3b-math").science
-    assert (science.rollout.problems, science.rollout.group_size, science.agent.max_turns) == (64, 8, 8)
-    assert (science.update.learning_rate, science.algorithm.settings["kl"]["weight"]) == (5e-7, 0.001)
+    assert (science.rollout.problems, science.rollout.group_size, science.agent.max_turns) == (
+        64,
+        8,
+        8,
+    )
+    assert (science.update.learning_rate, science.algorithm.settings["kl"]["weight"]) == (
+        5e-7,
+        0.001,
+    )
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("algorithm.agregation=token_mean", "GRPO has no setting 'agregation'. Did you mean 'aggregation'"),
+        (
+            "algorithm.agregation=token_mean",
+            "GRPO has no setting 'agregation'. Did you mean 'aggregation'",
+        ),
         ("algorithm={use: rft, kl: {use: loss}}", "RFT has no setting 'kl'"),
         ("algorithm=grop", "Did you mean 'grpo'"),
-        ("algorithm.policy_loss={use: gspo, dual: 3}", r"policy_loss.gspo.dual: Extra inputs are not permitted"),
+        (
+            "algorithm.policy_loss={use: gspo, dual: 3}",
+            r"policy_loss.gspo.dual: Extra inputs are not permitted",
+        ),
         ("algorithm.policy_loss=gpso", "does not match any of the expected tags: 'clip', 'gspo'"),
         ("algorithm.kl={use: loss, kind: k1}", "Input should be 'k2', 'k3' or 'abs'"),
         ("data.digit=2", "arithmetic has no setting 'digit'"),
         ("tools=[agentfly_core.tools.calculator:calculater]", "Did you mean 'calculator'"),
         ("tools=[agentfly_core.rewards.exact:exact]", "expected a Tool"),
         ("agent.use=agentfly_core.agents.tool_lop:tool_loop", "Cannot import"),
-        ("agent.use=agentfly_core.rollout.spec:RolloutSpec", "is no agent, expected an `async def` of one Episode"),
-        ("agent.use=agentfly_core.config.experiment:SPLITS", "is a tuple, expected a function or a class"),
-        ("environments={agentfly_core.tools.answer:answer: 8}", "answer is no environment, expected a subclass"),
-        ("algorithm.use=agentfly_core.tools.answer:answer", "Got a Tool, expected a function or a class that takes"),
-        ("algorithm.use=agentfly_core.datasets.arithmetic:arithmetic", "arithmetic is no algorithm"),
+        (
+            "agent.use=agentfly_core.rollout.spec:RolloutSpec",
+            "is no agent, expected an `async def` of one Episode",
+        ),
+        (
+            "agent.use=agentfly_core.config.experiment:SPLITS",
+            "is a tuple, expected a function or a class",
+        ),
+        (
+            "environments={agentfly_core.tools.answer:answer: 8}",
+            "answer is no environment, expected a subclass",
+        ),
+        (
+            "algorithm.use=agentfly_core.tools.answer:answer",
+            "Got a Tool, expected a function or a class that takes",
+        ),
+        (
+            "algorithm.use=agentfly_core.datasets.arithmetic:arithmetic",
+            "arithmetic is no algorithm",
+        ),
         ("tools=[agentfly_core.tools.shop:search]", "asks for a Shop and there is no limit for it"),
         (f"tools=[{CALCULATOR}, {CALCULATOR}]", "2 tools are called 'calculator'"),
         ("data.operators=7", r"arithmetic: operators: Input should be a valid string \(got 7\)"),
-        ("data.use=agentfly_core.datasets.files:files", "files has no default for train_file: 'str'"),
+        (
+            "data.use=agentfly_core.datasets.files:files",
+            "files has no default for train_file: 'str'",
+        ),
         (
             "data.use=agentfly_core.templates.chatml:Hermes",
             "Hermes takes no 'seed', expected a function of seed, train",
         ),
-        ("data.use=agentfly_core.tools.answer:answer", "Got a Tool, expected a function or a class that takes"),
-        ("template.show_tools=[1]", r"Hermes: show_tools: Input should be a valid boolean \(got \[1\]\)"),
-        ("warm_start.settings.spoilt=half", r"calculator: spoilt: Input should be a valid number.* \(got 'half'\)"),
+        (
+            "data.use=agentfly_core.tools.answer:answer",
+            "Got a Tool, expected a function or a class that takes",
+        ),
+        (
+            "template.show_tools=[1]",
+            r"Hermes: show_tools: Input should be a valid boolean \(got \[1\]\)",
+        ),
+        (
+            "warm_start.settings.spoilt=half",
+            r"calculator: spoilt: Input should be a valid number.* \(got 'half'\)",
+        ),
         ("rollout.problems=5000", "a step needs 5000 problems, data.train gives 4096."),
         ("update.betas=[0.9, 3]", r"update.betas.1: Input should be less than 1 \(got 3\)"),
     ],
@@ -75,10 +117,15 @@ def test_a_part_that_is_not_there_is_refused_before_any_work(override, message):
         checks.check(loading.read("quickstart", [override]).science)
 
 
-def test_a_module_of_ones_own_that_cannot_be_imported_is_named_with_its_error(tmp_path, monkeypatch):
+def test_a_module_of_ones_own_that_cannot_be_imported_is_named_with_its_error(
+    tmp_path, monkeypatch
+):
     (tmp_path / "my_broken_tools.py").write_text("from agentfly_core.authoring.tool import toll\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ValueError, match=r"Cannot import 'my_broken_tools' .*ImportError: cannot import name 'toll'"):
+    with pytest.raises(
+        ValueError,
+        match=r"Cannot import 'my_broken_tools' .*ImportError: cannot import name 'toll'",
+    ):
         checks.check(loading.read("quickstart", ["tools=[my_broken_tools:mine]"]).science)
 
 

@@ -27,7 +27,9 @@ async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_
     checks.check(science)
 
     game, limit = load("my_game:Game"), science.environments["my_game:Game"].limit
-    rules = rollout_spec(load("my_game:guess"), rewards=[load("my_game:few_guesses")], limits={game: limit})
+    rules = rollout_spec(
+        load("my_game:guess"), rewards=[load("my_game:few_guesses")], limits={game: limit}
+    )
     problems = episode_specs(Problem("sixty-two", "Guess!", {"secret": 62}), chains=3)
     sampler = scripted(lambda problem, chain, turn: GUESSES[turn])
     episodes, _, measured = await play_all(problems, rules, sampler)

@@ -38,7 +38,9 @@ def test_the_ranks_of_several_nodes_are_the_sum_of_their_slots(site, tmp_path):
     found = site(NODES)
     assert (found.ranks, found.shares_gpus) == (16, True)
     (tmp_path / "trainers").write_text(HOSTFILE.replace("trainer-1 slots=8", "trainer-1 slots=7"))
-    found = site(f"{NODES}learner_gpus: {re.search(r'learner_gpus: (.1, 2, 3, 4, .*?])', PAGE)[1]}\n")
+    found = site(
+        f"{NODES}learner_gpus: {re.search(r'learner_gpus: (.1, 2, 3, 4, .*?])', PAGE)[1]}\n"
+    )
     assert (found.ranks, found.shares_gpus) == (15, False)
 
 

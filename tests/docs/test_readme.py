@@ -24,7 +24,9 @@ def test_the_shop_of_the_readme_is_a_valid_experiment(tmp_path, monkeypatch):
     checks.check(loading.read("shop.yaml").science)
 
 
-@pytest.mark.parametrize("command", sorted(set(re.findall(r"^agentfly (\w+)", README, re.MULTILINE))))
+@pytest.mark.parametrize(
+    "command", sorted(set(re.findall(r"^agentfly (\w+)", README, re.MULTILINE)))
+)
 def test_every_command_of_the_readme_explains_itself(command, capsys):
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])

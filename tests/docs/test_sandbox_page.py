@@ -31,7 +31,13 @@ PAGE = (ROOT / "docs/sandbox.md").read_text()
 def test_the_programs_of_the_page_run_as_they_stand_there(tmp_path: Path, number: int) -> None:
     program = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[number]
     (tmp_path / "page.py").write_text(program)
-    done = subprocess.run([sys.executable, tmp_path / "page.py"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "page.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -45,8 +51,16 @@ def test_the_settings_of_the_page_are_a_valid_experiments(tmp_path: Path) -> Non
 
 def test_the_page_has_the_limits_the_statuses_and_the_remedy_that_there_are() -> None:
     limits = Limits()
-    told = [f"{limits.wall:g} s of time", f"{limits.cpu} s of computing", f"{limits.memory // MIB} MB of memory"]
-    told += [f"{limits.processes} processes", f"{limits.disk // MIB} MB and {limits.inodes:,} files", "1 MB of output"]
+    told = [
+        f"{limits.wall:g} s of time",
+        f"{limits.cpu} s of computing",
+        f"{limits.memory // MIB} MB of memory",
+    ]
+    told += [
+        f"{limits.processes} processes",
+        f"{limits.disk // MIB} MB and {limits.inodes:,} files",
+        "1 MB of output",
+    ]
     assert [words for words in told if words not in " ".join(PAGE.split())] == []
     assert [status for status in Status if f"`{status}`" not in PAGE] == []
     options = re.search(r"--cap-add.*?apparmor=unconfined", WHAT_TO_DO)

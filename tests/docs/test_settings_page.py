@@ -31,8 +31,12 @@ SECTIONS = {
 
 def table(heading):
     """The defaults of a section's first table, by setting, as they are written."""
-    text = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)[1]
-    rows = re.search(r"^\| setting \|.*?\n\|---.*?\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)[1]
+    text = re.search(
+        rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE
+    )[1]
+    rows = re.search(
+        r"^\| setting \|.*?\n\|---.*?\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE
+    )[1]
     return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", rows, re.MULTILINE))
 
 
@@ -48,12 +52,18 @@ def test_every_setting_is_on_the_page_with_its_default(heading, kind):
 
 
 def test_the_page_says_what_may_change_when_a_run_is_continued():
-    told = re.search(r"These may change when a run is continued: (.*?)\. All others", PAGE, re.DOTALL)[1]
+    told = re.search(
+        r"These may change when a run is continued: (.*?)\. All others", PAGE, re.DOTALL
+    )[1]
     assert set(re.findall(r"`([\w.]+)`", told)) == set(experiment.resumable(experiment.Science))
 
 
 def test_every_link_from_page_to_page_leads_to_a_heading():
     for page in (ROOT / "docs").glob("*.md"):
         for file, anchor in re.findall(r"\]\(([\w.]*\.md)?#([\w-]+)\)", page.read_text()):
-            headings = re.findall(r"^#+ (.*)$", (page.parent / file if file else page).read_text(), re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}, anchor
+            headings = re.findall(
+                r"^#+ (.*)$", (page.parent / file if file else page).read_text(), re.MULTILINE
+            )
+            assert anchor in {
+                re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings
+            }, anchor

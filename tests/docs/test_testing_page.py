@@ -19,9 +19,22 @@ def test_the_tests_of_the_page_pass(tmp_path):
     (tmp_path / "my_quiz.py").write_text(python_blocks((ROOT / "docs/tools.md").read_text()))
     (tmp_path / "my_quiz_test.py").write_text(python_blocks(PAGE))
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        tmp_path,
+        tmp_path,
+    ]
     done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout
     assert f"{PAGE.count('def test_')} passed" in done.stdout

@@ -25,7 +25,9 @@ PAGE = (ROOT / "docs/tools.md").read_text()
 @pytest.fixture
 def science(tmp_path, monkeypatch):
     """The experiment of the page, in a folder with its Python file."""
-    (tmp_path / "my_quiz.py").write_text("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
+    (tmp_path / "my_quiz.py").write_text(
+        "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+    )
     (tmp_path / "quiz.yaml").write_text(re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -37,10 +39,17 @@ async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_
     problems = dataset.build(science.data, science.seed)["train"]
     tokenizer = AutoTokenizer.from_pretrained(nano)
     rules = resolve(science).rollout_spec(tokenizer)
-    script = construct(load(science.warm_start.demonstrations), {}, {"problems": problems, "seed": 0})
-    sampler = Scripted(partial(tokenizer.encode, add_special_tokens=False), rules.template.stop_tokens[0], script)
+    script = construct(
+        load(science.warm_start.demonstrations), {}, {"problems": problems, "seed": 0}
+    )
+    sampler = Scripted(
+        partial(tokenizer.encode, add_special_tokens=False), rules.template.stop_tokens[0], script
+    )
     played, *_ = await play_all(episode_specs(*problems), rules, sampler)
-    assert [(t.ending, t.answer) for t in played] == [(Ending.TERMINAL, "Santiago"), (Ending.TERMINAL, "Tokyo")]
+    assert [(t.ending, t.answer) for t in played] == [
+        (Ending.TERMINAL, "Santiago"),
+        (Ending.TERMINAL, "Tokyo"),
+    ]
     scores = await score(played, {load("my_quiz:right"): 1.0})
     assert [one.rewards for one in scores] == [{"right": 1.0, "right/short": 1.0}] * 2
 
@@ -49,10 +58,16 @@ async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_
 def test_every_argument_of_a_decorator_is_on_the_page_with_its_default(decorator):
     text = PAGE[PAGE.index(f"| `@{decorator.__name__}(...)` |") :]
     told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text[: text.index("\n\n")], re.MULTILINE))
-    known = {name: p.default for name, p in inspect.signature(decorator).parameters.items() if name != "function"}
+    known = {
+        name: p.default
+        for name, p in inspect.signature(decorator).parameters.items()
+        if name != "function"
+    }
     assert told.keys() == known.keys()
     said = {name: default for name, default in known.items() if isinstance(default, int | float)}
-    assert {name: told[name] for name in said} == {name: f"`{default}`" for name, default in said.items()}
+    assert {name: told[name] for name in said} == {
+        name: f"`{default}`" for name, default in said.items()
+    }
 
 
 def test_what_the_page_says_is_there_is_there():

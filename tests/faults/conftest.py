@@ -1,4 +1,6 @@
-"""What the tests of faults share: a program that runs mortal commands, and one run that nothing happened to."""
+"""What the tests of faults share: a program that runs mortal commands, and one run that nothing
+happened to.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.support.lives import RUN, TRAIN, Lives, Whole
 
 @pytest.fixture(scope="session")
 def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
-    """Runs commands of one thread, with the sampler in process, at one Prefect server and one MLflow store."""
+    """Runs commands of one thread, with the sampler in process, at one Prefect server and one
+    MLflow store.
+    """
     home = tmp_path_factory.mktemp("home")
     settings = {
         "PREFECT_API_URL": prefect_api,

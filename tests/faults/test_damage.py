@@ -1,4 +1,6 @@
-"""Each file of a run may be damaged: whoever reads it says so, and the run goes on or is refused with the way out."""
+"""Each file of a run may be damaged: whoever reads it says so, and the run goes on or is refused
+with the way out.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,12 @@ class Damage:
 
 def records(folder: Path) -> list[Path]:
     """Every file of a run and of what runs share."""
-    return sorted(path for part in ("artifacts", "runs") for path in (folder / part).rglob("*") if path.is_file())
+    return sorted(
+        path
+        for part in ("artifacts", "runs")
+        for path in (folder / part).rglob("*")
+        if path.is_file()
+    )
 
 
 def damage(draw: random.Random, path: Path) -> Damage:
@@ -69,11 +76,15 @@ def damage(draw: random.Random, path: Path) -> Damage:
 
 
 def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
-    """Where what a run of tiny.yaml makes has its place, in order; the next key needs what was made before."""
+    """Where what a run of tiny.yaml makes has its place, in order; the next key needs what was made
+    before.
+    """
     science, made = context.science, lambda target: context.store.artifact(target.uri)
 
     def evaluation(policy: ArtifactKey) -> Iterator[ArtifactKey]:
-        shards = [keys.evaluation(science, made(policy), made(data), "test", shard) for shard in (0, 1)]
+        shards = [
+            keys.evaluation(science, made(policy), made(data), "test", shard) for shard in (0, 1)
+        ]
         yield from shards
         yield keys.scored(science, [made(shard) for shard in shards])
 
@@ -86,7 +97,10 @@ def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
     yield from evaluation(policy)
     for step in STEPS:
         sampling_round = first_round(science, step, resolve(science).greedy)
-        shards = [keys.rollout(science, "demo", made(policy), made(data), sampling_round, shard) for shard in sampling_round.shards]
+        shards = [
+            keys.rollout(science, "demo", made(policy), made(data), sampling_round, shard)
+            for shard in sampling_round.shards
+        ]
         yield from shards
         yield (scored := keys.scored(science, [made(shard) for shard in shards]))
         yield (policy := keys.policy(science, "demo", made(policy), made(scored), step))
@@ -96,7 +110,9 @@ def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
 
 
 def found(context: ExperimentContext, places: list[ArtifactKey]) -> list[Artifact]:
-    """What is published there, up to the first that would be made again; until then the keys are the same."""
+    """What is published there, up to the first that would be made again; until then the keys are
+    the same.
+    """
     return list(itertools.takewhile(bool, map(context.store.find, places)))
 
 
@@ -107,8 +123,12 @@ def printed(shown: RenderableType) -> str:
     return console.file.getvalue()
 
 
-def readers(context: ExperimentContext, places: list[ArtifactKey]) -> dict[str, Callable[[int], Any]]:
-    """Whatever reads a run without its services, by name, given a step; each returns something that can be compared."""
+def readers(
+    context: ExperimentContext, places: list[ArtifactKey]
+) -> dict[str, Callable[[int], Any]]:
+    """Whatever reads a run without its services, by name, given a step; each returns something that
+    can be compared.
+    """
 
     def continued(_: int) -> tuple[Any, ...]:
         with opened(context, "demo") as run:
@@ -116,7 +136,9 @@ def readers(context: ExperimentContext, places: list[ArtifactKey]) -> dict[str, 
 
     return {
         "list": lambda _: printed(view(listed(context.store), context.store)),
-        "show": lambda step: printed(episodes.show(episodes.read_step(context.store, "demo", step), 8)),
+        "show": lambda step: printed(
+            episodes.show(episodes.read_step(context.store, "demo", step), 8)
+        ),
         "links": lambda _: links_of(context.store, "demo"),
         "steps": lambda _: steps_frame(context, "demo").to_json(),
         "continue": continued,
@@ -148,7 +170,9 @@ def suffered(damage: Damage) -> Iterator[None]:
     whole = damage.path.read_bytes()
     damage.path.unlink()
     damage.path.write_bytes(damage.content)
-    checked = {(folder, digest) for folder, digest in store._opened if damage.path.is_relative_to(folder)}
+    checked = {
+        (folder, digest) for folder, digest in store._opened if damage.path.is_relative_to(folder)
+    }
     store._opened.difference_update(checked)
     yield
     damage.path.write_bytes(whole)
@@ -160,7 +184,9 @@ def check(damage: Damage, read: Read, whole: Any) -> None:
     if read.given == whole:
         return
     assert named, f"{damage}: not named in {read.told!r}"
-    if isinstance(whole, list) and read.given is not Damaged:  # what comes after is asked for when this is made again
+    if (
+        isinstance(whole, list) and read.given is not Damaged
+    ):  # what comes after is asked for when this is made again
         assert read.given == whole[: len(read.given)], f"{damage}: other keys"
 
 
@@ -172,16 +198,28 @@ def test_damaged_files_are_each_named_and_none_is_believed(
     for part in ("artifacts", "runs"):
         shutil.copytree(whole.folder / part, tmp_path / part)
     experiment = read(TINY)
-    context = ExperimentContext("tiny", resolve(experiment.science), experiment.origin, Site(), Store.at(str(tmp_path), tmp_path / "cache"))
+    context = ExperimentContext(
+        "tiny",
+        resolve(experiment.science),
+        experiment.origin,
+        Site(),
+        Store.at(str(tmp_path), tmp_path / "cache"),
+    )
     with opened(context, "demo"):
         places = list(needed(context))
     known = readers(context, places)
-    before = {(name, step): listen(partial(known[name], step), caplog).given for name in known for step in STEPS}
+    before = {
+        (name, step): listen(partial(known[name], step), caplog).given
+        for name in known
+        for step in STEPS
+    }
     assert len(before["keys", 1]) == len(places) == 29
     draw, paths = random.Random(SEED), records(tmp_path)
     for _ in range(cases):
         suffer = damage(draw, draw.choice(paths))
-        step = next((step for step in STEPS if f"/{step:06d}/" in str(suffer.path)), draw.choice(STEPS))
+        step = next(
+            (step for step in STEPS if f"/{step:06d}/" in str(suffer.path)), draw.choice(STEPS)
+        )
         with suffered(suffer):
             heard = {name: listen(partial(reader, step), caplog) for name, reader in known.items()}
         for name, now in heard.items():
@@ -191,13 +229,19 @@ def test_damaged_files_are_each_named_and_none_is_believed(
 
 
 def sample(draw: random.Random, paths: list[Path]) -> list[Path]:
-    """Twenty files: the two small ones that a run needs most, and of the others one of each name, as far as they go."""
+    """Twenty files: the two small ones that a run needs most, and of the others one of each name,
+    as far as they go.
+    """
     kinds: dict[str, list[Path]] = {}
     for path in paths:
         kinds.setdefault(path.name, []).append(path)
     one = [draw.choice(kinds.pop(name)) for name in ("run.json", "start.json")]
     rest = [draw.choice(known) for known in kinds.values()]
-    more = [path for path in paths if path.name in ("MANIFEST.json", "model.safetensors", "learner.safetensors")]
+    more = [
+        path
+        for path in paths
+        if path.name in ("MANIFEST.json", "model.safetensors", "learner.safetensors")
+    ]
     return [*one, *draw.sample([*rest, *draw.sample(more, 8)], 18)]
 
 

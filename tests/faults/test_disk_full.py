@@ -1,4 +1,6 @@
-"""The disk is full when something is to be published: what was published before stays, and the run goes on later."""
+"""The disk is full when something is to be published: what was published before stays, and the run
+goes on later.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ def test_a_disk_full_for_the_weights_leaves_no_half_artifact_and_the_run_goes_on
     assert end.code == 2
     assert "File too large" in end.printed
     new = {name for name in digests(at_step_2) if name not in before}
-    assert new == {f"{RUN}/steps/000003/{name}" for name in ("rollout-000", "rollout-001", "scored")}
+    assert new == {
+        f"{RUN}/steps/000003/{name}" for name in ("rollout-000", "rollout-001", "scored")
+    }
     assert {name: digests(at_step_2)[name] for name in before} == before
     assert not list(at_step_2.rglob(".tmp-*"))
 

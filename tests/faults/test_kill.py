@@ -1,4 +1,6 @@
-"""A run can be killed at any moment; continued, it ends with the very bytes of a run that was never killed."""
+"""A run can be killed at any moment; continued, it ends with the very bytes of a run that was never
+killed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests, ledger, summary, survivors
+from tests.support.lives import (
+    KILLED,
+    RUN,
+    TRAIN,
+    Lives,
+    Whole,
+    digests,
+    ledger,
+    summary,
+    survivors,
+)
 from tests.support.project import until
 
 Words = tuple[str, ...]
@@ -21,7 +33,8 @@ OLDER = "rollout.max_staleness=1"
 def moments_to_die(moments: tuple[str, ...]) -> list[str]:
     """The first moment of each kind, and four more, in their order.
 
-    Learner states are published while the run goes on, at no certain moment: they have a test of their own.
+    Learner states are published while the run goes on, at no certain moment: they have a test of
+    their own.
     """
     moments = tuple(moment for moment in moments if not re.search(r"/steps/\d+/learner$", moment))
     first: dict[str, str] = {}
@@ -84,7 +97,9 @@ def test_a_run_whose_newest_policy_is_lost_ends_with_the_same_bytes(
 
 
 @pytest.mark.long
-def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, lives: Lives, whole: Whole) -> None:
+def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(
+    begun: Path, lives: Lives, whole: Whole
+) -> None:
     draw = random.Random(1)
     ends = [lives.run(begun, *TRAIN, opening=draw.randrange(whole.end.opened)) for _ in range(3)]
     assert KILLED in [end.code for end in ends]
@@ -116,7 +131,11 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(begun: Path, li
     ],
 )
 def test_what_other_algorithms_need_survives_a_kill_as_well(
-    begun: Path, lives: Lives, tmp_path_factory: pytest.TempPathFactory, overrides: Words, moments: Words
+    begun: Path,
+    lives: Lives,
+    tmp_path_factory: pytest.TempPathFactory,
+    overrides: Words,
+    moments: Words,
 ) -> None:
     whole = tmp_path_factory.mktemp("other") / "whole"
     shutil.copytree(begun, whole)
@@ -151,7 +170,9 @@ def test_a_step_is_refilled_within_its_budget(refilled: Path) -> None:
         assert step["problem"].is_unique
         assert sum(used) <= 2
         assert len(used) > 2, "this policy seldom solves a problem, and seldom fails at one"
-        assert sum(used) == 2 or len(used) >= 2 + 1 + 1, "it went on until both were found or two rounds were over"
+        assert sum(used) == 2 or len(used) >= 2 + 1 + 1, (
+            "it went on until both were found or two rounds were over"
+        )
 
 
 @pytest.mark.long

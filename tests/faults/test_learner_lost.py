@@ -1,4 +1,6 @@
-"""The learner dies, its state is not kept or spoilt: the updates are made again and give the same bytes."""
+"""The learner dies, its state is not kept or spoilt: the updates are made again and give the same
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from tests.support.lives import KILLED, RUN, TRAIN, Lives, Whole, digests
 
 
 def without_states(folder: Path) -> dict[str, str]:
-    return {name: digest for name, digest in digests(folder).items() if not name.endswith("/learner")}
+    return {
+        name: digest for name, digest in digests(folder).items() if not name.endswith("/learner")
+    }
 
 
 def test_a_learner_killed_amid_an_update_is_started_again_and_makes_the_same_policies(
@@ -23,13 +27,18 @@ def test_a_learner_killed_amid_an_update_is_started_again_and_makes_the_same_pol
 
 
 @pytest.mark.long
-def test_updates_whose_learner_state_was_not_kept_are_made_again(begun: Path, lives: Lives, whole: Whole) -> None:
+def test_updates_whose_learner_state_was_not_kept_are_made_again(
+    begun: Path, lives: Lives, whole: Whole
+) -> None:
     seldom = ("update.learner_every=2", "update.keep_learner=1")
     end = lives.run(begun, *TRAIN, *seldom, at="update 2 1")
     assert end.code == KILLED
     end = lives.run(begun, *TRAIN, *seldom)
     assert end.code == 0, end.printed
-    assert [moment for moment in end.moments if moment.startswith("replay")] == ["replay 1 1", "replay 1 2"]
+    assert [moment for moment in end.moments if moment.startswith("replay")] == [
+        "replay 1 1",
+        "replay 1 2",
+    ]
     assert without_states(begun) == without_states(whole.folder)
     assert [path.parent.name for path in begun.glob(f"{RUN}/steps/*/learner")] == ["000003"]
 
@@ -41,7 +50,10 @@ def test_a_truncated_policy_is_made_again_from_the_one_before_and_says_so(
     model.write_bytes(model.read_bytes()[:-100])
     end = lives.run(at_step_2, *TRAIN)
     assert end.code == 0, end.printed
-    assert "steps/000002/policy/model.safetensors is not the file that MANIFEST.json names" in end.printed
+    assert (
+        "steps/000002/policy/model.safetensors is not the file that MANIFEST.json names"
+        in end.printed
+    )
     assert digests(at_step_2) == digests(whole.folder)
 
 
@@ -52,6 +64,12 @@ def test_behind_a_truncated_learner_state_the_one_before_is_used_and_says_so(
     state.write_bytes(state.read_bytes()[:-100])
     end = lives.run(at_step_2, *TRAIN)
     assert end.code == 0, end.printed
-    assert "steps/000002/learner/learner.safetensors is not the file that MANIFEST.json names" in end.printed
-    assert [moment for moment in end.moments if moment.startswith("replay")] == ["replay 2 1", "replay 2 2"]
+    assert (
+        "steps/000002/learner/learner.safetensors is not the file that MANIFEST.json names"
+        in end.printed
+    )
+    assert [moment for moment in end.moments if moment.startswith("replay")] == [
+        "replay 2 1",
+        "replay 2 2",
+    ]
     assert without_states(at_step_2) == without_states(whole.folder)

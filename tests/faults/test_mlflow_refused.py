@@ -24,37 +24,54 @@ ELSEWHERE = ("agentfly.run_uid", "agentfly.run_folder", "agentfly.policy_uri")
 def found(store: str, name: str, uid: str) -> Run:
     """The one run of an MLflow store's experiment whose tag `name` is `uid`."""
     client = MlflowClient(store)
-    (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id], f"tags.`{name}` = '{uid}'")
+    (run,) = client.search_runs(
+        [client.get_experiment_by_name("tiny").experiment_id], f"tags.`{name}` = '{uid}'"
+    )
     return run
 
 
 def demo(store: str, folder: Path) -> Run:
     """What an MLflow store has of the run in a folder."""
-    return found(store, "agentfly.run_uid", json.loads((folder / RUN / "run.json").read_text())["uid"])
+    return found(
+        store, "agentfly.run_uid", json.loads((folder / RUN / "run.json").read_text())["uid"]
+    )
 
 
 def points(store: str, run: Run) -> list[tuple[str, int, float, int]]:
     """Every point that an MLflow store has of a run."""
     client, names = MlflowClient(store), sorted(run.data.metrics)
-    return [(n, m.step, m.value, m.timestamp) for n in names for m in client.get_metric_history(run.info.run_id, n)]
+    return [
+        (n, m.step, m.value, m.timestamp)
+        for n in names
+        for m in client.get_metric_history(run.info.run_id, n)
+    ]
 
 
 def ours(tags: dict[str, str]) -> dict[str, str]:
     """Our tags, without those that say where a run lies."""
-    return {name: value for name, value in tags.items() if name.startswith("agentfly.") and name not in ELSEWHERE}
+    return {
+        name: value
+        for name, value in tags.items()
+        if name.startswith("agentfly.") and name not in ELSEWHERE
+    }
 
 
 def told(store: str, run: Run, tmp_path: Path) -> dict[str, Any]:
     """What MLflow has of a run, but for what depends on when and where it was made."""
     client = MlflowClient(store)
-    tables = [client.download_artifacts(run.info.run_id, f.path, str(tmp_path)) for f in artifacts(store, run)]
+    tables = [
+        client.download_artifacts(run.info.run_id, f.path, str(tmp_path))
+        for f in artifacts(store, run)
+    ]
     return {
         "params": run.data.params,
         "tags": ours(run.data.tags),
         "inputs": [item.dataset.digest for item in run.inputs.dataset_inputs],
         "points": [(name, step) for name, step, _, _ in points(store, run)],
         "tables": [pd.read_json(table, orient="split").to_dict() for table in tables],
-        "versions": [ours(v.tags) for v in client.search_model_versions(f"run_id = '{run.info.run_id}'")],
+        "versions": [
+            ours(v.tags) for v in client.search_model_versions(f"run_id = '{run.info.run_id}'")
+        ],
         "status": run.info.status,
     }
 
@@ -78,7 +95,9 @@ def refused() -> Any:
 
 @pytest.fixture(scope="module")
 def heard(lives: Lives, whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder of a run, and the MLflow store that heard of it, and of nothing else, while it went on."""
+    """The folder of a run, and the MLflow store that heard of it, and of nothing else, while it
+    went on.
+    """
     folder = tmp_path_factory.mktemp("heard")
     shutil.copytree(whole.folder / "artifacts", folder / "artifacts")
     store = f"sqlite:///{folder}/mlflow.db"
@@ -126,20 +145,31 @@ def test_mlflow_has_settings_data_episodes_and_the_policys_version_of_a_run(
     assert has["tags"]["agentfly.dvc_dataset"].startswith("none: ")
     assert [len(table["reward"]) for table in has["tables"]] == [8]
     policy = digests(folder)[f"{RUN}/steps/000003/policy"]
-    assert [(v["agentfly.policy_digest"], v["agentfly.dataset"]) for v in has["versions"]] == [(policy, data)]
+    assert [(v["agentfly.policy_digest"], v["agentfly.dataset"]) for v in has["versions"]] == [
+        (policy, data)
+    ]
     assert has["tags"]["agentfly.last_policy"] == policy
     assert has["tags"]["agentfly.best_step"] in ("0", "3")
     rounds = [point for point in has["points"] if point[0] == "warm_start/train/loss"]
     assert rounds == [("warm_start/train/loss", 1), ("warm_start/train/loss", 2)]
     names = {name for name, _ in has["points"]}
-    assert names >= {f"time/{stage}" for stage in ("prepare", "model", "warm_start", "rollout", "score", "update")}
-    assert names >= {"evaluate/test/seconds", "train/tokens_per_second", "agent/rollout/tokens_per_second"}
+    assert names >= {
+        f"time/{stage}"
+        for stage in ("prepare", "model", "warm_start", "rollout", "score", "update")
+    }
+    assert names >= {
+        "evaluate/test/seconds",
+        "train/tokens_per_second",
+        "agent/rollout/tokens_per_second",
+    }
     sent = MlflowClient(store).download_artifacts(run.info.run_id, "summary.json", str(tmp_path))
     assert json.loads(Path(sent).read_text()) == summary(folder)
 
 
 @pytest.mark.long
-def test_mlflow_has_what_stages_did_outside_any_run(begun: Path, lives: Lives, whole: Whole) -> None:
+def test_mlflow_has_what_stages_did_outside_any_run(
+    begun: Path, lives: Lives, whole: Whole
+) -> None:
     shutil.copy(whole.folder / RUN / "start.json", begun / "policy.json")
     evaluate = ("evaluate", TINY, "--policy", "policy.json")
     store = f"sqlite:///{begun}/mlflow.db"

@@ -13,17 +13,23 @@ from agentfly_core.artifacts.store import Store
 from tests.support.lives import RUN, TINY, Lives, Whole
 
 
-def test_a_runs_own_episodes_are_chosen_once_and_imitated(whole: Whole, lives: Lives, tmp_path: Path) -> None:
+def test_a_runs_own_episodes_are_chosen_once_and_imitated(
+    whole: Whole, lives: Lives, tmp_path: Path
+) -> None:
     shutil.copytree(whole.folder, tmp_path, dirs_exist_ok=True)
     before = {*tmp_path.glob("artifacts/demonstrate/*")}
-    choice = "warm_start={demonstrations: 'run:demo@2', rounds: 1, settings: {threshold: 0.5, best: 1}}"
+    choice = (
+        "warm_start={demonstrations: 'run:demo@2', rounds: 1, settings: {threshold: 0.5, best: 1}}"
+    )
     end = lives.run(tmp_path, "warm-start", TINY, choice)
     assert end.code == 0, end.printed
     (chosen,) = {*tmp_path.glob("artifacts/demonstrate/*")} - before
     episodes = pd.read_parquet(chosen / "trajectories.parquet")
     assert episodes["problem"].is_unique
     assert {*episodes["role"]} == {"demonstration"}
-    assert f"{RUN}/steps/000002/scored" in json.loads((chosen / "MANIFEST.json").read_text())["inputs"]
+    assert (
+        f"{RUN}/steps/000002/scored" in json.loads((chosen / "MANIFEST.json").read_text())["inputs"]
+    )
 
     shutil.rmtree(tmp_path / RUN)
     again = lives.run(tmp_path, "warm-start", TINY, choice)

@@ -9,7 +9,9 @@ from pathlib import Path
 from tests.support.lives import RUN, TINY, Lives, Whole
 
 
-def test_a_policy_does_as_well_by_whatever_name_it_is_evaluated(tmp_path: Path, lives: Lives, whole: Whole) -> None:
+def test_a_policy_does_as_well_by_whatever_name_it_is_evaluated(
+    tmp_path: Path, lives: Lives, whole: Whole
+) -> None:
     for folder in ("artifacts", "runs"):
         shutil.copytree(whole.folder / folder, tmp_path / folder)
     shutil.copytree(whole.folder / RUN / "steps/000003/policy", tmp_path / "exported")

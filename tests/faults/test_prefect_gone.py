@@ -28,7 +28,17 @@ def server(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "prefect",
+        "server",
+        "start",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     with serving(command, service_address("prefect"), home / "log") as process:
         until(lambda: answers(f"http://127.0.0.1:{port}/api"))
         yield f"http://127.0.0.1:{port}/api", process

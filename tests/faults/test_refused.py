@@ -19,7 +19,9 @@ with local_lock(Path(sys.argv[1])):
 """
 
 
-def test_a_typo_is_refused_before_any_work_with_the_word_that_was_meant(tmp_path: Path, lives: Lives) -> None:
+def test_a_typo_is_refused_before_any_work_with_the_word_that_was_meant(
+    tmp_path: Path, lives: Lives
+) -> None:
     end = lives.run(tmp_path, *TRAIN, "update.lerning_rate=1")
     assert end.code == 2
     assert end.printed.startswith("agentfly: ")
@@ -27,16 +29,24 @@ def test_a_typo_is_refused_before_any_work_with_the_word_that_was_meant(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["output"]
 
 
-def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(tmp_path: Path, lives: Lives) -> None:
-    rows = [{"id": str(n), "question": f"What is {n}?", "answer": n} for n in range(12)] + [{"id": "12", "answer": 12}]
+def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(
+    tmp_path: Path, lives: Lives
+) -> None:
+    rows = [{"id": str(n), "question": f"What is {n}?", "answer": n} for n in range(12)] + [
+        {"id": "12", "answer": 12}
+    ]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     data = "data={use: 'agentfly_core.datasets.files:files', train_file: rows.jsonl, train: 6, validation: 1, test: 2}"
     end = lives.run(tmp_path, "prepare", TINY, data)
     assert end.code == 2
     message, ending = end.printed.splitlines()
     assert ending.endswith(f"flow.log. To go on: agentfly prepare {TINY} {shlex.quote(data)}")
-    assert message.startswith("agentfly: 1 rows of the data cannot be used (tolerated: 0), first rows.jsonl, row 13:")
-    assert json.loads((tmp_path / "quarantine/tiny.json").read_text())[0].startswith("rows.jsonl, row 13:")
+    assert message.startswith(
+        "agentfly: 1 rows of the data cannot be used (tolerated: 0), first rows.jsonl, row 13:"
+    )
+    assert json.loads((tmp_path / "quarantine/tiny.json").read_text())[0].startswith(
+        "rows.jsonl, row 13:"
+    )
     assert not list(tmp_path.glob("artifacts/prepare/*"))
 
 
@@ -46,7 +56,9 @@ def test_a_run_whose_prompts_leave_no_room_for_a_reply_is_refused_before_anythin
     end = lives.run(tmp_path, *TRAIN, "agent.max_model_len=12")
     assert end.code == 2
     message, _ = end.printed.splitlines()[-2:]
-    assert "What the model reads first leaves no room for a reply in 24 of the problems: " in message
+    assert (
+        "What the model reads first leaves no room for a reply in 24 of the problems: " in message
+    )
     assert "agent.max_model_len is 12 tokens" in message
     assert sorted(path.name for path in (tmp_path / "artifacts").iterdir()) == ["model", "prepare"]
 
@@ -54,9 +66,17 @@ def test_a_run_whose_prompts_leave_no_room_for_a_reply_is_refused_before_anythin
 def test_what_fails_in_any_command_ends_with_the_cause_and_the_command_that_goes_on(
     tmp_path: Path, lives: Lives
 ) -> None:
-    (tmp_path / "mine.py").write_text("def rows(seed, train, validation, test):\n    return seed / 0\n")
+    (tmp_path / "mine.py").write_text(
+        "def rows(seed, train, validation, test):\n    return seed / 0\n"
+    )
     for command in ("prepare", "warm-start", "evaluate"):
-        words = (command, TINY, "data={use: 'mine:rows', train: 6, test: 2}", "--policy", "nano:calculator")
+        words = (
+            command,
+            TINY,
+            "data={use: 'mine:rows', train: 6, test: 2}",
+            "--policy",
+            "nano:calculator",
+        )
         words = words if command == "evaluate" else words[:3]
         end = lives.run(tmp_path, *words)
         assert end.code == 2
@@ -64,7 +84,8 @@ def test_what_fails_in_any_command_ends_with_the_cause_and_the_command_that_goes
         assert f'  File "{tmp_path}/mine.py", line 2, in rows' in traced
         assert cause == "ZeroDivisionError: division by zero"
         assert (
-            ending == f"The log is {tmp_path}/.agentfly/logs/{command}/flow.log. To go on: agentfly {shlex.join(words)}"
+            ending
+            == f"The log is {tmp_path}/.agentfly/logs/{command}/flow.log. To go on: agentfly {shlex.join(words)}"
         )
 
 
@@ -74,7 +95,9 @@ def test_a_second_process_is_refused_at_once_and_leaves_the_first_alone(
     running = flow_run(prefect_api)
     links = at_step_2 / RUN / "links.json"
     links.write_text(json.dumps({"prefect_flow_run_ids": [running]}))
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(at_step_2 / RUN)], stdin=-1, stdout=-1) as first:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(at_step_2 / RUN)], stdin=-1, stdout=-1
+    ) as first:
         assert first.stdout and first.stdout.readline() == b"held\n"
         end = lives.run(at_step_2, *TRAIN)
         first.kill()
@@ -88,5 +111,7 @@ def test_a_second_process_is_refused_at_once_and_leaves_the_first_alone(
 def flow_run(api: str) -> str:
     """A flow run that is running, as far as Prefect knows."""
     flow = httpx.post(f"{api}/flows/", json={"name": "train"}).json()["id"]
-    made = httpx.post(f"{api}/flow_runs/", json={"flow_id": flow, "state": {"type": "RUNNING"}}).json()
+    made = httpx.post(
+        f"{api}/flow_runs/", json={"flow_id": flow, "state": {"type": "RUNNING"}}
+    ).json()
     return str(made["id"])

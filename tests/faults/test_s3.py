@@ -76,8 +76,16 @@ def reached(s3: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("reached")
 def test_a_bucket_that_is_not_there_is_named_by_whoever_reads_or_writes() -> None:
     gone = Remote("s3://nobody/exp")
-    for ask in (gone.read, gone.names, gone.tagged, lambda uri: gone.write(uri, ""), lambda uri: gone.create(uri, "")):
-        with pytest.raises(Refused, match=r"The store s3://nobody/exp could not .* runs: there is no such bucket; "):
+    for ask in (
+        gone.read,
+        gone.names,
+        gone.tagged,
+        lambda uri: gone.write(uri, ""),
+        lambda uri: gone.create(uri, ""),
+    ):
+        with pytest.raises(
+            Refused, match=r"The store s3://nobody/exp could not .* runs: there is no such bucket; "
+        ):
             ask("runs")
 
 
@@ -103,7 +111,9 @@ def test_a_run_on_object_storage_goes_on_on_another_machine_and_ends_with_the_sa
     assert not (there / RUN).exists()
 
 
-def test_an_artifact_whose_upload_was_cut_is_not_there_and_is_made_again(tmp_path: Path, reached: None) -> None:
+def test_an_artifact_whose_upload_was_cut_is_not_there_and_is_made_again(
+    tmp_path: Path, reached: None
+) -> None:
     one, two = (Store.at(f"{BUCKET}/cut", tmp_path / name) for name in ("one", "two"))
     with one.publish(SLOT) as folder:
         (folder / "scores.parquet").write_text("scores")
@@ -119,7 +129,9 @@ def test_an_artifact_whose_upload_was_cut_is_not_there_and_is_made_again(tmp_pat
     assert artifact == two.artifact(SLOT.uri)
 
 
-def test_a_file_changed_on_object_storage_is_noticed_on_the_way_down(tmp_path: Path, reached: None) -> None:
+def test_a_file_changed_on_object_storage_is_noticed_on_the_way_down(
+    tmp_path: Path, reached: None
+) -> None:
     one, two = (Store.at(f"{BUCKET}/changed", tmp_path / name) for name in ("one", "two"))
     with one.publish(SLOT) as folder:
         (folder / "scores.parquet").write_text("scores")
@@ -148,7 +160,10 @@ def test_a_run_on_object_storage_has_one_writer_until_that_dies(reached: None) -
         with pytest.raises(Locked, match=f"held by process {first.pid}"):
             refuse_if_leased(remote, "runs/demo")
         assert leaseholder(remote, "runs/demo").startswith(f"process {first.pid} on ")
-        with pytest.raises(Locked, match=f"held by process {first.pid}"), remote_lock(remote, "runs/demo"):
+        with (
+            pytest.raises(Locked, match=f"held by process {first.pid}"),
+            remote_lock(remote, "runs/demo"),
+        ):
             pass
         first.kill()
     with remote_lock(remote, "runs/demo") as previous:
@@ -181,20 +196,34 @@ def test_who_lost_a_run_to_another_writes_nothing_more(
     assert store.manifest(SLOT.uri) is None
 
 
-def test_a_run_that_is_refused_leaves_nothing_on_object_storage(tmp_path: Path, reached: None) -> None:
-    store, data = Store.at(f"{BUCKET}/refused", tmp_path), {"use": ARITHMETIC, "train": 8, "test": 4}
-    science = Science(model="run:base@2", data=data, rewards={"agentfly_core.rewards.exact:exact": 1.0}, steps=2)
+def test_a_run_that_is_refused_leaves_nothing_on_object_storage(
+    tmp_path: Path, reached: None
+) -> None:
+    store, data = (
+        Store.at(f"{BUCKET}/refused", tmp_path),
+        {"use": ARITHMETIC, "train": 8, "test": 4},
+    )
+    science = Science(
+        model="run:base@2", data=data, rewards={"agentfly_core.rewards.exact:exact": 1.0}, steps=2
+    )
     context = ExperimentContext("tiny", resolve(science), {}, Site(), store)
-    with pytest.raises(ValueError, match="The run 'base' has published no policy"), opened(context, "demo"):
+    with (
+        pytest.raises(ValueError, match="The run 'base' has published no policy"),
+        opened(context, "demo"),
+    ):
         pass
-    context = replace(context, resolved=resolve(science.model_copy(update={"model": "nano:calculator"})))
+    context = replace(
+        context, resolved=resolve(science.model_copy(update={"model": "nano:calculator"}))
+    )
     with pytest.raises(ValueError, match="no such model"), opened(context, "demo"):
         raise ValueError("no such model")
     assert store.remote and store.remote.fs.find(store.remote.path("")) == []
     assert store.names("runs") == list((tmp_path / "runs").glob("*")) == []
 
 
-def test_the_store_tells_by_its_own_clock_how_old_an_object_is(reached: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_tells_by_its_own_clock_how_old_an_object_is(
+    reached: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     remote = Remote(f"{BUCKET}/aged")
     assert remote.create("lock.json", "mine")
     set_clock(monkeypatch, 300)
@@ -206,5 +235,8 @@ def test_of_two_who_write_at_once_only_one_succeeds(reached: None) -> None:
     assert [remote.create("lock.json", text) for text in ("mine", "yours")] == [True, False]
     found = remote.tagged("lock.json")
     assert found and found[0] == "mine"
-    assert [remote.replace("lock.json", text, found[1]) for text in ("mine again", "yours")] == [True, False]
+    assert [remote.replace("lock.json", text, found[1]) for text in ("mine again", "yours")] == [
+        True,
+        False,
+    ]
     assert remote.read("lock.json") == "mine again"

@@ -1,4 +1,6 @@
-"""The vLLM server dies, or the run with it: both start again with the current policy, and nothing is done twice."""
+"""The vLLM server dies, or the run with it: both start again with the current policy, and nothing
+is done twice.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,33 @@ from tests.support.project import until
 VLLM = {"AGENTFLY_SAMPLER": "vllm", "AGENTFLY_VLLM_MEMORY_GIB": "0.125"}
 
 
-def test_a_vllm_server_killed_amid_a_rollout_is_started_again_and_only_that_shard_is_played_again(begun, lives: Lives):
+def test_a_vllm_server_killed_amid_a_rollout_is_started_again_and_only_that_shard_is_played_again(
+    begun, lives: Lives
+):
     end = lives.run(begun, *TRAIN, env=VLLM, at="rollout 2 5", of="sampler")
     assert end.code == 0, end.printed
     (log,) = begun.rglob("vllm.log")
     assert "--- start 2:" in log.read_text()
     assert "--- start 3:" not in log.read_text()
-    played = Counter(moment for moment in end.moments if f"{RUN}/steps" in moment and "/rollout-" in moment)
+    played = Counter(
+        moment for moment in end.moments if f"{RUN}/steps" in moment and "/rollout-" in moment
+    )
     assert sorted(played.values()) == [1] * 6
     shards = sorted((begun / RUN / "steps").glob("*/rollout-*/trajectories.parquet"))
     assert len(shards) == 6
     for path in shards:
-        spans = [span for trajectory in read_trajectories(path) for turn in trajectory.turns for span in turn.sampled]
+        spans = [
+            span
+            for trajectory in read_trajectories(path)
+            for turn in trajectory.turns
+            for span in turn.sampled
+        ]
         assert {span.policy_version for span in spans} == {int(path.parts[-3]) - 1}
 
 
-def test_a_run_that_is_killed_with_its_vllm_server_goes_on_and_does_nothing_twice(begun, lives: Lives):
+def test_a_run_that_is_killed_with_its_vllm_server_goes_on_and_does_nothing_twice(
+    begun, lives: Lives
+):
     assert lives.run(begun, *TRAIN, env=VLLM, at="update 2 1").code == KILLED
     until(lambda: not survivors(begun))
     before = digests(begun)
@@ -39,5 +52,8 @@ def test_a_run_that_is_killed_with_its_vllm_server_goes_on_and_does_nothing_twic
     store = Store.at(str(begun), begun)
     for step in (2, 3):
         policy = store.artifact(f"{RUN}/steps/{step - 1:06d}/policy").digest
-        made = [store.manifest(f"{RUN}/steps/{step:06d}/{name}") for name in ("rollout-000", "rollout-001", "policy")]
+        made = [
+            store.manifest(f"{RUN}/steps/{step:06d}/{name}")
+            for name in ("rollout-000", "rollout-001", "policy")
+        ]
         assert [manifest["inputs"]["policy"] for manifest in made] == [policy] * 3

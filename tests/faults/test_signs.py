@@ -1,4 +1,6 @@
-"""The signs of a run's health, in a real run: each has its metric, is told to MLflow, and can stop it."""
+"""The signs of a run's health, in a real run: each has its metric, is told to MLflow, and can stop
+it.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,17 @@ from tests.support.lives import RUN, TRAIN, Lives, Whole
 
 def test_every_vetted_sign_looks_at_something_that_a_step_measures(whole: Whole) -> None:
     for step in (1, 2, 3):
-        metrics = json.loads((whole.folder / RUN / f"steps/{step:06d}/metrics.json").read_text())["metrics"]
+        metrics = json.loads((whole.folder / RUN / f"steps/{step:06d}/metrics.json").read_text())[
+            "metrics"
+        ]
         assert [sign.metric for sign in SIGNS.values() if sign and sign.metric not in metrics] == []
         assert {f"health/{name}" for name in SIGNS} <= {*metrics}
     assert "which was not measured" not in whole.end.printed
 
 
-def test_a_sign_stops_the_run_after_its_step_and_mlflow_knows_why(begun: Path, lives: Lives) -> None:
+def test_a_sign_stops_the_run_after_its_step_and_mlflow_knows_why(
+    begun: Path, lives: Lives
+) -> None:
     store = f"sqlite:///{begun}/mlflow.db"
     signs = ("health.entropy={metric: train/entropy, below: 99, steps: 2, stop: true}",)
     end = lives.run(begun, *TRAIN, *signs, env={"MLFLOW_TRACKING_URI": store})

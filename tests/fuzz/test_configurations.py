@@ -26,13 +26,86 @@ SEED = 15
 FILES = [*sorted((ROOT / "conf").glob("*.yaml")), ROOT / "tests/conf/tiny.yaml"]
 SITES = sorted((ROOT / "conf/site").glob("*.yaml"))
 Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-MARKUP = (b": ", b"\t", b"- ", b"&a [*a]", b"&a {b: *a}", b"!!python/name:os", b"<<: ", b"? ", b"---\n", b"%YAML")
-NUMBERS = (0, -1, 1, 7, 2**31, 2**63, 10**30, -(10**400), 0.5, -0.0, 1e-300, 1e308, float("nan"), float("inf"))
-WORDS = ("", " ", "yes", "null", "1e5", "1e999", "\0", "é", "💥", "\u202e", "x" * 5000, "/", "../..", "a\nb")
-PATHS = ("math:sqrt", "math:pi", "json:dumps", "builtins:dict", "builtins:len", "collections:OrderedDict", "no_such:x")
-PATHS += ("agentfly_core.tools.calculator:calculator", "agentfly_core.rewards.exact:exact", ":", "a:", ":b", "a:b:c")
-PATHS += ("agentfly_core.datasets.files:files", "agentfly_core.algorithms.ppo:PPO", "typing:Any", "grpo", "dapo", "ppo")
-PATHS += ("run:demo", "run:demo@3", "run:demo@", "run:@1", "nano:calculator", "nano:none", "package:", "text:", "ftp:x")
+MARKUP = (
+    b": ",
+    b"\t",
+    b"- ",
+    b"&a [*a]",
+    b"&a {b: *a}",
+    b"!!python/name:os",
+    b"<<: ",
+    b"? ",
+    b"---\n",
+    b"%YAML",
+)
+NUMBERS = (
+    0,
+    -1,
+    1,
+    7,
+    2**31,
+    2**63,
+    10**30,
+    -(10**400),
+    0.5,
+    -0.0,
+    1e-300,
+    1e308,
+    float("nan"),
+    float("inf"),
+)
+WORDS = (
+    "",
+    " ",
+    "yes",
+    "null",
+    "1e5",
+    "1e999",
+    "\0",
+    "é",
+    "💥",
+    "\u202e",
+    "x" * 5000,
+    "/",
+    "../..",
+    "a\nb",
+)
+PATHS = (
+    "math:sqrt",
+    "math:pi",
+    "json:dumps",
+    "builtins:dict",
+    "builtins:len",
+    "collections:OrderedDict",
+    "no_such:x",
+)
+PATHS += (
+    "agentfly_core.tools.calculator:calculator",
+    "agentfly_core.rewards.exact:exact",
+    ":",
+    "a:",
+    ":b",
+    "a:b:c",
+)
+PATHS += (
+    "agentfly_core.datasets.files:files",
+    "agentfly_core.algorithms.ppo:PPO",
+    "typing:Any",
+    "grpo",
+    "dapo",
+    "ppo",
+)
+PATHS += (
+    "run:demo",
+    "run:demo@3",
+    "run:demo@",
+    "run:@1",
+    "nano:calculator",
+    "nano:none",
+    "package:",
+    "text:",
+    "ftp:x",
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +119,17 @@ class Spoilt:
 def key(draw: random.Random) -> Any:
     """The key of a mapping, mostly text."""
     known = (*Science.model_fields, *Site.model_fields, "use", "limit", "kl", "name")
-    return draw.choice((draw.choice(known), draw.choice(known), draw.choice(PATHS), draw.choice(WORDS), 1, None, True))
+    return draw.choice(
+        (
+            draw.choice(known),
+            draw.choice(known),
+            draw.choice(PATHS),
+            draw.choice(WORDS),
+            1,
+            None,
+            True,
+        )
+    )
 
 
 value = Values([NUMBERS, WORDS, PATHS], key)  # all that YAML can hold
@@ -82,7 +165,13 @@ def scrambled(draw: random.Random, text: bytes) -> bytes:
 
 def places(tree: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The paths of all values of a tree."""
-    children = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    children = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for name, child in children:
         yield (*before, name)
         yield from places(child, (*before, name))
@@ -119,8 +208,12 @@ def override(draw: random.Random) -> str:
     """A word of the command line that may be an override."""
     name = ".".join(str(key(draw)) for _ in range(draw.choice((1, 1, 2, 2, 3))))
     written = yaml.safe_dump(value(draw), default_flow_style=True).strip()
-    told = draw.choice((written, written, draw.choice(WORDS), "[", "{a: ", "'", "&a [*a]", "&a {b: *a}"))
-    return draw.choice((f"{name}={told}", f"{name}={told}", f"{name}={told}", name, f"={told}", f"{name}=={told}"))
+    told = draw.choice(
+        (written, written, draw.choice(WORDS), "[", "{a: ", "'", "&a [*a]", "&a {b: *a}")
+    )
+    return draw.choice(
+        (f"{name}={told}", f"{name}={told}", f"{name}={told}", name, f"={told}", f"{name}=={told}")
+    )
 
 
 def names(keys: Iterable[str]) -> list[str]:
@@ -140,7 +233,9 @@ def read(path: Path, overrides: list[str]) -> None:
 
 
 def refusal(work: Callable[[], object], of: object) -> str:
-    """The sentence with which something is refused, empty where it is valid; any other error fails the test."""
+    """The sentence with which something is refused, empty where it is valid; any other error fails
+    the test.
+    """
     try:
         work()
     except ValueError as error:
@@ -157,7 +252,9 @@ def draw(monkeypatch: pytest.MonkeyPatch) -> random.Random:
     return random.Random(SEED)
 
 
-def test_1000_experiments_with_other_values_are_valid_or_refused_by_key(draw: random.Random, tmp_path: Path) -> None:
+def test_1000_experiments_with_other_values_are_valid_or_refused_by_key(
+    draw: random.Random, tmp_path: Path
+) -> None:
     path, refused = tmp_path / "spoilt.yaml", 0
     written = [yaml.safe_load(file.read_text()) for file in FILES]
     for _ in range(1000):
@@ -165,7 +262,9 @@ def test_1000_experiments_with_other_values_are_valid_or_refused_by_key(draw: ra
         path.write_text(yaml.dump(spoilt.settings, Dumper=Dumper))
         told = refusal(lambda: read(path, []), spoilt)
         refused += bool(told)
-        assert not told or any(name in told for name in names(spoilt.keys)), f"{spoilt.keys}: {told}"
+        assert not told or any(name in told for name in names(spoilt.keys)), (
+            f"{spoilt.keys}: {told}"
+        )
     assert 300 < refused < 950
 
 
@@ -186,7 +285,9 @@ def test_400_overrides_are_applied_or_refused_by_name(draw: random.Random) -> No
         told = refusal(partial(read, ROOT / "conf/quickstart.yaml", words), words)
         keys = [word.partition("=")[0] for word in words]
         said = [part for key in keys for part in (key, *key.split("."), re.split(r"[\s:]", key)[0])]
-        assert not told or any((name and name in told) or repr(name) in told for name in said), f"{words}: {told}"
+        assert not told or any((name and name in told) or repr(name) in told for name in said), (
+            f"{words}: {told}"
+        )
 
 
 def test_200_sites_are_valid_or_refused_by_key(
@@ -201,7 +302,9 @@ def test_200_sites_are_valid_or_refused_by_key(
         Path("conf/site/spoilt.yaml").write_text(yaml.dump(spoilt.settings, Dumper=Dumper))
         variable = draw.choice([*Site.model_fields])
         monkeypatch.setenv(f"AGENTFLY_{variable.upper()}", draw.choice(WORDS).replace("\0", "0"))
-        told = refusal(lambda: checks.check_place(science, loading.site("spoilt")), (number, spoilt, variable))
+        told = refusal(
+            lambda: checks.check_place(science, loading.site("spoilt")), (number, spoilt, variable)
+        )
         monkeypatch.delenv(f"AGENTFLY_{variable.upper()}")
         known = names((*spoilt.keys, variable, variable.upper()))
         assert not told or any(name in told for name in known), f"{known}: {told}"

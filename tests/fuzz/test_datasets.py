@@ -23,7 +23,19 @@ from tests.support.values import Values
 SEED = 15
 WORDS = ("", " ", "What is 2+2?", "é💥", "\0", "\ud800", "\u202e", "x" * 3000, "null", "NaN", "1")
 NUMBERS = (0, 1, -1, 2**63, 10**99, 10**101, 0.5, 1e308, float("nan"), float("inf"))
-FIELDS = ("prompt", "question", "instruction", "problem", "id", "answer", "facts", "", "\0", "Prompt", "ID")
+FIELDS = (
+    "prompt",
+    "question",
+    "instruction",
+    "problem",
+    "id",
+    "answer",
+    "facts",
+    "",
+    "\0",
+    "Prompt",
+    "ID",
+)
 
 
 # All that JSON can hold, and some numbers that it cannot.
@@ -34,8 +46,18 @@ def rows(draw: random.Random) -> list[Any]:
     """Eight to fourteen rows of which none to three are spoilt."""
     found: list[Any] = []
     for number in range(draw.randrange(8, 15)):
-        row: dict[str, Any] = {"question": f"What is {number} + {number}?", "answer": str(2 * number)}
-        found.append(row | ({"id": draw.choice((number, str(number), f"sum-{number}"))} if draw.random() < 0.5 else {}))
+        row: dict[str, Any] = {
+            "question": f"What is {number} + {number}?",
+            "answer": str(2 * number),
+        }
+        found.append(
+            row
+            | (
+                {"id": draw.choice((number, str(number), f"sum-{number}"))}
+                if draw.random() < 0.5
+                else {}
+            )
+        )
     for _ in range(draw.randrange(4)):
         place = draw.randrange(len(found))
         if isinstance(row := found[place], dict) and draw.random() < 0.7:
@@ -51,7 +73,9 @@ def json_lines(draw: random.Random, path: Path) -> None:
     for _ in range(draw.randrange(2)):
         place = draw.randrange(len(lines))
         line, cut = lines[place], draw.randrange(20)
-        lines[place] = draw.choice((line[:cut], line * 2, "[" * 50, "{}", "", '{"id": 1, "id": 2}', f"\ufeff{line}"))
+        lines[place] = draw.choice(
+            (line[:cut], line * 2, "[" * 50, "{}", "", '{"id": 1, "id": 2}', f"\ufeff{line}")
+        )
     text = draw.choice(("\n", "\n", "\r\n", "\n\n")).join(lines)
     path.write_bytes(scrambled(draw, text.encode("utf-8", "surrogatepass")))
 
@@ -65,12 +89,19 @@ def json_array(draw: random.Random, path: Path) -> None:
 def parquet(draw: random.Random, path: Path) -> None:
     """Write a table, with columns of any type."""
     found = [row for row in rows(draw) if isinstance(row, Mapping)]
-    texts = [[str(row.get(name, "")).encode("utf-8", "replace").decode() for row in found] for name in TEXTS]
+    texts = [
+        [str(row.get(name, "")).encode("utf-8", "replace").decode() for row in found]
+        for name in TEXTS
+    ]
     table = pa.table(dict(zip(TEXTS, texts, strict=True)))
     for _ in range(draw.randrange(3)):
         name, kind = draw.choice(FIELDS), draw.choice(COLUMNS)
         extra = pa.array([kind(number) for number in range(len(found))])
-        table = table.append_column(name, extra) if draw.random() < 0.8 else table.add_column(0, name, extra)
+        table = (
+            table.append_column(name, extra)
+            if draw.random() < 0.8
+            else table.add_column(0, name, extra)
+        )
     pq.write_table(table, path)
     path.write_bytes(scrambled(draw, path.read_bytes()))
 
@@ -98,8 +129,17 @@ WRITERS = {".jsonl": json_lines, ".json": json_array, ".parquet": parquet}
 def science(path: Path, draw: random.Random) -> Science:
     """An experiment on a data file, which tolerates some bad rows or none."""
     needs = draw.choice(([], [], ["answer"]))
-    data: dict[str, Any] = {"use": "agentfly_core.datasets.files:files", "train_file": str(path), "needs": needs}
-    data |= {"train": 4, "validation": draw.randrange(3), "test": 2, "tolerate_bad_rows": draw.choice((0, 0, 1, 3))}
+    data: dict[str, Any] = {
+        "use": "agentfly_core.datasets.files:files",
+        "train_file": str(path),
+        "needs": needs,
+    }
+    data |= {
+        "train": 4,
+        "validation": draw.randrange(3),
+        "test": 2,
+        "tolerate_bad_rows": draw.choice((0, 0, 1, 3)),
+    }
     settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 1}
     return Science.model_validate({**settings, "seed": draw.randrange(9)})
 
@@ -117,7 +157,9 @@ def check_splits(asked: Science, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "count"), [(".jsonl", 1000), (".json", 500), (".parquet", 500)])
-def test_a_spoilt_data_file_is_refused_by_row_or_split_right(suffix: str, count: int, tmp_path: Path) -> None:
+def test_a_spoilt_data_file_is_refused_by_row_or_split_right(
+    suffix: str, count: int, tmp_path: Path
+) -> None:
     draw, path, refused = random.Random(SEED), tmp_path / f"rows{suffix}", 0
     for number in range(count):
         WRITERS[suffix](draw, path)
@@ -128,7 +170,9 @@ def test_a_spoilt_data_file_is_refused_by_row_or_split_right(suffix: str, count:
         except ValueError as error:
             refused += 1
             assert type(error) is ValueError, f"case {number}, {type(error).__name__}: {error}"
-            assert f"rows{suffix}" in str(error) or "data.train" in str(error), f"case {number}: {error}"
+            assert f"rows{suffix}" in str(error) or "data.train" in str(error), (
+                f"case {number}: {error}"
+            )
         else:
             check_splits(asked, folder)
     assert count // 10 < refused < count

@@ -1,4 +1,6 @@
-"""2,000 tools of any signature and calls of any arguments: a schema or a refusal, and always an observation."""
+"""2,000 tools of any signature and calls of any arguments: a schema or a refusal, and always an
+observation.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +67,53 @@ class Opaque:
 
 Key = NewType("Key", str)
 T = TypeVar("T")
-PLAIN = (str, int, float, bool, None, Any, object, bytes, datetime.datetime, decimal.Decimal, Path, uuid.UUID)
-PLAIN += (Colour, Product, Order, Tree, Place, Key, list, dict, tuple, set, re.Pattern, datetime.timedelta)
-PLAIN += (Annotated[int, Field(ge=0, le=9)], Annotated[str, Field(pattern="^a+$")], Literal["a", 1, None])
-ODD = (Opaque, Callable[[int], str], complex, type, T, "int", "Missing", "list[Missing]", 3, "", [int], ...)
+PLAIN = (
+    str,
+    int,
+    float,
+    bool,
+    None,
+    Any,
+    object,
+    bytes,
+    datetime.datetime,
+    decimal.Decimal,
+    Path,
+    uuid.UUID,
+)
+PLAIN += (
+    Colour,
+    Product,
+    Order,
+    Tree,
+    Place,
+    Key,
+    list,
+    dict,
+    tuple,
+    set,
+    re.Pattern,
+    datetime.timedelta,
+)
+PLAIN += (
+    Annotated[int, Field(ge=0, le=9)],
+    Annotated[str, Field(pattern="^a+$")],
+    Literal["a", 1, None],
+)
+ODD = (
+    Opaque,
+    Callable[[int], str],
+    complex,
+    type,
+    T,
+    "int",
+    "Missing",
+    "list[Missing]",
+    3,
+    "",
+    [int],
+    ...,
+)
 
 
 def kind(draw: random.Random, depth: int = 0) -> Any:
@@ -93,13 +138,61 @@ def kind(draw: random.Random, depth: int = 0) -> Any:
     return draw.choice(made)()
 
 
-DEFAULTS = (None, 0, "", "x", 1.5, float("nan"), float("inf"), [], {}, {1: 2}, {"a"}, Colour.RED, Opaque(), b"\xff")
-NAMES = ("key", "count", "a", "class_", "self", "name", "arguments", "model_config", "_hidden", "é", "x" * 300)
-DOCS = ("", "Look up a product.", "Find it.\n\nArgs:\n    key: the product's key\n    count: how many\n")
-DOCS += ("\0 \ud800 💥", "Args:\n    key (int, optional: what\n  Raises:\n", "x" * 5000, "Args:", '"""')
+DEFAULTS = (
+    None,
+    0,
+    "",
+    "x",
+    1.5,
+    float("nan"),
+    float("inf"),
+    [],
+    {},
+    {1: 2},
+    {"a"},
+    Colour.RED,
+    Opaque(),
+    b"\xff",
+)
+NAMES = (
+    "key",
+    "count",
+    "a",
+    "class_",
+    "self",
+    "name",
+    "arguments",
+    "model_config",
+    "_hidden",
+    "é",
+    "x" * 300,
+)
+DOCS = (
+    "",
+    "Look up a product.",
+    "Find it.\n\nArgs:\n    key: the product's key\n    count: how many\n",
+)
+DOCS += (
+    "\0 \ud800 💥",
+    "Args:\n    key (int, optional: what\n  Raises:\n",
+    "x" * 5000,
+    "Args:",
+    '"""',
+)
 
 
-QUOTED = ("list[", "1/0", "Missing", "'int'", "dict.nothing", "int | 'x'", "", "lambda: 0", "await x", "[int]")
+QUOTED = (
+    "list[",
+    "1/0",
+    "Missing",
+    "'int'",
+    "dict.nothing",
+    "int | 'x'",
+    "",
+    "lambda: 0",
+    "await x",
+    "[int]",
+)
 
 
 def quoted(annotation: str) -> Callable[..., Any]:
@@ -121,28 +214,54 @@ def made(draw: random.Random) -> Callable[..., Any]:
         return arguments
 
     given.__signature__ = inspect.Signature(parameters(draw))  # type: ignore[attr-defined]
-    given.__name__, given.__doc__ = draw.choice(("look_up", "a", "é", "<lambda>")), draw.choice(DOCS)
+    given.__name__, given.__doc__ = (
+        draw.choice(("look_up", "a", "é", "<lambda>")),
+        draw.choice(DOCS),
+    )
     return given
 
 
 def parameters(draw: random.Random) -> list[inspect.Parameter]:
-    """None to three parameters by keyword, some with a default, some without a type, some open-ended."""
+    """None to three parameters by keyword, some with a default, some without a type, some
+    open-ended.
+    """
     made = []
     for name in draw.sample(NAMES, draw.randrange(4)):
         annotation = kind(draw) if draw.random() < 0.98 else inspect.Parameter.empty
         default = draw.choice(DEFAULTS) if draw.random() < 0.3 else inspect.Parameter.empty
-        made.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+        made.append(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+            )
+        )
     if draw.random() < 0.03:
         made.append(inspect.Parameter("more", inspect.Parameter.VAR_KEYWORD))
     return made
 
 
-WORDS = ("", "a", "aaa", "red", "1", "1.5", "true", "null", "\0", "\ud800", "💥" * 50, "x" * 6000, "2026-11-23", "nan")
+WORDS = (
+    "",
+    "a",
+    "aaa",
+    "red",
+    "1",
+    "1.5",
+    "true",
+    "null",
+    "\0",
+    "\ud800",
+    "💥" * 50,
+    "x" * 6000,
+    "2026-11-23",
+    "nan",
+)
 NUMBERS = (0, 1, -1, 9, 2**63, 10**50, -(10**90), 0.5, 1e308, 1e-300)
 
 
 KEYS = (*NAMES, "key", "price", "product", "street", "order", "value", "children")
-value = Values([NUMBERS, WORDS], lambda draw: draw.choice(KEYS))  # what a model may send for an argument
+value = Values(
+    [NUMBERS, WORDS], lambda draw: draw.choice(KEYS)
+)  # what a model may send for an argument
 
 
 def fitting(draw: random.Random, schema: Any, root: Any) -> Any:
@@ -162,8 +281,16 @@ def fitting(draw: random.Random, schema: Any, root: Any) -> Any:
     if schema.get("type") == "array":
         return [fitting(draw, schema.get("items", {}), root) for _ in range(draw.randrange(3))]
     if schema.get("type") == "object":
-        return {name: fitting(draw, inner, root) for name, inner in schema.get("properties", {}).items()}
-    known = {"string": WORDS, "integer": NUMBERS[:7], "number": NUMBERS, "boolean": (True, False), "null": (None,)}
+        return {
+            name: fitting(draw, inner, root) for name, inner in schema.get("properties", {}).items()
+        }
+    known = {
+        "string": WORDS,
+        "integer": NUMBERS[:7],
+        "number": NUMBERS,
+        "boolean": (True, False),
+        "null": (None,),
+    }
     return draw.choice(known.get(schema.get("type", ""), NUMBERS))
 
 
@@ -179,12 +306,16 @@ def no_boundary(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def schema_of(function: Callable[..., Any]) -> Tool | None:
-    """The tool of a function, its schema checked; None where it is refused by a sentence that names the function."""
+    """The tool of a function, its schema checked; None where it is refused by a sentence that names
+    the function.
+    """
     try:
         found = tool(function)
         told = found.schema
     except ValueError as error:
-        assert type(error) is ValueError, f"{inspect.signature(function)}: {type(error).__name__}: {error}"
+        assert type(error) is ValueError, (
+            f"{inspect.signature(function)}: {type(error).__name__}: {error}"
+        )
         assert function.__name__ in str(error), f"{inspect.signature(function)}: {error}"
         return None
     Draft202012Validator.check_schema(told.parameters)
@@ -199,7 +330,11 @@ async def test_1000_signatures_have_a_schema_or_are_refused_and_their_calls_are_
         if (found := schema_of(made(draw))) is None:
             refused += 1
             continue
-        for sent in (fitting(draw, found.schema.parameters, found.schema.parameters), value(draw), {}):
+        for sent in (
+            fitting(draw, found.schema.parameters, found.schema.parameters),
+            value(draw),
+            {},
+        ):
             call = ToolCall(found.name, sent if isinstance(sent, dict) else {"key": sent})
             answer = await found.answer(call, {})
             assert isinstance(answer, Observation)
@@ -209,13 +344,38 @@ async def test_1000_signatures_have_a_schema_or_are_refused_and_their_calls_are_
 
 SENT = '{"name": "look_up", "arguments": {"key": "é\\u00e9", "count": [1, 2.5, null, {"a": true}]}}'
 CALL = f"<tool_call>\n{SENT}\n</tool_call>"
-PIECES = ("<tool_call>", "</tool_call>", "{", "}", "[", '"', "\\", "\\ud800", "NaN", "1e999", "9" * 200, "[" * 200)
-PIECES += ('"name": ', '"arguments": {}', "<|im_end|>", "<|im_start|>", "💥", ", ", ": ", "\0", "\n")
+PIECES = (
+    "<tool_call>",
+    "</tool_call>",
+    "{",
+    "}",
+    "[",
+    '"',
+    "\\",
+    "\\ud800",
+    "NaN",
+    "1e999",
+    "9" * 200,
+    "[" * 200,
+)
+PIECES += (
+    '"name": ',
+    '"arguments": {}',
+    "<|im_end|>",
+    "<|im_start|>",
+    "💥",
+    ", ",
+    ": ",
+    "\0",
+    "\n",
+)
 
 
 def said(draw: random.Random) -> str:
     """A reply with calls, some of which are spoilt."""
-    text = draw.choice((CALL, f"I look.\n{CALL}", f"{CALL}\n{CALL}", "".join(draw.choices(PIECES, k=12))))
+    text = draw.choice(
+        (CALL, f"I look.\n{CALL}", f"{CALL}\n{CALL}", "".join(draw.choices(PIECES, k=12)))
+    )
     for _ in range(draw.choice((0, 1, 1, 2, 5))):
         start = draw.randrange(len(text) + 1)
         text = text[:start] + draw.choice((*PIECES, "")) + text[start + draw.choice((0, 1, 5)) :]
@@ -226,7 +386,9 @@ def test_1000_replies_are_read_as_text_and_calls_good_or_bad(nano: Path) -> None
     draw, tokenizer = random.Random(SEED), AutoTokenizer.from_pretrained(nano)
     template, good = Hermes(tokenizer), 0
     for _ in range(1000):
-        tokens = tokenizer(said(draw), add_special_tokens=False, split_special_tokens=draw.random() < 0.5).input_ids
+        tokens = tokenizer(
+            said(draw), add_special_tokens=False, split_special_tokens=draw.random() < 0.5
+        ).input_ids
         for _ in range(draw.choice((0, 0, 3))):
             tokens.insert(draw.randrange(len(tokens) + 1), draw.randrange(len(tokenizer)))
         reply = template.parse(tokens)

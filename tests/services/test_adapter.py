@@ -1,4 +1,6 @@
-"""Training an adapter instead of a model's weights, on real DeepSpeed workers: it alone changes, and is the policy."""
+"""Training an adapter instead of a model's weights, on real DeepSpeed workers: it alone changes,
+and is the policy.
+"""
 
 import json
 from dataclasses import replace
@@ -22,7 +24,11 @@ LAYERS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_
 
 @pytest.fixture
 def job(tmp_path, nano):
-    return replace(stored(tmp_path, nano, crowd(6, 4)), adapter=ADAPTER, update=settings(epochs=2, mini_batches=2))
+    return replace(
+        stored(tmp_path, nano, crowd(6, 4)),
+        adapter=ADAPTER,
+        update=settings(epochs=2, mini_batches=2),
+    )
 
 
 def onwards(job, step, policy=None, state="not read"):
@@ -34,7 +40,9 @@ def weights(policy):
     return load_file(policy / "adapter_model.safetensors")
 
 
-def test_the_policy_is_an_adapter_that_peft_loads_and_whose_probe_it_confirms(learner, job, nano, tmp_path):
+def test_the_policy_is_an_adapter_that_peft_loads_and_whose_probe_it_confirms(
+    learner, job, nano, tmp_path
+):
     learner.update(job)
     policy, _ = saved(learner, tmp_path / "saved")
     assert not (policy / "model.safetensors").exists()
@@ -48,7 +56,9 @@ def test_the_policy_is_an_adapter_that_peft_loads_and_whose_probe_it_confirms(le
         logits = model(torch.tensor([probe["tokens"]])).logits[0, :-1]
     expected = torch.log_softmax(logits, -1)[torch.arange(31), torch.tensor(probe["tokens"][1:])]
     assert probe["logprobs"] == pytest.approx(expected.tolist(), abs=1e-5)
-    assert probe["logprobs"] != pytest.approx(json.loads((nano / "probe.json").read_text())["logprobs"], abs=1e-3)
+    assert probe["logprobs"] != pytest.approx(
+        json.loads((nano / "probe.json").read_text())["logprobs"], abs=1e-3
+    )
     mine, its = (AutoTokenizer.from_pretrained(folder) for folder in (policy, nano))
     assert mine("What is 41+58?") == its("What is 41+58?")
 
@@ -60,7 +70,9 @@ def test_only_the_adapter_and_a_critic_are_trained_and_take_space(learner, job, 
     learner.update(job)
     _, state = saved(learner, tmp_path / "saved")
     names = {
-        name.removesuffix("/weight") for name in load_file(state / "learner.safetensors") if name.endswith("/weight")
+        name.removesuffix("/weight")
+        for name in load_file(state / "learner.safetensors")
+        if name.endswith("/weight")
     }
     assert len([name for name in names if name.startswith("model.")]) == 3 * 7 * 2
     assert all("lora_" in name or name.startswith("critic.head.") for name in names)
@@ -68,13 +80,19 @@ def test_only_the_adapter_and_a_critic_are_trained_and_take_space(learner, job, 
 
 
 @pytest.mark.parametrize(
-    ("ranks", "algorithm"), [(1, GRPO), (2, PPO | {"critic": "model"})], ids=["1 rank", "2 ranks and a critic"]
+    ("ranks", "algorithm"),
+    [(1, GRPO), (2, PPO | {"critic": "model"})],
+    ids=["1 rank", "2 ranks and a critic"],
 )
-def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(ranks, algorithm, workers, job, tmp_path):
+def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(
+    ranks, algorithm, workers, job, tmp_path
+):
     learner, job = DeepSpeedLearner(workers(ranks)), replace(job, algorithm=algorithm)
     first, second = going_on(learner, job, tmp_path, onwards)
     learner.update(job)
-    assert [digests(folder) for folder in saved(learner, tmp_path / "anew")] == [digests(f) for f in first]
+    assert [digests(folder) for folder in saved(learner, tmp_path / "anew")] == [
+        digests(f) for f in first
+    ]
     assert digests(second[0]) != digests(first[0])
 
 
@@ -91,8 +109,12 @@ def test_two_ranks_learn_what_one_learns(workers, job, tmp_path):
         assert bool(weight.any()), "every layer's adapter has learned"
 
 
-def test_another_seed_begins_with_another_adapter_and_none_of_them_changes_the_policy_before_it_learns(nano):
-    one, other = (load_policy(str(nano), "float32", adapter=Adapter(), seed=seed) for seed in (1, 2))
+def test_another_seed_begins_with_another_adapter_and_none_of_them_changes_the_policy_before_it_learns(
+    nano,
+):
+    one, other = (
+        load_policy(str(nano), "float32", adapter=Adapter(), seed=seed) for seed in (1, 2)
+    )
     begun = [dict(policy.model.named_parameters()) for policy in (one, other)]
     assert any(not torch.equal(weight, begun[1][name]) for name, weight in begun[0].items())
     tokens = torch.tensor([[1, 2, 3, 4]])
@@ -101,13 +123,22 @@ def test_another_seed_begins_with_another_adapter_and_none_of_them_changes_the_p
         assert torch.equal(policy.model(tokens).logits, plain.model(tokens).logits)
 
 
-def test_an_adapter_is_held_back_by_a_reference_that_is_the_model_or_an_adapter_on_it(learner, job, nano, tmp_path):
-    held = replace(job, algorithm=GRPO | {"kl": {"use": "loss", "weight": 0.1}}, reference=str(nano))
+def test_an_adapter_is_held_back_by_a_reference_that_is_the_model_or_an_adapter_on_it(
+    learner, job, nano, tmp_path
+):
+    held = replace(
+        job, algorithm=GRPO | {"kl": {"use": "loss", "weight": 0.1}}, reference=str(nano)
+    )
     learner.update(held)
     policy, state = saved(learner, tmp_path / "saved")
     assert learner.update(onwards(held, 1))["train/kl_reference"] > 0
     still = settings(learning_rate=1e-9)
-    at_start = replace(onwards(held, 1, policy, state), reference=str(policy), reference_base=str(nano), update=still)
+    at_start = replace(
+        onwards(held, 1, policy, state),
+        reference=str(policy),
+        reference_base=str(nano),
+        update=still,
+    )
     assert learner.update(at_start)["train/kl_reference"] == pytest.approx(0, abs=1e-9)
 
 
@@ -115,11 +146,15 @@ def test_bfloat16_keeps_float32_weights_of_the_adapter(learner, job, tmp_path):
     learner.update(replace(job, dtype="bfloat16"))
     policy, state = saved(learner, tmp_path / "saved")
     assert {weight.dtype for weight in weights(policy).values()} == {torch.bfloat16}
-    assert {weight.dtype for weight in load_file(state / "learner.safetensors").values()} == {torch.float32}
+    assert {weight.dtype for weight in load_file(state / "learner.safetensors").values()} == {
+        torch.float32
+    }
 
 
 def test_a_layer_that_the_model_does_not_have_is_refused_by_name(learner, job):
-    with pytest.raises(LearnerFailed, match=r"no linear layers called 'q_porj'. Did you mean 'q_proj'"):
+    with pytest.raises(
+        LearnerFailed, match=r"no linear layers called 'q_porj'. Did you mean 'q_proj'"
+    ):
         learner.update(replace(job, adapter=ADAPTER | {"targets": ["v_proj", "q_porj"]}))
     with pytest.raises(LearnerFailed, match="no linear layers called 'lm_head'"):
         learner.update(replace(job, adapter=ADAPTER | {"targets": ["lm_head"]}))

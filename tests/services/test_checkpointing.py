@@ -22,8 +22,14 @@ def checkpointer(workers):
     return AsyncCheckpointer(DeepSpeedLearner(workers(1)))
 
 
-def test_the_state_that_is_saved_is_that_of_the_copy_whatever_the_learner_does_next(checkpointer, job, tmp_path):
-    store, learner, written = Store.at(str(tmp_path / "store"), tmp_path), checkpointer.learner, threading.Event()
+def test_the_state_that_is_saved_is_that_of_the_copy_whatever_the_learner_does_next(
+    checkpointer, job, tmp_path
+):
+    store, learner, written = (
+        Store.at(str(tmp_path / "store"), tmp_path),
+        checkpointer.learner,
+        threading.Event(),
+    )
 
     @contextmanager
     def publication():
@@ -53,7 +59,9 @@ def test_what_went_wrong_is_raised_once(checkpointer, job, tmp_path):
     assert checkpointer.learner.label() == "step/1", "the learner goes on"
 
 
-def test_a_learner_that_dies_while_its_state_is_written_is_told_of(checkpointer, workers, job, tmp_path, caplog):
+def test_a_learner_that_dies_while_its_state_is_written_is_told_of(
+    checkpointer, workers, job, tmp_path, caplog
+):
     os.mkfifo(tmp_path / "learner.json")  # which nobody reads: the learner does not get to the end
     checkpointer.learner.update(job)
     checkpointer.begin(nullcontext(tmp_path), lambda: pytest.fail("nothing was saved"))

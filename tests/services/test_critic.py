@@ -21,12 +21,19 @@ def job(request, tmp_path, nano):
 
 def test_values_learn_what_each_problem_returns(learner, job, nano, tmp_path):
     won, lost = turn([1, 2, 3], {11: -5.0}), turn([4, 5, 6], {11: -5.0})
-    episodes = [trajectory(won if i % 2 else lost, name=f"t{i}", group=f"g{i % 2}") for i in range(8)]
+    episodes = [
+        trajectory(won if i % 2 else lost, name=f"t{i}", group=f"g{i % 2}") for i in range(8)
+    ]
     told = stored(tmp_path, nano, episodes, reward=lambda i: i % 2)
-    algorithm = job.algorithm.model_dump() | {"value_clip": 2.0, "gae": {"use": "token", "lam": 1.0}}
+    algorithm = job.algorithm.model_dump() | {
+        "value_clip": 2.0,
+        "gae": {"use": "token", "lam": 1.0},
+    }
     learning = replace(told, algorithm=algorithm, update=settings(learning_rate=1e-4, epochs=4))
     first = learner.update(replace(learning, update=settings(learning_rate=1e-9)))
-    assert first["train/value_loss"] == pytest.approx(0.25, abs=0.01)  # half of 1 and 0 squared, with values of 0
+    assert first["train/value_loss"] == pytest.approx(
+        0.25, abs=0.01
+    )  # half of 1 and 0 squared, with values of 0
     learner.update(learning)
     for step in range(1, 4):
         last = learner.update(after(learning, step))
@@ -35,7 +42,11 @@ def test_values_learn_what_each_problem_returns(learner, job, nano, tmp_path):
 
 def test_a_critic_learns_also_where_no_token_did_better_than_another(learner, job, nano, tmp_path):
     told = stored(tmp_path, nano, crowd(2, 2), reward=lambda i: 1.0)
-    equal = replace(told, algorithm=job.algorithm.model_dump() | {"value_clip": 2.0, "gae": {"use": "token", "lam": 1.0}})
+    equal = replace(
+        told,
+        algorithm=job.algorithm.model_dump()
+        | {"value_clip": 2.0, "gae": {"use": "token", "lam": 1.0}},
+    )
     first = learner.update(replace(equal, update=settings(learning_rate=1e-4)))
     assert (first["train/optimizer_steps"], first["train/value_loss"]) == (1.0, pytest.approx(0.5))
     assert learner.update(after(equal, 1))["train/value_loss"] < 0.5
@@ -46,12 +57,19 @@ def test_a_run_that_lost_its_learner_and_critic_ends_with_the_same_bytes(learner
     assert digests(second[1]) != digests(first[1])
 
 
-def test_the_learners_state_holds_the_critic_and_the_policy_is_a_plain_model(learner, job, nano, tmp_path):
+def test_the_learners_state_holds_the_critic_and_the_policy_is_a_plain_model(
+    learner, job, nano, tmp_path
+):
     learner.update(job)
     policy, state = saved(learner, tmp_path / "saved")
-    weights, moments = load_file(policy / "model.safetensors"), load_file(state / "learner.safetensors")
+    weights, moments = (
+        load_file(policy / "model.safetensors"),
+        load_file(state / "learner.safetensors"),
+    )
     assert weights.keys() == load_file(nano / "model.safetensors").keys()
-    assert {f"critic.head.weight/{part}" for part in ("weight", "exp_avg", "exp_avg_sq")} <= moments.keys()
+    assert {
+        f"critic.head.weight/{part}" for part in ("weight", "exp_avg", "exp_avg_sq")
+    } <= moments.keys()
     backbone = [name for name in moments if name.startswith("critic.backbone.")]
     assert bool(backbone) == (job.algorithm.settings["critic"] == "model")
     _, told = AutoModelForCausalLM.from_pretrained(policy, output_loading_info=True)
@@ -59,7 +77,9 @@ def test_the_learners_state_holds_the_critic_and_the_policy_is_a_plain_model(lea
 
 
 def test_the_critic_takes_larger_steps(learner, job, tmp_path):
-    learner.update(replace(job, update=settings(max_grad_norm=1e9)))  # AdamW's first step is the learning rate
+    learner.update(
+        replace(job, update=settings(max_grad_norm=1e9))
+    )  # AdamW's first step is the learning rate
     _, state = saved(learner, tmp_path / "saved")
     head = load_file(state / "learner.safetensors")["critic.head.weight/weight"]
     assert head.abs().median().item() == pytest.approx(10 * 1e-3, rel=1e-2)
@@ -69,7 +89,9 @@ def test_a_critic_of_its_own_does_not_pull_on_the_policy_and_a_head_does(learner
     policies = []
     for weight in (0.1, 10.0):
         algorithm = job.algorithm.model_dump() | {"value_weight": weight}
-        learner.update(replace(job, algorithm=algorithm, update=settings(max_grad_norm=1e9, epochs=3)))
+        learner.update(
+            replace(job, algorithm=algorithm, update=settings(max_grad_norm=1e9, epochs=3))
+        )
         policies.append(saved(learner, tmp_path / str(weight))[0])
     one, other = (load_file(policy / "model.safetensors") for policy in policies)
     apart = any(not torch.equal(one[name], other[name]) for name in one)

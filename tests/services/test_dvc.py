@@ -39,7 +39,10 @@ def reproduction(tmp_path_factory, prefect_api):
     kill_tree(repro)
     (run,) = (project.root / "runs").iterdir()
     before = to_stay(project.root)
-    again, once_more = stages_run(project.run("dvc", "repro")), stages_run(project.run("dvc", "repro"))
+    again, once_more = (
+        stages_run(project.run("dvc", "repro")),
+        stages_run(project.run("dvc", "repro")),
+    )
     return Reproduction(project, run, before, again, once_more)
 
 
@@ -59,13 +62,20 @@ def enter(project: Project, monkeypatch) -> Path:
 
 def published(root: Path) -> dict[str, int]:
     """The policies of steps that are there, with the time at which each was published."""
-    return {str(path): path.stat().st_mtime_ns for path in root.glob("runs/*/steps/*/policy/MANIFEST.json")}
+    return {
+        str(path): path.stat().st_mtime_ns
+        for path in root.glob("runs/*/steps/*/policy/MANIFEST.json")
+    }
 
 
 def to_stay(root: Path) -> dict[str, int]:
     """Those of them that a run goes on from: their learner state is there, too."""
     beside = "../../learner/MANIFEST.json"
-    return {path: time for path, time in published(root).items() if Path(path, beside).resolve().exists()}
+    return {
+        path: time
+        for path, time in published(root).items()
+        if Path(path, beside).resolve().exists()
+    }
 
 
 def stages_run(printed: str) -> list[str]:
@@ -98,8 +108,14 @@ def science(*overrides: str):
 
 def test_killed_while_training_repro_goes_on_from_what_is_on_disk(reproduction):
     assert reproduction.stages_after_the_kill == ["train", "evaluate"]
-    assert reproduction.published_before_the_kill.items() <= published(reproduction.project.root).items()
-    assert reproduction.results("policy.json")["uri"] == f"runs/{reproduction.run.name}/steps/000002/policy"
+    assert (
+        reproduction.published_before_the_kill.items()
+        <= published(reproduction.project.root).items()
+    )
+    assert (
+        reproduction.results("policy.json")["uri"]
+        == f"runs/{reproduction.run.name}/steps/000002/policy"
+    )
 
 
 def test_a_second_repro_does_nothing(reproduction):
@@ -135,7 +151,11 @@ def test_a_dataset_has_the_version_that_dvc_lock_names(reproduction, monkeypatch
     assert version.path == "data/generated/tiny"
     assert version.md5.endswith(".dir")
     assert version.md5 in (root / "dvc.lock").read_text()
-    assert sorted(path.stem for path in (root / version.path).iterdir()) == ["test", "train", "validation"]
+    assert sorted(path.stem for path in (root / version.path).iterdir()) == [
+        "test",
+        "train",
+        "validation",
+    ]
     assert dataset_version("tiny", science("steps=9"), root) == version
 
 
@@ -172,7 +192,9 @@ def test_a_dataset_of_changed_files_has_another_version(root):
     (root / "rows.json").write_text(json.dumps(rows[::-1]))
     second = dataset_version("rows", loading.read("rows").science, root)
     assert isinstance(first, Version) and isinstance(second, Version)
-    assert first.md5 != second.md5 == dataset_version("rows", loading.read("rows").science, root).md5
+    assert (
+        first.md5 != second.md5 == dataset_version("rows", loading.read("rows").science, root).md5
+    )
 
 
 def test_a_changed_raw_file_has_the_dataset_built_again(root):
@@ -184,9 +206,13 @@ def test_a_changed_raw_file_has_the_dataset_built_again(root):
 
 def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
     (root / ".git").rename(root / "git")
-    assert dataset_version("tiny", science(), root) == Unversioned("DVC needs a git repository (git init)")
+    assert dataset_version("tiny", science(), root) == Unversioned(
+        "DVC needs a git repository (git init)"
+    )
     monkeypatch.setenv("DVC_STAGE", "train")
-    assert dataset_version("tiny", science(), root) == Unversioned("DVC started this and keeps the versions itself")
+    assert dataset_version("tiny", science(), root) == Unversioned(
+        "DVC started this and keeps the versions itself"
+    )
 
 
 def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
@@ -194,7 +220,9 @@ def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
     somebody = Project(root).start("dvc", "repro")
     rwlock = root / ".dvc/tmp/rwlock"
     until(lambda: rwlock.exists() and "results/tiny/config.yaml" in rwlock.read_text())
-    assert dataset_version("tiny", science(), root) == Unversioned("another DVC command is working on it")
+    assert dataset_version("tiny", science(), root) == Unversioned(
+        "another DVC command is working on it"
+    )
     kill_tree(somebody)
 
 
@@ -218,7 +246,9 @@ def let_stages_sleep(root: Path) -> None:
 
 def test_data_that_cannot_be_built_stops_with_the_reason(root):
     conf = yaml.safe_load((root / "conf/tiny.yaml").read_text())
-    (root / "conf/tiny.yaml").write_text(yaml.safe_dump(conf | {"data": conf["data"] | {"operators": "/"}}))
+    (root / "conf/tiny.yaml").write_text(
+        yaml.safe_dump(conf | {"data": conf["data"] | {"operators": "/"}})
+    )
     with pytest.raises(ValueError, match="Got the operators"):
         dataset_version("tiny", science(), root)
 

@@ -1,4 +1,6 @@
-"""A run must not be stoppable by what the model writes, and no model may choose to be unscored instead of wrong."""
+"""A run must not be stoppable by what the model writes, and no model may choose to be unscored
+instead of wrong.
+"""
 
 from __future__ import annotations
 
@@ -68,12 +70,16 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 def shipped(package: Any, kind: type) -> list[Any]:
     """Everything of a kind that the modules of a package define."""
-    names = [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+    names = [
+        f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)
+    ]
     found = [thing for name in names for thing in vars(importlib.import_module(name)).values()]
     return list(dict.fromkeys(thing for thing in found if isinstance(thing, kind)))
 
 
-TOOLS: list[Tool] = [tool for tool in shipped(tools, Tool) if tool is not python]  # `python_session` has its name
+TOOLS: list[Tool] = [
+    tool for tool in shipped(tools, Tool) if tool is not python
+]  # `python_session` has its name
 REWARDS: list[Reward] = shipped(rewards, Reward)
 
 
@@ -84,7 +90,9 @@ async def played(tokenizer: PreTrainedTokenizerBase, *replies: str) -> Trajector
     encode = partial(tokenizer.encode, add_special_tokens=False)
     sampler = Scripted(encode, template.stop_tokens[0], lambda problem, chain, turn: said[turn])
     room = {"max_tokens": 200_000, "max_model_len": 4_000_000, "max_observation_tokens": 400}
-    rules = rollout_spec(*TOOLS, rewards=[r for r in REWARDS if r.needs], template=template, limits=LIMITS, **room)
+    rules = rollout_spec(
+        *TOOLS, rewards=[r for r in REWARDS if r.needs], template=template, limits=LIMITS, **room
+    )
     (trajectory,), *_ = await play_all(episode_specs(PROBLEM), rules, sampler)
     return trajectory
 
@@ -92,7 +100,10 @@ async def played(tokenizer: PreTrainedTokenizerBase, *replies: str) -> Trajector
 def calls(text: str) -> str:
     """Calls of every tool, with a text for every argument."""
     last = sorted(TOOLS, key=lambda tool: tool.ends_episode)
-    told = [{"name": t.name, "arguments": dict.fromkeys(t.schema.parameters["properties"], text)} for t in last]
+    told = [
+        {"name": t.name, "arguments": dict.fromkeys(t.schema.parameters["properties"], text)}
+        for t in last
+    ]
     return "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in told)
 
 
@@ -127,5 +138,7 @@ async def test_whatever_a_tool_is_asked_the_episode_goes_on(
 
 
 def test_no_text_of_a_model_takes_long_to_read() -> None:
-    done = subprocess.run([sys.executable, "-c", READ], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", READ], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

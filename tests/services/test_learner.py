@@ -14,7 +14,18 @@ from agentfly_core.testing.trajectories import trajectory as played
 from agentfly_core.testing.trajectories import turn
 from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import LearnerFailed, LearnerLost
-from tests.support.learning import GRPO, SFT, after, digests, distance, going_on, kill_worker, saved, settings, stored
+from tests.support.learning import (
+    GRPO,
+    SFT,
+    after,
+    digests,
+    distance,
+    going_on,
+    kill_worker,
+    saved,
+    settings,
+    stored,
+)
 from tests.support.played import crowd
 
 
@@ -42,7 +53,14 @@ def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(service, job, tmp_
     assert digests(straight[0])["model.safetensors"] != digests(half[0])["model.safetensors"]
 
 
-COMPARED = ("train/loss", "train/grad_norm", "train/entropy", "train/kl", "train/tokens", "mismatch/k3")
+COMPARED = (
+    "train/loss",
+    "train/grad_norm",
+    "train/entropy",
+    "train/kl",
+    "train/tokens",
+    "mismatch/k3",
+)
 
 
 @pytest.mark.parametrize(
@@ -52,9 +70,17 @@ COMPARED = ("train/loss", "train/grad_norm", "train/entropy", "train/kl", "train
         pytest.param(False, id="not shared", marks=pytest.mark.long),
     ],
 )
-@pytest.mark.parametrize(("ranks", "token_budget"), [(2, 96), (1, 4096)], ids=["2 ranks", "one micro-batch"])
-def test_two_ranks_and_one_micro_batch_learn_what_one_rank_learns(workers, job, tmp_path, ranks, token_budget, shared):
-    job, found, policies = replace(job, update=settings(mini_batches=2, share_prefixes=shared)), [], []
+@pytest.mark.parametrize(
+    ("ranks", "token_budget"), [(2, 96), (1, 4096)], ids=["2 ranks", "one micro-batch"]
+)
+def test_two_ranks_and_one_micro_batch_learn_what_one_rank_learns(
+    workers, job, tmp_path, ranks, token_budget, shared
+):
+    job, found, policies = (
+        replace(job, update=settings(mini_batches=2, share_prefixes=shared)),
+        [],
+        [],
+    )
     for service in (workers(1), workers(ranks, token_budget)):
         learner = DeepSpeedLearner(service)
         found.append(learner.update(job))
@@ -67,7 +93,9 @@ def test_two_ranks_and_one_micro_batch_learn_what_one_rank_learns(workers, job, 
 def test_prefixes_are_shared_without_changing_what_is_learned(service, job, tmp_path):
     learner, found = DeepSpeedLearner(service), {}
     for shared in (True, False):
-        found[shared] = learner.update(replace(job, update=settings(mini_batches=2, share_prefixes=shared)))
+        found[shared] = learner.update(
+            replace(job, update=settings(mini_batches=2, share_prefixes=shared))
+        )
         saved(learner, tmp_path / str(shared))
     for name in COMPARED:
         assert found[True][name] == pytest.approx(found[False][name], rel=1e-5, abs=1e-7)
@@ -75,10 +103,16 @@ def test_prefixes_are_shared_without_changing_what_is_learned(service, job, tmp_
     assert 0 < distance(*policies) < 0.01 * distance(policies[0], job.policy)
 
 
-def test_rows_without_an_advantage_have_no_backward_pass_and_nothing_changes_by_it(service, nano, tmp_path):
+def test_rows_without_an_advantage_have_no_backward_pass_and_nothing_changes_by_it(
+    service, nano, tmp_path
+):
     learner, found = DeepSpeedLearner(service), {}
-    job = stored(tmp_path, nano, crowd(6, 4), reward=lambda i: float(i % 4 == 0 and i < 12))  # in 3 of 6 groups
-    everything = replace(job, algorithm=GRPO | {"kl": {"use": "loss", "weight": 1e-12}}, reference=str(nano))
+    job = stored(
+        tmp_path, nano, crowd(6, 4), reward=lambda i: float(i % 4 == 0 and i < 12)
+    )  # in 3 of 6 groups
+    everything = replace(
+        job, algorithm=GRPO | {"kl": {"use": "loss", "weight": 1e-12}}, reference=str(nano)
+    )
     for name, one in (("some", job), ("all", everything)):
         found[name] = learner.update(replace(one, update=settings(mini_batches=2)))
         saved(learner, tmp_path / name)
@@ -105,7 +139,10 @@ def test_a_state_saved_by_two_ranks_is_continued_by_one(workers, job, tmp_path):
 def test_rewarded_tokens_become_likely(learner, nano, tmp_path):
     liked, other = {11: -5.0}, {22: -5.0}
     episodes = [played(turn([1, 2, 3], liked if i % 2 else other), name=f"t{i}") for i in range(8)]
-    job = replace(stored(tmp_path, nano, episodes, reward=lambda i: i % 2), update=settings(learning_rate=1e-2))
+    job = replace(
+        stored(tmp_path, nano, episodes, reward=lambda i: i % 2),
+        update=settings(learning_rate=1e-2),
+    )
     before = surprise(nano, [1, 2, 3], 11)
     learner.update(job)
     for step in range(1, 5):
@@ -128,7 +165,8 @@ def test_demonstrations_are_learned_in_batches_and_progress_is_told(learner, nan
     job = replace(stored(tmp_path, nano, episodes), scores=None, algorithm=SFT, batch=3)
     told = []
     found = learner.update(
-        replace(job, update=settings(learning_rate=1e-2, epochs=20)), lambda *steps: told.append(steps)
+        replace(job, update=settings(learning_rate=1e-2, epochs=20)),
+        lambda *steps: told.append(steps),
     )
     assert told == [(done, 60) for done in range(1, 61)]
     assert (found["train/optimizer_steps"], found["train/rows"]) == (60, 8)
@@ -156,14 +194,22 @@ def test_the_mismatch_is_that_of_the_policy_before_any_step(learner, nano, tmp_p
         assert found["mismatch/masked_share"] == 0.0
     made_up = stored(tmp_path, nano, crowd(6, 4))
     assert learner.update(made_up)["mismatch/max_abs_weight_error"] > 0.1
-    for algorithm in (GRPO | {"policy_loss": {"use": "reinforce"}}, {"use": "agentfly_core.algorithms.rft:RFT"}):
-        assert learner.update(replace(made_up, algorithm=algorithm))["mismatch/max_abs_weight_error"] > 0.1
+    for algorithm in (
+        GRPO | {"policy_loss": {"use": "reinforce"}},
+        {"use": "agentfly_core.algorithms.rft:RFT"},
+    ):
+        assert (
+            learner.update(replace(made_up, algorithm=algorithm))["mismatch/max_abs_weight_error"]
+            > 0.1
+        )
 
 
 def test_sampler_old_reference_and_new_share_the_temperature(learner, nano, tmp_path):
     cool = [measured(nano, trajectory, 0.7) for trajectory in crowd(6, 4)]
     penalised = GRPO | {"kl": {"use": "loss", "weight": 0.1}}
-    job = replace(stored(tmp_path, nano, cool), temperature=0.7, algorithm=penalised, reference=str(nano))
+    job = replace(
+        stored(tmp_path, nano, cool), temperature=0.7, algorithm=penalised, reference=str(nano)
+    )
     one = learner.update(replace(job, update=settings()))
     assert one["mismatch/max_abs_weight_error"] < 1e-4
     assert (one["train/kl"], one["train/kl_reference"]) == (0, pytest.approx(0, abs=1e-9))
@@ -179,8 +225,12 @@ def measured(policy, trajectory, temperature=1.0):
         reply = [token for span in played_turn.sampled for token in span.tokens]
         read += played_turn.given.tokens
         logits = model(torch.tensor([[*read, *reply]])).logits[0, len(read) - 1 : -1]
-        logprobs = torch.log_softmax(logits / temperature, -1)[torch.arange(len(reply)), torch.tensor(reply)]
-        turns.append(turn(played_turn.given.tokens, dict(zip(reply, logprobs.tolist(), strict=True))))
+        logprobs = torch.log_softmax(logits / temperature, -1)[
+            torch.arange(len(reply)), torch.tensor(reply)
+        ]
+        turns.append(
+            turn(played_turn.given.tokens, dict(zip(reply, logprobs.tolist(), strict=True)))
+        )
         read += reply
     return replace(trajectory, turns=tuple(turns))
 
@@ -207,8 +257,14 @@ def test_an_update_without_any_advantage_changes_nothing_and_says_so(service, na
 
 def test_an_update_without_any_score_changes_nothing_and_says_so(service, nano, tmp_path):
     learner = DeepSpeedLearner(service)
-    found = learner.update(stored(tmp_path, nano, crowd(2, 4), reward=lambda i: Unscored("TimeoutError")))
-    assert (found["train/optimizer_steps"], found["train/empty_steps"], found["train/unscored"]) == (0, 1, 8)
+    found = learner.update(
+        stored(tmp_path, nano, crowd(2, 4), reward=lambda i: Unscored("TimeoutError"))
+    )
+    assert (
+        found["train/optimizer_steps"],
+        found["train/empty_steps"],
+        found["train/unscored"],
+    ) == (0, 1, 8)
     policy, _ = saved(learner, tmp_path / "saved")
     assert distance(policy, nano) == 0
 
@@ -216,7 +272,9 @@ def test_an_update_without_any_score_changes_nothing_and_says_so(service, nano, 
 def test_a_step_that_is_not_finite_is_skipped_and_counted(service, nano, tmp_path):
     learner = DeepSpeedLearner(service)
     episodes = [*crowd(2, 4), played(turn([1], {2: float("nan")}), name="t9", group="g0")]
-    job = replace(stored(tmp_path, nano, episodes), update=settings(mini_batches=2, old_logprobs="sampler"))
+    job = replace(
+        stored(tmp_path, nano, episodes), update=settings(mini_batches=2, old_logprobs="sampler")
+    )
     found = learner.update(job)
     assert (found["train/optimizer_steps"], found["train/skipped_steps"]) == (1, 1)
     assert {"train/loss", "train/grad_norm"} <= found.keys(), "those of the step that was taken"
@@ -224,29 +282,41 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(service, nano, tmp_pat
     assert 0 < found["train/not_finite_share"] < 1
     assert all(math.isfinite(value) for value in found.values())
     policy, _ = saved(learner, tmp_path / "saved")
-    assert all(weight.isfinite().all() for weight in load_file(policy / "model.safetensors").values())
+    assert all(
+        weight.isfinite().all() for weight in load_file(policy / "model.safetensors").values()
+    )
 
 
-def test_an_update_stops_after_three_skipped_steps_in_a_row_counting_those_before_it(service, nano, tmp_path):
+def test_an_update_stops_after_three_skipped_steps_in_a_row_counting_those_before_it(
+    service, nano, tmp_path
+):
     learner = DeepSpeedLearner(service)
     spoilt = [played(turn([1], {2: float("nan")}), name=f"t{i}", group="g0") for i in range(8)]
     four_steps = settings(mini_batches=4, old_logprobs="sampler")
     job = replace(stored(tmp_path, nano, [*crowd(2, 4), *spoilt]), update=four_steps)
     found = learner.update(job)
     assert (found["train/skipped_steps"], found["train/skipped_in_a_row"]) == (3, 3)
-    found = learner.update(replace(job, start="fresh:again", before={"train/skipped_in_a_row": 2.0}))
+    found = learner.update(
+        replace(job, start="fresh:again", before={"train/skipped_in_a_row": 2.0})
+    )
     assert (found["train/skipped_steps"], found["train/skipped_in_a_row"]) == (1, 3)
 
 
-def test_a_saved_policy_is_a_model_directory_whose_probe_transformers_confirms(learner, job, nano, tmp_path):
+def test_a_saved_policy_is_a_model_directory_whose_probe_transformers_confirms(
+    learner, job, nano, tmp_path
+):
     learner.update(job)
     policy, _ = saved(learner, tmp_path / "saved")
     kept = {path.name for path in nano.iterdir()}
-    assert kept | {"probe.json"} == {path.name for path in policy.iterdir()} | {"generation_config.json"}
+    assert kept | {"probe.json"} == {path.name for path in policy.iterdir()} | {
+        "generation_config.json"
+    }
     probe = json.loads((policy / "probe.json").read_text())
     assert (len(probe["tokens"]), len(probe["logprobs"])) == (32, 31)
     with torch.no_grad():
-        logits = AutoModelForCausalLM.from_pretrained(policy)(torch.tensor([probe["tokens"]])).logits[0, :-1]
+        logits = AutoModelForCausalLM.from_pretrained(policy)(
+            torch.tensor([probe["tokens"]])
+        ).logits[0, :-1]
     expected = torch.log_softmax(logits, -1)[torch.arange(31), torch.tensor(probe["tokens"][1:])]
     assert probe["logprobs"] == pytest.approx(expected.tolist(), abs=1e-5)
 
@@ -254,10 +324,14 @@ def test_a_saved_policy_is_a_model_directory_whose_probe_transformers_confirms(l
 def test_bfloat16_keeps_float32_weights_and_goes_on_with_the_same_bytes(learner, job, tmp_path):
     half = replace(job, dtype="bfloat16", update=settings(learning_rate=1e-5))
     first, second = going_on(learner, half, tmp_path)
-    assert {weight.dtype for weight in load_file(first[0] / "model.safetensors").values()} == {torch.bfloat16}
+    assert {weight.dtype for weight in load_file(first[0] / "model.safetensors").values()} == {
+        torch.bfloat16
+    }
     weights = [load_file(state / "learner.safetensors") for _, state in (first, second)]
     name = "model.model.embed_tokens.weight/weight"
-    assert 0 < (weights[0][name] - weights[1][name]).abs().max() < 1e-4, "a change too small for bfloat16 is kept"
+    assert 0 < (weights[0][name] - weights[1][name]).abs().max() < 1e-4, (
+        "a change too small for bfloat16 is kept"
+    )
 
 
 def test_a_retried_update_starts_where_it_started_before(learner, job, tmp_path):
@@ -266,7 +340,9 @@ def test_a_retried_update_starts_where_it_started_before(learner, job, tmp_path)
     learner.update(after(job, 1, *first))
     once = saved(learner, tmp_path / "once")
     learner.update(after(job, 1, *first))
-    assert [digests(folder) for folder in saved(learner, tmp_path / "twice")] == [digests(folder) for folder in once]
+    assert [digests(folder) for folder in saved(learner, tmp_path / "twice")] == [
+        digests(folder) for folder in once
+    ]
 
 
 def test_a_state_that_is_missing_or_another_one_is_refused(learner, job, nano, tmp_path):
@@ -287,7 +363,9 @@ def test_a_state_that_is_missing_or_another_one_is_refused(learner, job, nano, t
 
 def test_a_failure_comes_back_with_the_traceback_and_the_learner_goes_on(service, job, tmp_path):
     learner = DeepSpeedLearner(service)
-    with pytest.raises(LearnerFailed, match=r"Did you mean 'aggregation'(.|\n)*In the learner:\nTraceback"):
+    with pytest.raises(
+        LearnerFailed, match=r"Did you mean 'aggregation'(.|\n)*In the learner:\nTraceback"
+    ):
         learner.update(replace(job, algorithm=GRPO | {"agregation": "token_mean"}))
     assert learner.update(job)["train/optimizer_steps"] == 2
 
@@ -297,24 +375,46 @@ def test_tokens_of_another_model_are_refused(learner, nano, tmp_path):
         learner.update(stored(tmp_path, nano, [played(turn([1], {9999: -1.0}))]))
 
 
-def test_a_learner_that_dies_is_lost_has_nothing_to_save_and_takes_the_next_update(learner, workers, job, tmp_path):
+def test_a_learner_that_dies_is_lost_has_nothing_to_save_and_takes_the_next_update(
+    learner, workers, job, tmp_path
+):
     learner.update(job)
     assert learner.label() == "step/1"
     with pytest.raises(LearnerLost, match="died during 'update'"):
-        learner.update(replace(job, update=settings(epochs=1000)), lambda done, total: kill_worker(workers(1)))
+        learner.update(
+            replace(job, update=settings(epochs=1000)), lambda done, total: kill_worker(workers(1))
+        )
     with pytest.raises(LearnerLost, match="has the state None in memory, not 'step/1'"):
         learner.save_policy(tmp_path)
     assert learner.update(job)["train/optimizer_steps"] == 2
 
 
-def test_a_reference_that_does_not_heed_the_mask_of_shared_prefixes_is_refused(learner, job, tmp_path):
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+def test_a_reference_that_does_not_heed_the_mask_of_shared_prefixes_is_refused(
+    learner, job, tmp_path
+):
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
     near = Qwen2Config(
-        vocab_size=128, num_key_value_heads=2, **sizes, use_sliding_window=True, sliding_window=4, max_window_layers=0
+        vocab_size=128,
+        num_key_value_heads=2,
+        **sizes,
+        use_sliding_window=True,
+        sliding_window=4,
+        max_window_layers=0,
     )
     AutoModelForCausalLM.from_config(near).save_pretrained(tmp_path / "near")
-    penalised = replace(job, reference=str(tmp_path / "near"), algorithm=GRPO | {"kl": {"use": "loss", "weight": 1.0}})
-    with pytest.raises(LearnerFailed, match=r"qwen2 has sliding_attention by sdpa. Set update.share_prefixes=false"):
+    penalised = replace(
+        job,
+        reference=str(tmp_path / "near"),
+        algorithm=GRPO | {"kl": {"use": "loss", "weight": 1.0}},
+    )
+    with pytest.raises(
+        LearnerFailed, match=r"qwen2 has sliding_attention by sdpa. Set update.share_prefixes=false"
+    ):
         learner.update(penalised)
     plain = replace(penalised, update=settings(share_prefixes=False))
     assert learner.update(plain)["train/kl_reference"] > 0

@@ -1,4 +1,6 @@
-"""What the learner does to need less memory: divided among ranks, offloaded, computed again, and let go of."""
+"""What the learner does to need less memory: divided among ranks, offloaded, computed again, and
+let go of.
+"""
 
 import json
 import os
@@ -39,13 +41,13 @@ def another(site, address, log):
         pytest.param(2, 2, "optimizer", marks=pytest.mark.long),
     ],
 )
-def test_zero_stages_learn_the_same(
-    ranks, stage, offload, learner, job, service_address, tmp_path
-):
+def test_zero_stages_learn_the_same(ranks, stage, offload, learner, job, service_address, tmp_path):
     job = replace(job, algorithm=PPO)  # whose critic has a learning rate of its own
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
-    site = Site(ranks=ranks, threads=2, zero_stage=stage, token_budget=96).model_copy(update={"offload": offload})
+    site = Site(ranks=ranks, threads=2, zero_stage=stage, token_budget=96).model_copy(
+        update={"offload": offload}
+    )
     with another(site, service_address("learner"), tmp_path / "log") as other:
         found, _ = going_on(other, job, tmp_path)
         learner.update(after(job, 1, *found))
@@ -54,8 +56,15 @@ def test_zero_stages_learn_the_same(
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
-    """A model in bfloat16 with matrices of more than 100,000 weights, which are all that ZeRO 3 divides."""
-    sizes = {"hidden_size": 64, "intermediate_size": 2048, "num_hidden_layers": 1, "num_attention_heads": 2}
+    """A model in bfloat16 with matrices of more than 100,000 weights, which are all that ZeRO 3
+    divides.
+    """
+    sizes = {
+        "hidden_size": 64,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
     folder = tmp_path_factory.mktemp("wide")
     config = Qwen2Config(vocab_size=2048, **sizes, num_key_value_heads=2, tie_word_embeddings=True)
     torch.manual_seed(0)
@@ -66,9 +75,21 @@ def wide(tmp_path_factory):
 def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(
     learner, wide, service_address, tmp_path
 ):
-    sizes = [600, 600, 600, 10, 10, 10, 10, 10]  # of three long ones, which are projected in pieces, one rank has two
+    sizes = [
+        600,
+        600,
+        600,
+        10,
+        10,
+        10,
+        10,
+        10,
+    ]  # of three long ones, which are projected in pieces, one rank has two
     replies = [dict.fromkeys(range(5 + i, 5 + i + size), -7.0) for i, size in enumerate(sizes)]
-    episodes = [trajectory(turn([1, i], reply), name=f"t{i}", group=f"g{i % 2}") for i, reply in enumerate(replies)]
+    episodes = [
+        trajectory(turn([1, i], reply), name=f"t{i}", group=f"g{i % 2}")
+        for i, reply in enumerate(replies)
+    ]
     job = replace(stored(tmp_path, wide, episodes), dtype="bfloat16", algorithm=PPO)
     learner.update(job)
     expected, _ = saved(learner, tmp_path / "expected")
@@ -103,12 +124,19 @@ print(json.dumps(kept))
 
 @pytest.mark.service
 def test_a_learner_that_lets_go_of_a_policy_keeps_nothing_of_it(job, nano, tmp_path):
-    jobs = [replace(job, algorithm=PPO, dtype=dtype) for dtype in [*["float32"] * 4, *["bfloat16"] * 2]]
-    alone = dict.fromkeys(["RANK", "LOCAL_RANK"], "0") | dict.fromkeys(["WORLD_SIZE", "LOCAL_SIZE"], "1")
+    jobs = [
+        replace(job, algorithm=PPO, dtype=dtype) for dtype in [*["float32"] * 4, *["bfloat16"] * 2]
+    ]
+    alone = dict.fromkeys(["RANK", "LOCAL_RANK"], "0") | dict.fromkeys(
+        ["WORLD_SIZE", "LOCAL_SIZE"], "1"
+    )
     alone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "DS_ACCELERATOR": "cpu"}
     sent = TypeAdapter(list[UpdateJob]).dump_json(jobs)
     told = subprocess.run(
-        [sys.executable, "-c", FORGETFUL, sent], env=os.environ | alone, capture_output=True, text=True
+        [sys.executable, "-c", FORGETFUL, sent],
+        env=os.environ | alone,
+        capture_output=True,
+        text=True,
     )
     assert told.returncode == 0, told.stderr
     kept = json.loads(told.stdout.splitlines()[-1])

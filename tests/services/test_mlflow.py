@@ -35,7 +35,11 @@ def send_a_run(tracker: Tracker, success: float = 0.91, digest: str = "cd" * 32)
     tracker.dataset("arithmetic", "artifacts/prepare/77b0", "ab" * 32, "training")
     for step in (1, 2):
         tracker.points({"agent/rollout/reward": step / 10}, step, TIME + step)
-        tracker.table("trajectories", step, lambda: pd.DataFrame({"prompt": ["What is 41+58?"], "reward": [1.0]}))
+        tracker.table(
+            "trajectories",
+            step,
+            lambda: pd.DataFrame({"prompt": ["What is 41+58?"], "reward": [1.0]}),
+        )
     uri, told = "runs/demo/steps/000002/policy", Success(success, "ab" * 32)
     tracker.register("quickstart", uri, digest, told, {"agentfly.run": "demo"})
     tracker.finish("FINISHED", TIME + 9)
@@ -45,14 +49,22 @@ def seen(place: Place, run_id: str) -> dict[str, Any]:
     """All that MLflow has about a run, without the times at which it learned it."""
     client = MlflowClient(place.uri)
     run = client.get_run(run_id)
-    points = [(m.value, m.step, m.timestamp) for m in client.get_metric_history(run_id, "agent/rollout/reward")]
+    points = [
+        (m.value, m.step, m.timestamp)
+        for m in client.get_metric_history(run_id, "agent/rollout/reward")
+    ]
     return {
         "params": run.data.params,
         "tags": run.data.tags,
         "points": sorted(points),
         "inputs": [(item.dataset.name, item.dataset.digest) for item in run.inputs.dataset_inputs],
-        "tables": {f.path: read_table(client, run_id, f.path) for f in client.list_artifacts(run_id, "trajectories")},
-        "versions": [(v.version, v.tags["agentfly.policy_uri"]) for v in client.search_model_versions()],
+        "tables": {
+            f.path: read_table(client, run_id, f.path)
+            for f in client.list_artifacts(run_id, "trajectories")
+        },
+        "versions": [
+            (v.version, v.tags["agentfly.policy_uri"]) for v in client.search_model_versions()
+        ],
         "status": run.info.status,
         "time": (run.info.start_time, run.info.end_time),
     }
@@ -77,7 +89,9 @@ def test_the_project_keeps_its_own_store_at_an_absolute_address(
     assert Place.choose(Path(".agentfly")).uri == f"sqlite:///{tmp_path}/.agentfly/mlflow.db"
 
 
-def test_the_site_goes_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_site_goes_before_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://team:5000")
     assert Place.choose(tmp_path).uri == "http://team:5000"
     assert Place.choose(tmp_path, "http://site:5000").uri == "http://site:5000"
@@ -97,7 +111,9 @@ def test_a_run_sent_twice_is_stored_once(place: Place) -> None:
     assert once["points"] == [(0.1, 1, TIME + 1), (0.2, 2, TIME + 2)]
     assert once["inputs"] == [("arithmetic", ("ab" * 32)[:36])]
     assert once["versions"] == [(1, "runs/demo/steps/000002/policy")]
-    assert once["tables"]["trajectories/step-000001.json"] == [{"prompt": "What is 41+58?", "reward": 1}]
+    assert once["tables"]["trajectories/step-000001.json"] == [
+        {"prompt": "What is 41+58?", "reward": 1}
+    ]
     assert (once["status"], once["time"]) == ("FINISHED", (TIME, TIME + 9))
 
 
@@ -113,7 +129,9 @@ def test_a_setting_changed_on_a_continue_is_told_by_a_tag(place: Place) -> None:
     assert "agentfly.continued.seed" not in data.tags
 
 
-def test_secrets_in_settings_and_tags_are_not_sent(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_settings_and_tags_are_not_sent(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SEARCH_API_KEY", "sk-1f2e3d4c")
     tracker = track(place, "secret")
     tracker.params({"data.settings.url": "https://host/?key=sk-1f2e3d4c"})
@@ -152,7 +170,9 @@ def test_what_mlflow_refuses_is_told_and_the_rest_arrives(place: Place) -> None:
     tracker.finish("ENDED", TIME)
     tracker.points({"reward (mean)": 0.5}, 1, TIME)
     unsent = tracker.close()
-    assert tracker.missing(unsent, COMMAND).startswith(f"MLflow ({place.uri}) refused the end of the run")
+    assert tracker.missing(unsent, COMMAND).startswith(
+        f"MLflow ({place.uri}) refused the end of the run"
+    )
     assert tracker.run_id is not None
     assert MlflowClient(place.uri).get_run(tracker.run_id).data.metrics == {"reward _mean_": 0.5}
 
@@ -184,9 +204,26 @@ def free_port() -> int:
 @contextmanager
 def served(folder: Path, port: int, address: Path) -> Iterator[None]:
     """A real MLflow server."""
-    words = ["server", "--backend-store-uri", f"sqlite:///{folder}/server.db", "--artifacts-destination", str(folder)]
+    words = [
+        "server",
+        "--backend-store-uri",
+        f"sqlite:///{folder}/server.db",
+        "--artifacts-destination",
+        str(folder),
+    ]
     log, started = folder / f"{port}.log", "Application startup complete"
-    command = [sys.executable, "-m", "mlflow", *words, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        *words,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     log.unlink(missing_ok=True)
     with serving(command, address, log, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}):
         until(lambda: started in log.read_text())
@@ -220,4 +257,7 @@ def test_what_a_server_missed_while_it_was_refused_and_while_it_was_down_arrives
         twice = seen(place, tracker.run_id)
     assert twice.pop("points") == [*once.pop("points"), (0.3, 3, TIME + 3)]
     assert twice == once
-    assert sorted(once["tables"]) == ["trajectories/step-000001.json", "trajectories/step-000002.json"]
+    assert sorted(once["tables"]) == [
+        "trajectories/step-000001.json",
+        "trajectories/step-000002.json",
+    ]

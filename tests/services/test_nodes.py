@@ -1,4 +1,6 @@
-"""The learner on several nodes: started there through ssh, and gone everywhere when it is gone here."""
+"""The learner on several nodes: started there through ssh, and gone everywhere when it is gone
+here.
+"""
 
 from __future__ import annotations
 
@@ -39,22 +41,38 @@ def after(command: list[str], name: str) -> str:
 
 
 def world(command: list[str]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = json.loads(base64.urlsafe_b64decode(after(command, "--world_info")))
+    found: dict[str, list[Any]] = json.loads(
+        base64.urlsafe_b64decode(after(command, "--world_info"))
+    )
     return found
 
 
 def test_the_launcher_is_told_which_gpus_the_learner_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert world(launch("s", Site(device="cuda", learner_gpus=(1, 2, 3)))[0]) == {"localhost": ["1", "2", "3"]}
+    assert world(launch("s", Site(device="cuda", learner_gpus=(1, 2, 3)))[0]) == {
+        "localhost": ["1", "2", "3"]
+    }
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
-    assert world(launch("s", Site(device="cuda", learner_gpus=(1, 2, 3)))[0]) == {"localhost": ["5", "6", "7"]}
+    assert world(launch("s", Site(device="cuda", learner_gpus=(1, 2, 3)))[0]) == {
+        "localhost": ["5", "6", "7"]
+    }
     assert world(launch("s", Site(ranks=2))[0]) == {"localhost": [0, 1]}
 
 
-def test_on_several_nodes_the_launcher_knows_its_node_and_where_the_first_listens(tmp_path: Path) -> None:
+def test_on_several_nodes_the_launcher_knows_its_node_and_where_the_first_listens(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "hosts").write_text(f"{HERE} slots=2\nworker-2 slots=4\n")
     command, environment = launch("/tmp/s", Site(hostfile=str(tmp_path / "hosts"), threads=8))
-    assert command[:7] == [sys.executable, "-m", "agentfly_core.training.multinode", "--nodes", HERE, "worker-2", "--"]
+    assert command[:7] == [
+        sys.executable,
+        "-m",
+        "agentfly_core.training.multinode",
+        "--nodes",
+        HERE,
+        "worker-2",
+        "--",
+    ]
     assert world(command) == {HERE: [0, 1], "worker-2": [0, 1, 2, 3]}
     places = [after(command, name) for name in ("--node_rank", "--master_addr", "--master_port")]
     assert places == ["{node}", HERE, "{port}"]
@@ -62,25 +80,41 @@ def test_on_several_nodes_the_launcher_knows_its_node_and_where_the_first_listen
     assert environment["DS_ACCELERATOR"] == "cpu"
 
 
-def test_a_first_node_that_is_not_this_machine_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_a_first_node_that_is_not_this_machine_is_refused_before_anything_starts(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "hosts").write_text("192.0.2.1 slots=1\nworker-2 slots=1\n")
-    with pytest.raises(ValueError, match=r"first node of the hostfile is '192.0.2.1'.* name this machine first"):
+    with pytest.raises(
+        ValueError, match=r"first node of the hostfile is '192.0.2.1'.* name this machine first"
+    ):
         launch("/tmp/s", Site(hostfile=str(tmp_path / "hosts")))
 
 
-def test_other_nodes_get_the_folder_the_python_and_the_settings_but_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_nodes_get_the_folder_the_python_and_the_settings_but_no_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth 1")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     words = shlex.split(multinode.remote(["--world_info", "e30="]))
     assert words[:2] == ["cd", str(Path.cwd())]
     assert {"NCCL_SOCKET_IFNAME=eth 1", "DS_ACCELERATOR=cpu"} <= set(words)
-    assert words[-5:] == [sys.executable, "-m", "agentfly_core.training.remote_watchdog", "--world_info", "e30="]
+    assert words[-5:] == [
+        sys.executable,
+        "-m",
+        "agentfly_core.training.remote_watchdog",
+        "--world_info",
+        "e30=",
+    ]
     assert not any("hf_secret" in word for word in words)
 
 
-@pytest.mark.parametrize(("silence", "closes"), [(60.0, True), (2.0, False)], ids=["closed", "silent"])
-def test_a_tether_ends_all_it_holds_when_the_connection_closes_or_falls_silent(silence: float, closes: bool) -> None:
+@pytest.mark.parametrize(
+    ("silence", "closes"), [(60.0, True), (2.0, False)], ids=["closed", "silent"]
+)
+def test_a_tether_ends_all_it_holds_when_the_connection_closes_or_falls_silent(
+    silence: float, closes: bool
+) -> None:
     command = [sys.executable, "-c", TETHERED, str(silence), sys.executable, "-c", PARENT]
     with subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0) as held:
         assert held.stdin
@@ -95,7 +129,14 @@ def test_a_tether_ends_all_it_holds_when_the_connection_closes_or_falls_silent(s
 
 
 def test_a_tether_ends_with_what_it_holds() -> None:
-    command = [sys.executable, "-m", "agentfly_core.training.remote_watchdog", sys.executable, "-c", "raise SystemExit(7)"]
+    command = [
+        sys.executable,
+        "-m",
+        "agentfly_core.training.remote_watchdog",
+        sys.executable,
+        "-c",
+        "raise SystemExit(7)",
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as held:
         assert held.wait(30) == 7
 
@@ -122,7 +163,9 @@ def two_nodes(
 def ranks(service: Service) -> Iterator[psutil.Process]:
     """The processes of the learner's ranks."""
     for process in psutil.process_iter(["cmdline", "environ"]):
-        if service.address in (process.info["cmdline"] or ()) and "RANK" in (process.info["environ"] or ()):
+        if service.address in (process.info["cmdline"] or ()) and "RANK" in (
+            process.info["environ"] or ()
+        ):
             yield process
 
 

@@ -45,19 +45,25 @@ class Orchestrator:
         return self.http.get(f"/flow_runs/{flow_run}").json()["state"]
 
     def wait(self, flow_run: str, *names: str) -> None:
-        until(lambda: self.state(flow_run)["type"] in ENDED or self.state(flow_run)["name"] in names)
+        until(
+            lambda: self.state(flow_run)["type"] in ENDED or self.state(flow_run)["name"] in names
+        )
         state = self.state(flow_run)
         assert state["name"] in names, f"{state['name']}: {state['message']}\n{self.log(flow_run)}"
 
     def log(self, flow_run: str) -> str:
-        found = self.http.post("/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run]}}}).json()
+        found = self.http.post(
+            "/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run]}}}
+        ).json()
         return "\n".join(line["message"] for line in found)
 
     def restart_server(self) -> None:
         """Kill the Prefect server, whose supervisor starts it again, on the same database."""
         words = ["--port", str(self.http.base_url.port)]
         supervisor, server = [
-            child for child in psutil.Process().children(recursive=True) if child.cmdline()[-2:] == words
+            child
+            for child in psutil.Process().children(recursive=True)
+            if child.cmdline()[-2:] == words
         ]
         assert server.parent() == supervisor
         server.kill()
@@ -65,7 +71,9 @@ class Orchestrator:
         until(lambda: answers(str(self.http.base_url).rstrip("/")))
 
     def tasks(self, flow_run: str) -> list[tuple[str, str]]:
-        found = self.http.post("/task_runs/filter", json={"flow_runs": {"id": {"any_": [flow_run]}}}).json()
+        found = self.http.post(
+            "/task_runs/filter", json={"flow_runs": {"id": {"any_": [flow_run]}}}
+        ).json()
         return [(task["name"], task["state"]["name"]) for task in found]
 
 
@@ -85,7 +93,11 @@ def orchestrator(tmp_path_factory, prefect_api, service_address):
 
 def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestrator):
     form = orchestrator.deployment("train")["parameter_openapi_schema"]["properties"]
-    assert sorted(form, key=lambda name: form[name]["position"])[:3] == ["experiment", "run", "overrides"]
+    assert sorted(form, key=lambda name: form[name]["position"])[:3] == [
+        "experiment",
+        "run",
+        "overrides",
+    ]
     assert form["experiment"]["enum"] == ["tiny"]
     assert "steps=30" in form["overrides"]["examples"][0]
     assert "key=value" in form["overrides"]["description"]
@@ -94,11 +106,17 @@ def test_the_form_offers_the_experiments_and_refuses_a_mistake_by_name(orchestra
     assert refused.status_code == 409
     assert "overrides[1]" in refused.text
     assert "'stpes=3' does not match" in refused.text
-    assert "'quickstrat' is not one of ['tiny']" in orchestrator.trigger("train", experiment="quickstrat").text
+    assert (
+        "'quickstrat' is not one of ['tiny']"
+        in orchestrator.trigger("train", experiment="quickstrat").text
+    )
 
 
 def test_no_deployment_has_a_limit_whose_leases_die_with_the_server(orchestrator):
-    limits = {name: orchestrator.deployment(name)["global_concurrency_limit"] for name in ("train", "nightly")}
+    limits = {
+        name: orchestrator.deployment(name)["global_concurrency_limit"]
+        for name in ("train", "nightly")
+    }
     assert limits == {"train": None, "nightly": None}
 
 
@@ -108,7 +126,9 @@ def test_nights_wait_to_be_switched_on(orchestrator):
 
 
 def test_a_secret_is_refused_with_the_command_that_deletes_it_from_prefect(orchestrator):
-    triggered = orchestrator.started("train", experiment="tiny", overrides=["warm_start.settings.api_key=s3cr3t-value"])
+    triggered = orchestrator.started(
+        "train", experiment="tiny", overrides=["warm_start.settings.api_key=s3cr3t-value"]
+    )
     orchestrator.wait(triggered, "Failed")
     assert "s3cr3t-value" in orchestrator.http.get(f"/flow_runs/{triggered}").text
     delete = f"agentfly prefect flow-run delete {triggered}"
@@ -123,12 +143,16 @@ def test_a_secret_is_refused_with_the_command_that_deletes_it_from_prefect(orche
 
 def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(orchestrator):
     run = orchestrator.project.root / "runs" / "cancelled"
-    triggered = orchestrator.started("train", experiment="tiny", run="cancelled", overrides=["steps=14"])
+    triggered = orchestrator.started(
+        "train", experiment="tiny", run="cancelled", overrides=["steps=14"]
+    )
     until((run / "steps/000001/policy/MANIFEST.json").exists)
     uid = json.loads((run / "run.json").read_text())["uid"]
     assert processes_of(uid)
 
-    orchestrator.http.post(f"/flow_runs/{triggered}/set_state", json={"state": {"type": "CANCELLING"}})
+    orchestrator.http.post(
+        f"/flow_runs/{triggered}/set_state", json={"state": {"type": "CANCELLING"}}
+    )
     orchestrator.wait(triggered, "Cancelled")
     assert processes_of(uid) == []
     done = len(list(run.glob("steps/*/policy/MANIFEST.json")))
@@ -143,7 +167,9 @@ def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(o
     assert f"update step {done + 1}" not in reused
 
 
-def test_a_night_finishes_those_before_that_can_be_and_goes_on_from_their_policy(orchestrator, monkeypatch):
+def test_a_night_finishes_those_before_that_can_be_and_goes_on_from_their_policy(
+    orchestrator, monkeypatch
+):
     monkeypatch.chdir(orchestrator.project.root)
     context = context_of("tiny", ["steps=1"], "local", "")
     for night in ("nightly-2026-11-19", "nightly-2026-11-20"):
@@ -153,21 +179,35 @@ def test_a_night_finishes_those_before_that_can_be_and_goes_on_from_their_policy
     context.store.write_json("runs/nightly-2026-11-19/run.json", gone)
     assert unfinished(context, "nightly-2026-11-21") == ["nightly-2026-11-19", "nightly-2026-11-20"]
 
-    triggered = orchestrator.started("nightly", experiment="tiny", overrides=["steps=1"], date="2026-11-21")
+    triggered = orchestrator.started(
+        "nightly", experiment="tiny", overrides=["steps=1"], date="2026-11-21"
+    )
     orchestrator.wait(triggered, "Completed")
-    before, tonight = (context.store.read_json(f"runs/nightly-2026-11-{day}/summary.json") for day in (20, 21))
+    before, tonight = (
+        context.store.read_json(f"runs/nightly-2026-11-{day}/summary.json") for day in (20, 21)
+    )
     record = context.store.read_json("runs/nightly-2026-11-21/run.json")
     assert record["parent"]["run"] == "nightly-2026-11-20"
     assert record["parent"]["digest"] == before["policy_digest"] != tonight["policy_digest"]
-    assert first_changes(context, "nightly-2026-11-22") == ["model=run:nightly-2026-11-21", "warm_start=null"]
+    assert first_changes(context, "nightly-2026-11-22") == [
+        "model=run:nightly-2026-11-21",
+        "warm_start=null",
+    ]
     assert unfinished(context, "nightly-2026-11-22") == ["nightly-2026-11-19"]
     assert "nightly-2026-11-19 could not be finished" in orchestrator.log(triggered)
 
 
 def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again(orchestrator):
     with held([slot(1, orchestrator.project.env["AGENTFLY_LOCKS"])], "the run mine", print):
-        triggered = orchestrator.started("train", experiment="tiny", run="waiting", overrides=["steps=1"])
-        until(lambda: "Waiting for" in orchestrator.log(triggered) or orchestrator.state(triggered)["type"] in ENDED)
+        triggered = orchestrator.started(
+            "train", experiment="tiny", run="waiting", overrides=["steps=1"]
+        )
+        until(
+            lambda: (
+                "Waiting for" in orchestrator.log(triggered)
+                or orchestrator.state(triggered)["type"] in ENDED
+            )
+        )
         assert f"used by the run mine (process {os.getpid()} on " in orchestrator.log(triggered)
         orchestrator.restart_server()
     orchestrator.wait(triggered, "Completed")
@@ -186,7 +226,9 @@ def test_two_experiments_may_train_in_the_same_night(tmp_path, monkeypatch):
 
 def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path, monkeypatch):
     monkeypatch.chdir(Project.clone(tmp_path / "project").root)
-    first = context_of("tiny", ["steps=5", "warm_start=null", "algorithm.skip_cut=true"], "local", "")
+    first = context_of(
+        "tiny", ["steps=5", "warm_start=null", "algorithm.skip_cut=true"], "local", ""
+    )
     with opened(first, "nightly-2026-11-20"):
         pass
     changes = recorded_changes(context_of("tiny", [], "local", ""), "nightly-2026-11-20")
@@ -200,7 +242,12 @@ def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monk
     program = "import os, signal\nfrom prefect import flow, runtime\n@flow\ndef killed():\n"
     program += "    print(runtime.flow_run.id, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\nkilled()\n"
     (tmp_path / "killed.py").write_text(program)
-    done = subprocess.run([sys.executable, str(tmp_path / "killed.py")], stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "killed.py")],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
     flow_run = done.stdout.strip()
     use(prefect_api)
     elsewhere = "00000000-0000-4000-8000-000000000000"
@@ -211,12 +258,18 @@ def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monk
 
 @pytest.mark.service
 def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_path):
-    program = "import os, signal\nfrom pathlib import Path\nfrom flows.local.state_dirs import settle\n"
+    program = (
+        "import os, signal\nfrom pathlib import Path\nfrom flows.local.state_dirs import settle\n"
+    )
     program += "from flows.local.prefect_server import prefect_api\nwith prefect_api(settle(Path.cwd())) as api:\n"
-    program += "    api.wait()\n    print(api.url, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    program += (
+        "    api.wait()\n    print(api.url, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True, check=False
+    )
     url = done.stdout.strip()
     assert url.startswith("http://127.0.0.1:")
     until(lambda: not answers(url), 30)
@@ -228,7 +281,9 @@ def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_
 def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeypatch, caplog):
     nowhere = "http://127.0.0.1:9/api"
     monkeypatch.setenv("PREFECT_API_URL", nowhere)
-    with prefect_api_of(Places(tmp_path, nowhere, Place("Prefect", nowhere, "PREFECT_API_URL is set"))) as api:
+    with prefect_api_of(
+        Places(tmp_path, nowhere, Place("Prefect", nowhere, "PREFECT_API_URL is set"))
+    ) as api:
         assert api.service is not None
         assert os.environ["PREFECT_API_URL"] == api.url != nowhere
     assert f"Prefect: {nowhere} (PREFECT_API_URL is set) does not answer" in caplog.text
@@ -236,7 +291,9 @@ def test_where_the_chosen_api_does_not_answer_the_work_goes_on(tmp_path, monkeyp
 
 def processes_of(uid: str) -> list[str]:
     """The commands of the living processes that a run's services left their mark on."""
-    return [" ".join(process.cmdline()) for process in psutil.process_iter() if marked(process, uid)]
+    return [
+        " ".join(process.cmdline()) for process in psutil.process_iter() if marked(process, uid)
+    ]
 
 
 def marked(process: psutil.Process, uid: str) -> bool:

@@ -1,4 +1,6 @@
-"""Attacks on the sandbox; each makes sure first that it is inside private namespaces, and every bomb is bounded."""
+"""Attacks on the sandbox; each makes sure first that it is inside private namespaces, and every
+bomb is bounded.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,17 @@ from tests.support.boxes import GUARD, IDLE, children, groups, processes, until
 from tests.support.project import ROOT
 
 pytestmark = pytest.mark.service
-MAKES_NAMESPACES = ["unshare", "-Urmp", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "none", "/tmp"]
+MAKES_NAMESPACES = [
+    "unshare",
+    "-Urmp",
+    "--fork",
+    "--mount-proc",
+    "mount",
+    "-t",
+    "tmpfs",
+    "none",
+    "/tmp",
+]
 PROGRAM = """
 import atexit, subprocess, sys, threading, multiprocessing, asyncio, concurrent.futures
 def double(x): return 2 * x
@@ -75,7 +87,9 @@ async def works(text: str = "print(6 * 7)") -> bool:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-async def test_an_attack_is_stopped_and_the_next_run_is_fine(sandbox: Sandbox, attack: Attack) -> None:
+async def test_an_attack_is_stopped_and_the_next_run_is_fine(
+    sandbox: Sandbox, attack: Attack
+) -> None:
     (outcome,) = await attacked(sandbox, [attack])
     assert outcome.stopped, outcome.detail
     assert await works()
@@ -111,7 +125,9 @@ async def test_without_control_groups_all_processes_together_are_bounded_too() -
 async def test_what_one_run_leaves_the_next_does_not_find() -> None:
     leave = "import json, os; json.left = 1; os.environ['LEFT'] = '1'\n"
     leave += "for folder in ('.', '/tmp', '/dev/shm'): open(folder + '/left', 'w').write('1')"
-    find = "import json, os; print(hasattr(json, 'left'), os.environ.get('LEFT'), os.listdir('.'))\n"
+    find = (
+        "import json, os; print(hasattr(json, 'left'), os.environ.get('LEFT'), os.listdir('.'))\n"
+    )
     find += "print(os.listdir('/tmp'), os.listdir('/dev/shm'))"
     assert (await run(leave)).status is Status.OK
     assert (await run(find)).stdout == "False None ['main.py']\n[] []\n"
@@ -119,29 +135,40 @@ async def test_what_one_run_leaves_the_next_does_not_find() -> None:
 
 async def test_random_numbers_are_not_the_same_in_every_run() -> None:
     code = "import random, importlib.util\nprint(random.random())\n"
-    code += "if importlib.util.find_spec('numpy'):\n    import numpy\n    print(numpy.random.rand())"
+    code += (
+        "if importlib.util.find_spec('numpy'):\n    import numpy\n    print(numpy.random.rand())"
+    )
     first, second = (await run(code)).stdout.split(), (await run(code)).stdout.split()
     assert not set(first) & set(second)
 
 
-async def test_our_environment_and_descriptors_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_our_environment_and_descriptors_are_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PLANTED_SECRET", "a41f09c2")
-    result = await run("import os; print(sorted(os.environ)); print(open('/proc/self/environ').read())")
+    result = await run(
+        "import os; print(sorted(os.environ)); print(open('/proc/self/environ').read())"
+    )
     assert "PLANTED" not in result.stdout
-    result = await run("import os\nfor n in range(64):\n    try: os.fstat(n); print(n)\n    except OSError: pass")
+    result = await run(
+        "import os\nfor n in range(64):\n    try: os.fstat(n); print(n)\n    except OSError: pass"
+    )
     assert result.stdout.split() == ["0", "1", "2"]
 
 
 async def test_no_file_of_ours_is_visible_but_the_interpreter_and_its_libraries() -> None:
     seen = await run(
-        f"import os; print([os.path.exists(path) for path in ('/home', '{ROOT}/README.md', '{__file__}')])"
+        f"import os; print([os.path.exists(path) for path in ('/home', '{ROOT}/README.md', "
+        f"'{__file__}')])"
     )
     assert seen.stdout == "[False, False, False]\n"
 
 
 async def test_files_go_in_and_plain_files_come_out() -> None:
     code = "text = open('data/in.txt').read()\nopen('out.txt', 'w').write(text.upper() + input())"
-    result = await run(code, {"data/in.txt": "hello "}, stdin="world", collect=["out.txt", "missing.txt"])
+    result = await run(
+        code, {"data/in.txt": "hello "}, stdin="world", collect=["out.txt", "missing.txt"]
+    )
     assert result.files == {"out.txt": b"HELLO world"}
 
 
@@ -180,7 +207,9 @@ async def test_a_file_name_that_leads_outside_is_refused(name: str) -> None:
         ("\0", Status.ERROR, 1),
     ],
 )
-async def test_whatever_the_code_does_it_is_never_our_failure(code: str, status: Status, exit_code: int) -> None:
+async def test_whatever_the_code_does_it_is_never_our_failure(
+    code: str, status: Status, exit_code: int
+) -> None:
     result = await run(code)
     assert (result.status, result.exit_code) == (status, exit_code), result
 
@@ -204,11 +233,15 @@ async def test_threads_subprocesses_pools_and_exit_functions_work() -> None:
     assert sorted(result.stdout.splitlines()) == PRINTED, result.stderr
 
 
-async def test_they_work_in_bubblewrap_too_and_its_disk_is_as_large_as_asked_for(bubblewrap: Sandbox) -> None:
+async def test_they_work_in_bubblewrap_too_and_its_disk_is_as_large_as_asked_for(
+    bubblewrap: Sandbox,
+) -> None:
     result = await bubblewrap.execute(ExecRequest(PROGRAM.encode(), stdin=b"given"))
     assert sorted(result.stdout.splitlines()) == PRINTED, result.stderr
     fill = b"open('x', 'wb').write(bytes(2 << 20))"
-    assert (await bubblewrap.execute(ExecRequest(fill, limits=Limits(disk=MIB)))).status is Status.DISK_LIMIT
+    assert (
+        await bubblewrap.execute(ExecRequest(fill, limits=Limits(disk=MIB)))
+    ).status is Status.DISK_LIMIT
     written = b"try: open('/dev/x', 'w')\nexcept OSError: print('refused')\nopen('/dev/stderr', 'w').write('seen')"
     result = await bubblewrap.execute(ExecRequest(written))
     assert (result.stdout, result.stderr) == ("refused\n", "seen")
@@ -232,7 +265,9 @@ async def test_a_hundred_executions_32_at_once_leave_nothing(sandbox: Sandbox) -
     assert (children(), groups()) == (0, [])
 
 
-async def test_more_executions_than_there_is_room_for_wait_without_open_files_and_without_holding_the_loop() -> None:
+async def test_more_executions_than_there_is_room_for_wait_without_open_files_and_without_holding_the_loop() -> (
+    None
+):
     few, many = psutil.Process().num_fds() + 400, resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, many[1]))
     try:
@@ -251,12 +286,16 @@ def caught(pid: int) -> set[int]:
     return set()
 
 
-async def test_no_keeper_has_a_handler_that_a_signal_from_inside_could_reach(sandbox: Sandbox) -> None:
+async def test_no_keeper_has_a_handler_that_a_signal_from_inside_could_reach(
+    sandbox: Sandbox,
+) -> None:
     sandbox.close()
     await works()
     await until(lambda: children() == IDLE)
     assert not any(signal.SIGINT in caught(process.pid) for process in processes())
-    result = await run("import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)")
+    result = await run(
+        "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
     assert result.stdout == "True\n"
 
 
@@ -289,7 +328,9 @@ async def test_no_program_is_given_to_what_waited_for_one_when_the_server_ended(
     server = sandbox.backend._process  # type: ignore[attr-defined]
     server.kill()
     server.wait()
-    assert (await sandbox.execute(ExecRequest(b"print(1)", kept=True))).stdout == "1\n"  # by a new server
+    assert (
+        await sandbox.execute(ExecRequest(b"print(1)", kept=True))
+    ).stdout == "1\n"  # by a new server
     assert (await sandbox.execute(ExecRequest(b"print(1)"))).stdout == "1\n"
     sandbox.close()
 
@@ -297,7 +338,9 @@ async def test_no_program_is_given_to_what_waited_for_one_when_the_server_ended(
 async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_up() -> None:
     code = "import asyncio; from agentfly_core.sandbox.running import run\n"
     code += "asyncio.run(run('pass')); print('ready', flush=True); asyncio.run(run('import time; time.sleep(9)'))"
-    owner = psutil.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+    owner = psutil.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, preexec_fn=die_with_parent
+    )
     assert owner.stdout.readline() == b"ready\n"
     await until(lambda: len(owner.children(recursive=True)) >= IDLE + 1)
     below = owner.children(recursive=True)
@@ -308,10 +351,14 @@ async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_
     assert groups(owner.pid) == []
 
 
-def test_where_no_sandbox_works_it_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_sandbox_works_it_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv(SANDBOX, "bubblewrap")
-    with pytest.raises(Unavailable, match=r"bubblewrap is not installed.*user namespaces.*AGENTFLY_SANDBOX=unsafe"):
+    with pytest.raises(
+        Unavailable, match=r"bubblewrap is not installed.*user namespaces.*AGENTFLY_SANDBOX=unsafe"
+    ):
         chosen()
 
 
@@ -321,10 +368,15 @@ def test_where_namespaces_are_forbidden_it_is_refused_with_the_reason() -> None:
     command = ["unshare", "-Ur", "sh", "-c", forbid, sys.executable, code]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), SANDBOX: "forkserver"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert "No sandbox for model-written code works here (forkserver: [Errno 28] clone: No space" in done.stderr
+    assert (
+        "No sandbox for model-written code works here (forkserver: [Errno 28] clone: No space"
+        in done.stderr
+    )
 
 
-async def test_without_a_sandbox_code_runs_only_for_who_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_sandbox_code_runs_only_for_who_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(SANDBOX, "unsafe")
     result = await run("import os; print(os.path.exists('main.py'))")
     assert (result.backend, result.stdout) == ("unsafe", "True\n")

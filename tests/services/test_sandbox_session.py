@@ -76,11 +76,16 @@ async def told(it: Session, code: str) -> str:
 async def test_a_call_finds_what_the_calls_before_it_left(it: Session) -> None:
     await it.run("import math\nnumbers = [3, 4]\ndef norm(): return math.hypot(*numbers)")
     await it.run("open('notes.txt', 'w').write('six')")
-    assert await told(it, "numbers = [6, 8]\nprint(norm(), open('notes.txt').read())") == "10.0 six\n"
+    assert (
+        await told(it, "numbers = [6, 8]\nprint(norm(), open('notes.txt').read())") == "10.0 six\n"
+    )
 
 
 async def test_each_call_has_a_result_of_its_own(it: Session) -> None:
-    first, second = await it.run("print('one')"), await it.run("import sys; print('two', file=sys.stderr)")
+    first, second = (
+        await it.run("print('one')"),
+        await it.run("import sys; print('two', file=sys.stderr)"),
+    )
     assert (first.stdout, first.stderr) == ("one\n", "")
     assert (second.stdout, second.stderr, second.exit_code) == ("", "two\n", 0)
     assert (first.duration < 2, first.peak_rss > MIB, first.backend) == (True, True, second.backend)
@@ -96,7 +101,9 @@ async def test_a_call_that_raises_keeps_what_it_printed_and_what_it_did(it: Sess
     await it.run("def half(x):\n    return 1 / x")
     failed = await it.run("print('before')\nx = 5\nhalf(0)\nx = 6")
     assert (failed.status, failed.exit_code, failed.stdout) == (Status.ERROR, 1, "before\n")
-    lines = [line.strip() for line in failed.stderr.splitlines() if "~" not in line and "^" not in line]
+    lines = [
+        line.strip() for line in failed.stderr.splitlines() if "~" not in line and "^" not in line
+    ]
     assert lines == [
         "Traceback (most recent call last):",
         'File "<call 2>", line 3, in <module>',
@@ -131,7 +138,9 @@ async def test_a_call_that_ends_by_itself_leaves_the_rest(
     await it.run("def kept(): open('kept', 'w').write('yes')")
     result = await it.run(code)
     assert (result.status, result.exit_code, it.alive) == (status, exit_code, True), result
-    assert (await it.run("import os; os.path.exists('x') and os.remove('x'); kept()")).status is Status.OK
+    assert (
+        await it.run("import os; os.path.exists('x') and os.remove('x'); kept()")
+    ).status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -149,7 +158,10 @@ async def test_a_call_that_takes_the_interpreter_with_it_is_told_and_the_next_st
 ) -> None:
     async with session(Limits(wall=0.5)) as it:
         await it.run("x = 1\nopen('notes.txt', 'w').close()")
-        assert ((await it.run(f"print('before', flush=True)\n{code}")).status, it.alive) == (status, False)
+        assert ((await it.run(f"print('before', flush=True)\n{code}")).status, it.alive) == (
+            status,
+            False,
+        )
         assert await told(it, "import os; print('x' in dir(), os.listdir('.'))") == "False []\n"
 
 
@@ -160,14 +172,19 @@ async def test_time_and_computing_are_counted_for_each_call() -> None:
         assert (await it.run("while True: pass")).status is Status.TIMEOUT
 
 
-async def test_a_disk_that_was_full_before_is_not_the_reason_of_the_next_mistake(it: Session) -> None:
+async def test_a_disk_that_was_full_before_is_not_the_reason_of_the_next_mistake(
+    it: Session,
+) -> None:
     assert (await it.run("open('x', 'wb').write(bytes(100 << 20))")).status is Status.DISK_LIMIT
     assert (await it.run("1 / 0")).status is Status.ERROR
 
 
 async def test_a_process_that_took_too_much_memory_is_not_the_reason_of_the_next_result() -> None:
     async with session(Limits(wall=5, memory=128 * MIB)) as it:
-        await it.run("import os, threading\ndef take():\n    taken = b'x' * (90 << 20)\n    threading.Event().wait()")
+        await it.run(
+            "import os, threading\ndef take():\n    taken = b'x' * (90 << 20)\n    "
+            "threading.Event().wait()"
+        )
         code = "for _ in range(2):\n    if os.fork() == 0: take()\nos.wait()"
         assert (await it.run(code)).status is Status.OOM
         assert (await it.run("print(42)")).status is Status.OK
@@ -177,7 +194,9 @@ async def test_between_the_calls_everything_stands_still(it: Session) -> None:
     await it.run("import os, threading\ndef spin():\n    while True: pass")
     await it.run("threading.Thread(target=spin, daemon=True).start()")
     await it.run("if os.fork() == 0: spin()")
-    await until(lambda: sum(process.status() == psutil.STATUS_STOPPED for process in processes()) == 2)
+    await until(
+        lambda: sum(process.status() == psutil.STATUS_STOPPED for process in processes()) == 2
+    )
     assert await told(it, "print('awake')") == "awake\n"
 
 
@@ -187,8 +206,12 @@ async def test_processes_that_calls_left_and_that_have_ended_do_not_count(it: Se
         assert await told(it, "print(subprocess.run(['sh', '-c', 'true &']).returncode)") == "0\n"
 
 
-async def test_a_process_that_a_call_leaves_behind_prints_into_the_next_and_confuses_nothing(it: Session) -> None:
-    await it.run("import os, time\nif os.fork() == 0:\n    while True: os.write(1, b'.'); time.sleep(0.001)")
+async def test_a_process_that_a_call_leaves_behind_prints_into_the_next_and_confuses_nothing(
+    it: Session,
+) -> None:
+    await it.run(
+        "import os, time\nif os.fork() == 0:\n    while True: os.write(1, b'.'); time.sleep(0.001)"
+    )
     printed = await told(it, "time.sleep(0.05)\nprint('mine')")
     assert printed.replace(".", "") == "mine\n"
     assert len(printed) > 6
@@ -212,7 +235,12 @@ async def test_a_process_that_a_call_leaves_behind_prints_into_the_next_and_conf
 async def test_a_forged_answer_proves_nothing_and_breaks_nothing(code: str) -> None:
     async with session(Limits(wall=0.3)) as it:
         results = [await it.run(LINE + code), *[await it.run("print(1)") for _ in range(4)]]
-        assert {result.status for result in results} <= {Status.OK, Status.ERROR, Status.TIMEOUT, Status.OUTPUT_LIMIT}
+        assert {result.status for result in results} <= {
+            Status.OK,
+            Status.ERROR,
+            Status.TIMEOUT,
+            Status.OUTPUT_LIMIT,
+        }
         await it.close()
         assert await told(it, "print(42)") == "42\n"
 
@@ -278,22 +306,31 @@ async def test_open_sessions_keep_no_program_waiting() -> None:
     everybody = asyncio.Barrier(40)
     async with asyncio.timeout(60):
         results = await asyncio.gather(*(hold(number, everybody) for number in range(40)))
-    assert [result.stdout for result in results] == ["42\n", *(f"{number}\n" for number in range(1, 40))]
+    assert [result.stdout for result in results] == [
+        "42\n",
+        *(f"{number}\n" for number in range(1, 40)),
+    ]
 
 
 async def test_the_end_of_the_server_is_our_failure_and_not_the_codes(it: Session) -> None:
     await it.run("x = 1")
     task = asyncio.create_task(it.run("import threading; threading.Event().wait()"))
-    await until(lambda: any(process.status() != psutil.STATUS_STOPPED for process in processes()[IDLE:]))
+    await until(
+        lambda: any(process.status() != psutil.STATUS_STOPPED for process in processes()[IDLE:])
+    )
     chosen().backend._process.kill()  # type: ignore[attr-defined]
     assert ((await task).status, it.alive) == (Status.UNAVAILABLE, False)
     assert (await it.run("print(42)")).stdout == "42\n"
 
 
-async def test_without_a_sandbox_too_nothing_runs_on_when_its_owner_is_killed(tmp_path: Path) -> None:
+async def test_without_a_sandbox_too_nothing_runs_on_when_its_owner_is_killed(
+    tmp_path: Path,
+) -> None:
     environment = os.environ | {SANDBOX: "unsafe", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", OWNER]
-    owner = psutil.Popen(command, env=environment, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+    owner = psutil.Popen(
+        command, env=environment, stdout=subprocess.PIPE, preexec_fn=die_with_parent
+    )
     pids = [int(word) for word in owner.stdout.readline().split()]
     assert [psutil.pid_exists(pid) for pid in pids] == [True, True]
     owner.kill()
@@ -302,10 +339,14 @@ async def test_without_a_sandbox_too_nothing_runs_on_when_its_owner_is_killed(tm
     await until(lambda: not os.listdir(tmp_path))
 
 
-async def test_without_a_sandbox_a_session_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_sandbox_a_session_is_ended_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(SANDBOX, "unsafe")
     async with session() as it:
-        await it.run("import os, threading\nx = 42\nif not (child := os.fork()): threading.Event().wait()")
+        await it.run(
+            "import os, threading\nx = 42\nif not (child := os.fork()): threading.Event().wait()"
+        )
         pids = [int(word) for word in (await it.run("print(os.getpid(), child)")).stdout.split()]
         assert [psutil.pid_exists(pid) for pid in pids] == [True, True]
     await until(lambda: not any(psutil.pid_exists(pid) for pid in pids))

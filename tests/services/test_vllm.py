@@ -50,7 +50,9 @@ POISON = {
 
 @pytest.fixture(scope="module")
 def policies(nano: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two policies with tied embeddings and a poisoned generation_config.json, unlike in every weight and its file."""
+    """Two policies with tied embeddings and a poisoned generation_config.json, unlike in every
+    weight and its file.
+    """
     one = policy(nano, tmp_path_factory.mktemp("one"), 1)
     return one, policy(nano, tmp_path_factory.mktemp("two"), 2, largest_file="1MB")
 
@@ -101,16 +103,26 @@ def adapter(base: Path, folder: Path, seed: int) -> Path:
 
 @torch.inference_mode()
 def expected(
-    folder: Path, prompt: Sequence[int], tokens: Sequence[int], temperature: float, base: Path | None = None
+    folder: Path,
+    prompt: Sequence[int],
+    tokens: Sequence[int],
+    temperature: float,
+    base: Path | None = None,
 ) -> Tensor:
     """What transformers gives as log-probabilities of `tokens` after `prompt`."""
     model = lora.load(folder, base, "float32").eval()
     logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
-    return torch.log_softmax(logits / temperature, -1).gather(1, torch.tensor(tokens)[:, None])[:, 0]
+    return torch.log_softmax(logits / temperature, -1).gather(1, torch.tensor(tokens)[:, None])[
+        :, 0
+    ]
 
 
 def replies(
-    server: VLLM, count: int, temperature: float = 1.0, stop: tuple[int, ...] = (), prompt: Sequence[int] = PROMPT
+    server: VLLM,
+    count: int,
+    temperature: float = 1.0,
+    stop: tuple[int, ...] = (),
+    prompt: Sequence[int] = PROMPT,
 ) -> list[Sampled]:
     async def play() -> list[Sampled]:
         params = SamplingParams(temperature, 12, stop)
@@ -121,10 +133,19 @@ def replies(
     return asyncio.run(play())
 
 
-def furthest(folder: Path, replies: Sequence[Sampled], temperature: float = 1.0, base: Path | None = None) -> float:
+def furthest(
+    folder: Path, replies: Sequence[Sampled], temperature: float = 1.0, base: Path | None = None
+) -> float:
     """The largest distance of a reply's log-probability from transformers' own."""
     return max(
-        float((torch.tensor(reply.logprobs) - expected(folder, PROMPT, reply.tokens, temperature, base)).abs().max())
+        float(
+            (
+                torch.tensor(reply.logprobs)
+                - expected(folder, PROMPT, reply.tokens, temperature, base)
+            )
+            .abs()
+            .max()
+        )
         for reply in replies
     )
 
@@ -149,7 +170,9 @@ def test_at_temperature_0_every_reply_is_the_likeliest_one_with_the_logprobs_of_
     assert furthest(policies[0], drawn) < 1e-4
 
 
-def test_the_last_token_is_a_stop_token_iff_the_reply_stopped(server: VLLM, policies: tuple[Path, Path]) -> None:
+def test_the_last_token_is_a_stop_token_iff_the_reply_stopped(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
     server.load(policies[0], 0)
     stop = tuple(range(50))
     drawn = replies(server, 24, stop=stop)
@@ -169,7 +192,9 @@ def test_more_prompt_tokens_at_once_than_a_batch_holds_are_read_one_after_the_ot
 
     async def play() -> list[Sampled]:
         params = SamplingParams(1.0, 12, ())
-        requests = [Request(prompt, params, seed, ("a", seed, 0)) for seed, prompt in enumerate(prompts)]
+        requests = [
+            Request(prompt, params, seed, ("a", seed, 0)) for seed, prompt in enumerate(prompts)
+        ]
         async with server.shard(len(prompts)) as session:
             return list(await asyncio.gather(*map(session.sample, requests)))
 
@@ -181,19 +206,30 @@ def test_of_a_prompt_that_was_read_before_fewer_than_32_tokens_are_read_again(
 ) -> None:
     server.load(policies[0], 0)
     body = {"token_ids": [*range(140, 40, -1)], "sampling_params": {"max_tokens": 1}}
-    with httpx.Client(transport=httpx.HTTPTransport(uds=server.service.address), base_url="http://vllm") as client:
-        first, again = (client.post("/inference/v1/generate", json=body, timeout=60).json() for _ in range(2))
-    assert [told["usage"]["prompt_tokens_details"]["cached_tokens"] for told in (first, again)] == [0, 96]
+    with httpx.Client(
+        transport=httpx.HTTPTransport(uds=server.service.address), base_url="http://vllm"
+    ) as client:
+        first, again = (
+            client.post("/inference/v1/generate", json=body, timeout=60).json() for _ in range(2)
+        )
+    assert [told["usage"]["prompt_tokens_details"]["cached_tokens"] for told in (first, again)] == [
+        0,
+        96,
+    ]
 
 
-def test_a_seed_gives_the_same_reply_again_and_another_seed_another(server: VLLM, policies: tuple[Path, Path]) -> None:
+def test_a_seed_gives_the_same_reply_again_and_another_seed_another(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
     server.load(policies[0], 0)
     drawn = replies(server, 8)
     assert replies(server, 8) == drawn
     assert len({reply.tokens for reply in drawn}) == 8
 
 
-def test_weights_with_tied_embeddings_are_swapped_exactly_and_back(server: VLLM, policies: tuple[Path, Path]) -> None:
+def test_weights_with_tied_embeddings_are_swapped_exactly_and_back(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
     one, two = policies
     for version, (policy, other) in enumerate([(one, two), (two, one), (one, two)], start=4):
         server.load(policy, version)
@@ -247,7 +283,9 @@ def test_a_policy_that_does_not_answer_like_its_probe_is_refused_and_not_served(
     one, two = policies
     mixed = Path(shutil.copytree(one, tmp_path / "policy"))
     shutil.copy(two / "probe.json", mixed)
-    with pytest.raises(WrongWeights, match=r"from those of probe.json on average, expected at most 0.0001"):
+    with pytest.raises(
+        WrongWeights, match=r"from those of probe.json on average, expected at most 0.0001"
+    ):
         server.load(mixed, 9)
     with pytest.raises(SamplerLost, match="is 'loading'"):
         replies(server, 1)
@@ -255,7 +293,9 @@ def test_a_policy_that_does_not_answer_like_its_probe_is_refused_and_not_served(
     assert furthest(one, replies(server, 1)) < 1e-4
 
 
-def test_a_prompt_that_is_too_long_is_an_error_that_says_so(server: VLLM, policies: tuple[Path, Path]) -> None:
+def test_a_prompt_that_is_too_long_is_an_error_that_says_so(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
     server.load(policies[0], 0)
     with pytest.raises(ValueError, match=r"request of 140 tokens: .*maximum model length of 128"):
         replies(server, 1, prompt=range(140))
@@ -281,14 +321,18 @@ def test_a_server_that_dies_loses_the_shard_and_the_next_load_waits_for_the_new_
     assert replies(server, 8) == before
 
 
-def test_every_process_of_the_server_carries_the_mark_of_its_run(server: VLLM, policies: tuple[Path, Path]) -> None:
+def test_every_process_of_the_server_carries_the_mark_of_its_run(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
     server.load(policies[0], 0)
     processes = family(server)
     assert any(process.name().startswith("VLLM::Engine") for process in processes)
     assert {process.environ().get("AGENTFLY_RUN") for process in processes} == {"test-vllm"}
 
 
-def test_no_process_of_the_server_spins_while_it_waits(server: VLLM, policies: tuple[Path, Path]) -> None:
+def test_no_process_of_the_server_spins_while_it_waits(
+    server: VLLM, policies: tuple[Path, Path]
+) -> None:
     server.load(policies[0], 0)
     replies(server, 8)
     processes = family(server)

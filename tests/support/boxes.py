@@ -30,7 +30,11 @@ def processes() -> list[psutil.Process]:
     if not isinstance(backend := chosen().backend, ForkServer):
         pytest.skip(f"{backend.name} keeps no process")
     server = backend._process
-    return [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)] if server else []
+    return (
+        [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]
+        if server
+        else []
+    )
 
 
 def children() -> int:

@@ -6,7 +6,9 @@ import hashlib
 
 
 class Bucket(dict[str, str]):
-    """Texts by name, as `Remote` reads and writes them; `ages` says how old one is by the bucket's own clock."""
+    """Texts by name, as `Remote` reads and writes them; `ages` says how old one is by the bucket's
+    own clock.
+    """
 
     uri = "s3://bucket"
 
@@ -36,4 +38,10 @@ class Bucket(dict[str, str]):
         return mine
 
     def names(self, uri: str) -> list[str]:
-        return sorted({key.removeprefix(f"{uri}/").partition("/")[0] for key in self if key.startswith(f"{uri}/")})
+        return sorted(
+            {
+                key.removeprefix(f"{uri}/").partition("/")[0]
+                for key in self
+                if key.startswith(f"{uri}/")
+            }
+        )

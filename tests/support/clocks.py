@@ -1,4 +1,6 @@
-"""What a process sees when the system's clock is set, without setting it; and a clock that a test moves."""
+"""What a process sees when the system's clock is set, without setting it; and a clock that a test
+moves.
+"""
 
 from __future__ import annotations
 

@@ -30,4 +30,6 @@ def context(tmp_path, **settings):
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
     usual = {"model": "nano:calculator", "rewards": REWARDS, "steps": 2}
     science = Science(data=data, **{**usual, **settings})
-    return ExperimentContext("tiny", resolve(science), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
+    return ExperimentContext(
+        "tiny", resolve(science), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache")
+    )

@@ -17,7 +17,9 @@ from agentfly_core.training.client import DeepSpeedLearner
 GRPO = {"use": "agentfly_core.algorithms.grpo:GRPO"}
 PPO = {"use": "agentfly_core.algorithms.ppo:PPO"}
 SFT = {"use": "agentfly_core.algorithms.sft:SFT"}
-IDLE = AsyncCheckpointer(DeepSpeedLearner(Service("learner", "nowhere")))  # a learner of which nothing is being saved
+IDLE = AsyncCheckpointer(
+    DeepSpeedLearner(Service("learner", "nowhere"))
+)  # a learner of which nothing is being saved
 
 
 def stored(folder, policy, trajectories, reward=lambda index: float(index % 3 == 0)):
@@ -40,19 +42,32 @@ def saved(learner, folder):
 
 
 def after(job, step, policy=None, state="not read"):
-    """The job that goes on after `step`, without a policy and a state to read only where the memory has them."""
+    """The job that goes on after `step`, without a policy and a state to read only where the memory
+    has them.
+    """
     policy = str(policy or job.policy)
-    return replace(job, start=f"step/{step}", end=f"step/{step + 1}", policy=policy, learner=str(state), seed=step)
+    return replace(
+        job,
+        start=f"step/{step}",
+        end=f"step/{step + 1}",
+        policy=policy,
+        learner=str(state),
+        seed=step,
+    )
 
 
 def going_on(learner, job, folder, then=after):
-    """What is saved after one update and after two; the second leaves the same bytes from memory and from disk."""
+    """What is saved after one update and after two; the second leaves the same bytes from memory
+    and from disk.
+    """
     learner.update(job)
     first = saved(learner, folder / "first")
     learner.update(then(job, 1))
     second = saved(learner, folder / "second")
     learner.update(then(job, 1, *first))
-    assert [digests(part) for part in saved(learner, folder / "again")] == [digests(part) for part in second]
+    assert [digests(part) for part in saved(learner, folder / "again")] == [
+        digests(part) for part in second
+    ]
     return first, second
 
 
@@ -62,8 +77,13 @@ def digests(folder):
 
 def distance(one, other):
     """How far the weights of two policies are apart."""
-    mine, its = load_file(Path(one) / "model.safetensors"), load_file(Path(other) / "model.safetensors")
-    return math.sqrt(sum((mine[name].double() - its[name].double()).square().sum() for name in mine))
+    mine, its = (
+        load_file(Path(one) / "model.safetensors"),
+        load_file(Path(other) / "model.safetensors"),
+    )
+    return math.sqrt(
+        sum((mine[name].double() - its[name].double()).square().sum() for name in mine)
+    )
 
 
 def kill_worker(service):

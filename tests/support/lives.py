@@ -25,7 +25,9 @@ KILLED = -9
 
 @dataclass(frozen=True)
 class End:
-    """How a command ended: its exit status, what it printed, and, if it was not killed, the moments of its life."""
+    """How a command ended: its exit status, what it printed, and, if it was not killed, the moments
+    of its life.
+    """
 
     code: int
     printed: str
@@ -42,7 +44,9 @@ class Whole:
 
 
 class Lives:
-    """Starts commands: `lives.run(folder, *TRAIN, at="update 1 1")` is killed amid its first update."""
+    """Starts commands: `lives.run(folder, *TRAIN, at="update 1 1")` is killed amid its first
+    update.
+    """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._program = subprocess.Popen(
@@ -51,15 +55,28 @@ class Lives:
         )  # fmt: skip
 
     def run(
-        self, folder: Path, *words: str, env: Mapping[str, str] = {}, largest: int | None = None, **death: Any
+        self,
+        folder: Path,
+        *words: str,
+        env: Mapping[str, str] = {},
+        largest: int | None = None,
+        **death: Any,
     ) -> End:
         """Run a command in a folder until it ends by itself or at its death, see mortal.py."""
         folder.mkdir(parents=True, exist_ok=True)
-        order = {"words": words, "folder": str(folder), "env": env, "largest": largest, "death": death}
+        order = {
+            "words": words,
+            "folder": str(folder),
+            "env": env,
+            "largest": largest,
+            "death": death,
+        }
         assert self._program.stdin and self._program.stdout
         print(json.dumps(order), file=self._program.stdin, flush=True)
         found = json.loads(self._program.stdout.readline())
-        return End(found["code"], (folder / "output").read_text(), tuple(found["moments"]), found["opened"])
+        return End(
+            found["code"], (folder / "output").read_text(), tuple(found["moments"]), found["opened"]
+        )
 
     def close(self) -> None:
         """End the program."""
@@ -83,14 +100,20 @@ def ledger(folder: Path) -> pd.DataFrame:
 def summary(folder: Path) -> dict[str, Any]:
     """The summary of the run there, without what names it elsewhere and what its seconds are."""
     found: dict[str, Any] = Store.at(str(folder), folder).read_json(f"{RUN}/summary.json")
-    return {key: value for key, value in found.items() if key != "seconds" and not key.endswith(("_id", "_ids"))}
+    return {
+        key: value
+        for key, value in found.items()
+        if key != "seconds" and not key.endswith(("_id", "_ids"))
+    }
 
 
 def survivors(folder: Path) -> list[str]:
     """The commands of the processes that belong to the run there and still live."""
     record = folder / RUN / "run.json"
     uid = json.loads(record.read_text())["uid"] if record.exists() else "none yet"
-    return [" ".join(process.cmdline()) for process in psutil.process_iter() if _marked(process, uid)]
+    return [
+        " ".join(process.cmdline()) for process in psutil.process_iter() if _marked(process, uid)
+    ]
 
 
 def _marked(process: psutil.Process, uid: str) -> bool:

@@ -1,13 +1,16 @@
-"""A program that runs `agentfly` commands, each in a fork of itself that dies at the moment it is told to.
+"""A program that runs `agentfly` commands, each in a fork of itself that dies at the moment it is
+told to.
 
-It imports what a command needs once; a fork is then a process like that of any command, and SIGKILL ends it for real.
-Orders come as lines of JSON on stdin, what became of each goes as a line of JSON to stdout:
+It imports what a command needs once; a fork is then a process like that of any command, and SIGKILL
+ends it for real. Orders come as lines of JSON on stdin, what became of each goes as a line of JSON
+to stdout:
 
     {"words": ["train", "tiny"], "folder": "/tmp/x", "env": {}, "largest": null, "death": {"at": "update 1 1"}}
     {"code": -9, "moments": [], "opened": 0}
 
-The death of a command that is not to die is `{}`; only then are `moments` and `opened` known at the end. No file may
-grow beyond `largest` bytes: a disk that is full for large files only. What is printed goes to the file `output`.
+The death of a command that is not to die is `{}`; only then are `moments` and `opened` known at the
+end. No file may grow beyond `largest` bytes: a disk that is full for large files only. What is
+printed goes to the file `output`.
 """
 
 from __future__ import annotations
@@ -36,9 +39,10 @@ from flows.local.prefect_server import leave, use
 class Life:
     """What happened in the life of a command so far, and when it is to end.
 
-    A moment is something about to be published (`publish runs/tiny-5f0e2b7c/steps/000001/policy`) or some progress
-    (`update 1 2`: two optimizer steps of step 1 are done). A death comes `{"at": moment}`, or at the n-th file that is
-    opened, `{"opening": n}`. It comes to the command, or with `"of"` to its "learner", its "sampler" or a process.
+    A moment is something about to be published (`publish runs/tiny-5f0e2b7c/steps/000001/policy`)
+    or some progress (`update 1 2`: two optimizer steps of step 1 are done). A death comes
+    `{"at": moment}`, or at the n-th file that is opened, `{"opening": n}`. It comes to the command,
+    or with `"of"` to its "learner", its "sampler" or a process.
     """
 
     def __init__(self, folder: Path, death: dict[str, Any]) -> None:
@@ -72,7 +76,9 @@ class Life:
 
 
 def heart(service: str) -> int:
-    """The process that does a service's work: the learner's first rank, the engine of the sampler's server."""
+    """The process that does a service's work: the learner's first rank, the engine of the sampler's
+    server.
+    """
     children = psutil.Process().children(recursive=True)
     if service == "learner":
         return next(child.pid for child in children if child.environ().get("RANK") == "0")

@@ -1,4 +1,6 @@
-"""A second node for tests: an SSH server of one's own on 127.0.0.2, which the `ssh` on PATH knows how to reach."""
+"""A second node for tests: an SSH server of one's own on 127.0.0.2, which the `ssh` on PATH knows
+how to reach.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ LogLevel ERROR
 
 @contextmanager
 def second_node(folder: Path) -> Iterator[str]:
-    """The hostfile of this machine and the second node, a slot each; skips, with the reason, where there is none."""
+    """The hostfile of this machine and the second node, a slot each; skips, with the reason, where
+    there is none.
+    """
     sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
     if not (sshd and shutil.which("ssh") and shutil.which("ssh-keygen")):
         pytest.skip("a second node needs ssh and sshd: apt install openssh-client openssh-server")
@@ -44,8 +48,12 @@ def second_node(folder: Path) -> Iterator[str]:
     (folder / "sshd_config").write_text(SERVER.format(**written))
     (folder / "ssh_config").write_text(CLIENT.format(**written))
     for key in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
-    checked = subprocess.run([sshd, "-t", "-f", folder / "sshd_config"], capture_output=True, text=True, check=False)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True
+        )
+    checked = subprocess.run(
+        [sshd, "-t", "-f", folder / "sshd_config"], capture_output=True, text=True, check=False
+    )
     if checked.returncode:
         pytest.skip(f"sshd cannot run here: {checked.stderr.strip()}")
     command = [sshd, "-D", "-e", "-f", folder / "sshd_config"]

@@ -9,7 +9,9 @@ from agentfly_core.testing.trajectories import trajectory, turn
 
 
 def earned(trajectories, rewards, batch=None, by_turn=None, parts=None, weights=None, greedy=None):
-    """What trajectories earned: a number each, for some by turn, and for some the rewards behind it by name."""
+    """What trajectories earned: a number each, for some by turn, and for some the rewards behind it
+    by name.
+    """
     parts = parts or [{}] * len(trajectories)
     by_turn = by_turn or [()] * len(trajectories)
     scores = [
@@ -20,7 +22,9 @@ def earned(trajectories, rewards, batch=None, by_turn=None, parts=None, weights=
 
 
 def crowd(groups, size, vocabulary=128, seed=0):
-    """`groups` x `size` trajectories of one or two turns, of random tokens and lengths; a group has one prompt."""
+    """`groups` x `size` trajectories of one or two turns, of random tokens and lengths; a group has
+    one prompt.
+    """
     dice = random.Random(seed)
 
     def reply():
@@ -34,4 +38,8 @@ def crowd(groups, size, vocabulary=128, seed=0):
         return turn(opening, reply()), *(turn(prompt(), reply()) for _ in range(dice.randint(0, 1)))
 
     openings = [prompt() for _ in range(groups)]
-    return [trajectory(*turns(openings[g]), name=f"t{g}-{i}", group=f"g{g}") for g in range(groups) for i in range(size)]
+    return [
+        trajectory(*turns(openings[g]), name=f"t{g}-{i}", group=f"g{g}")
+        for g in range(groups)
+        for i in range(size)
+    ]

@@ -1,4 +1,6 @@
-"""A project of its own for a test: what a clone of this repository holds, with the experiments of tests/conf."""
+"""A project of its own for a test: what a clone of this repository holds, with the experiments of
+tests/conf.
+"""
 
 import os
 import shutil
@@ -22,7 +24,13 @@ class Project:
     def __init__(self, root: Path, **env: str) -> None:
         self.root = root
         path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
-        self.env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "AGENTFLY_SAMPLER": "transformers", **env}
+        self.env = {
+            **os.environ,
+            "PATH": path,
+            "OMP_NUM_THREADS": "1",
+            "AGENTFLY_SAMPLER": "transformers",
+            **env,
+        }
 
     @classmethod
     def clone(cls, root: Path, **env: str) -> "Project":

@@ -1,4 +1,6 @@
-"""Random updates of every shape: lone and crowded groups, one to three turns, fresh contexts, replies in pieces."""
+"""Random updates of every shape: lone and crowded groups, one to three turns, fresh contexts,
+replies in pieces.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,24 @@ def ragged(seed: int, order: Sequence[int] = range(8)) -> Ragged:
     """Eight trajectories of three problems, in this order."""
     dice = random.Random(seed)
     told = [_trajectory(dice, number) for number in range(8)]
-    everything = [(t, [dice.choice((0.0, 0.25)) for _ in t.turns] * dice.randint(0, 1), _parts(dice)) for t in told]
+    everything = [
+        (t, [dice.choice((0.0, 0.25)) for _ in t.turns] * dice.randint(0, 1), _parts(dice))
+        for t in told
+    ]
     greedy = {"g0": 0.5, "g1": 0.0}
     chosen = [everything[i] for i in order]
     rewards = [parts["exact"] + 0.3 * parts["brief"] for _, _, parts in chosen]
     trajectories = [t for t, _, _ in chosen]
     batch = _signals(pack(trajectories), seed)
-    outcomes = earned(trajectories, rewards, batch, [b for _, b, _ in chosen], [p for *_, p in chosen], WEIGHTS, greedy)
+    outcomes = earned(
+        trajectories,
+        rewards,
+        batch,
+        [b for _, b, _ in chosen],
+        [p for *_, p in chosen],
+        WEIGHTS,
+        greedy,
+    )
     values = by_trajectory(batch.old_values, batch, len(chosen))
     stories = [
         Story(
@@ -68,9 +81,14 @@ def by_trajectory(tensor: Tensor, batch: RolloutBatch, count: int) -> list[list[
 
 
 def now(batch: RolloutBatch, seed: int) -> Outputs:
-    """What a policy that has moved on says: log-probabilities, entropies and values, to be differentiated."""
+    """What a policy that has moved on says: log-probabilities, entropies and values, to be
+    differentiated.
+    """
     generator = torch.Generator().manual_seed(seed + 1)
-    made = [_near(base, batch, generator).requires_grad_() for base in (batch.old_logprobs, batch.old_values)]
+    made = [
+        _near(base, batch, generator).requires_grad_()
+        for base in (batch.old_logprobs, batch.old_values)
+    ]
     return Outputs(made[0], torch.zeros_like(made[0]), made[1])
 
 
@@ -80,16 +98,28 @@ def tokens(outputs: Outputs, batch: RolloutBatch) -> Iterator[tuple[int, int, To
     signals = (logprobs, batch.old_logprobs, batch.rollout_logprobs, batch.reference_logprobs)
     for row, t in batch.sampled.nonzero().tolist():
         moved = (logprobs - batch.old_logprobs)[row][batch.sampled[row]].double().mean()
-        yield row, t, Token(*(float(s[row, t]) for s in signals), float(batch.advantages[row, t]), float(moved))
+        yield (
+            row,
+            t,
+            Token(
+                *(float(s[row, t]) for s in signals), float(batch.advantages[row, t]), float(moved)
+            ),
+        )
 
 
 def _trajectory(dice: random.Random, number: int) -> Trajectory:
     def reply() -> dict[int, float]:
-        return {token: -dice.uniform(0.05, 3.0) for token in dice.sample(range(50), dice.randint(1, 4))}
+        return {
+            token: -dice.uniform(0.05, 3.0) for token in dice.sample(range(50), dice.randint(1, 4))
+        }
 
     def one(k: int) -> object:
         given = [dice.randrange(50) for _ in range(dice.randint(1, 5))]
-        made = turn(given, *(reply() for _ in range(dice.randint(1, 2))), fresh=k > 0 and dice.random() < 0.3)
+        made = turn(
+            given,
+            *(reply() for _ in range(dice.randint(1, 2))),
+            fresh=k > 0 and dice.random() < 0.3,
+        )
         return replace(made, state=dice.choice("abc"))
 
     group = f"g{min(number // 3, 2)}" if number < 7 else "g3"

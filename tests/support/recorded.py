@@ -20,7 +20,11 @@ from agentfly_core.testing import trajectories
 FIRST = Turn(
     read=(Message("user", "What is 41+58?"),),
     given=Given((1, 2, 3)),
-    reply=Message("assistant", "", (ToolCall("calculator", {"expression": "41+58"}), BadCall("{", "unterminated"))),
+    reply=Message(
+        "assistant",
+        "",
+        (ToolCall("calculator", {"expression": "41+58"}), BadCall("{", "unterminated")),
+    ),
     sampled=(Sampled((4, 5), (-0.5, -0.25), 6, "stop"),),
 )
 SECOND = Turn(

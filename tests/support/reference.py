@@ -1,7 +1,8 @@
-"""What the algorithms are defined to be, written out token by token in plain Python; shares nothing with the product.
+"""What the algorithms are defined to be, written out token by token in plain Python; shares nothing
+with the product.
 
-A story is what one trajectory did: `turns` numbers its sampled tokens by turn, `values` and the rest stand beside them.
-Every estimator returns a list of advantages for each story, one a token.
+A story is what one trajectory did: `turns` numbers its sampled tokens by turn, `values` and the
+rest stand beside them. Every estimator returns a list of advantages for each story, one a token.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class Story:
 
     @property
     def token_rewards(self) -> list[float]:
-        """A turn's reward stands on its last token; what no turn earned stands on the last one of all."""
+        """A turn's reward stands on its last token; what no turn earned stands on the last one of
+        all.
+        """
         found = [0.0] * len(self.turns)
         for k, reward in enumerate(self.by_turn):
             if k in self.turns:
@@ -37,7 +40,9 @@ class Story:
 Advantages = list[list[float]]
 
 
-def in_groups(stories: Sequence[Story], of_one: Callable[[Story, list[Story]], float]) -> Advantages:
+def in_groups(
+    stories: Sequence[Story], of_one: Callable[[Story, list[Story]], float]
+) -> Advantages:
     """The same number for every token of a story; 0 where all rewards of the group are equal."""
     found = []
     for story in stories:
@@ -60,12 +65,16 @@ def dr_grpo(stories: Sequence[Story]) -> Advantages:
 
 
 def rloo(stories: Sequence[Story]) -> Advantages:
-    return in_groups(stories, lambda story, group: story.reward - mean(o.reward for o in group if o is not story))
+    return in_groups(
+        stories, lambda story, group: story.reward - mean(o.reward for o in group if o is not story)
+    )
 
 
 def opo(stories: Sequence[Story]) -> Advantages:
     def of_one(story: Story, group: list[Story]) -> float:
-        return story.reward - sum(o.reward * len(o.turns) for o in group) / sum(len(o.turns) for o in group)
+        return story.reward - sum(o.reward * len(o.turns) for o in group) / sum(
+            len(o.turns) for o in group
+        )
 
     return in_groups(stories, of_one)
 
@@ -93,8 +102,13 @@ def reinforce_pp_baseline(stories: Sequence[Story]) -> Advantages:
 def gdpo(stories: Sequence[Story], weights: Mapping[str, float]) -> Advantages:
     total = [[0.0] * len(story.turns) for story in stories]
     for name, weight in weights.items():
-        alone = grpo([Story(s.group, s.parts[name], (), s.turns, (), {}, None, ()) for s in stories])
-        total = [[a + weight * b for a, b in zip(*pair, strict=True)] for pair in zip(total, alone, strict=True)]
+        alone = grpo(
+            [Story(s.group, s.parts[name], (), s.turns, (), {}, None, ()) for s in stories]
+        )
+        total = [
+            [a + weight * b for a, b in zip(*pair, strict=True)]
+            for pair in zip(total, alone, strict=True)
+        ]
     return whitened(total)
 
 
@@ -117,7 +131,9 @@ def gigpo(stories: Sequence[Story], gamma: float = 0.95, weight: float = 1.0) ->
             )
             for k, state in enumerate(story.states)
         ]
-        found.append([a + weight * step[turn] for a, turn in zip(episode, story.turns, strict=True)])
+        found.append(
+            [a + weight * step[turn] for a, turn in zip(episode, story.turns, strict=True)]
+        )
     return found
 
 
@@ -129,15 +145,23 @@ def dapo(stories: Sequence[Story], longest: int, buffer: int, factor: float) -> 
             return 0.0
         return factor * (length - (longest - buffer)) / buffer if length <= longest else factor
 
-    return grpo([replace(story, reward=story.reward - penalty(len(story.turns))) for story in stories])
+    return grpo(
+        [replace(story, reward=story.reward - penalty(len(story.turns))) for story in stories]
+    )
 
 
 def rft(stories: Sequence[Story], threshold: float, best: int) -> Advantages:
-    """1 for a success before which fewer than `best` of its group come: better ones, and equal ones told earlier."""
+    """1 for a success before which fewer than `best` of its group come: better ones, and equal ones
+    told earlier.
+    """
     found = []
     for number, story in enumerate(stories):
         others = [(other, i) for i, other in enumerate(stories) if other.group == story.group]
-        before = [o for o, i in others if o.reward > story.reward or (o.reward == story.reward and i < number)]
+        before = [
+            o
+            for o, i in others
+            if o.reward > story.reward or (o.reward == story.reward and i < number)
+        ]
         found.append([float(story.reward >= threshold and len(before) < best)] * len(story.turns))
     return found
 
@@ -148,7 +172,10 @@ def sft(stories: Sequence[Story]) -> Advantages:
 
 def discounted(rewards: Sequence[float], gamma: float) -> list[float]:
     """The sum over j >= t of gamma^(j - t) r_j."""
-    return [sum(gamma ** (j - t) * rewards[j] for j in range(t, len(rewards))) for t in range(len(rewards))]
+    return [
+        sum(gamma ** (j - t) * rewards[j] for j in range(t, len(rewards)))
+        for t in range(len(rewards))
+    ]
 
 
 def whitened(advantages: Advantages) -> Advantages:
@@ -159,8 +186,13 @@ def whitened(advantages: Advantages) -> Advantages:
 
 
 def gae(rewards: Sequence[float], values: Sequence[float], gamma: float, lam: float) -> list[float]:
-    """The sum over j >= t of (gamma lam)^(j - t) (r_j + gamma V_(j+1) - V_j), with nothing after the last one."""
-    deltas = [r + gamma * after - v for r, v, after in zip(rewards, values, [*values[1:], 0.0], strict=True)]
+    """The sum over j >= t of (gamma lam)^(j - t) (r_j + gamma V_(j+1) - V_j), with nothing after
+    the last one.
+    """
+    deltas = [
+        r + gamma * after - v
+        for r, v, after in zip(rewards, values, [*values[1:], 0.0], strict=True)
+    ]
     return discounted(deltas, gamma * lam)
 
 
@@ -176,7 +208,10 @@ def ppo(stories: Sequence[Story], gamma: float, lam: float) -> Advantages:
 
 def by_turn(story: Story, gamma: float, lam: float) -> tuple[list[float], list[float]]:
     spoken = sorted(set(story.turns))
-    rewards = [sum(r for r, turn in zip(story.token_rewards, story.turns, strict=True) if turn == k) for k in spoken]
+    rewards = [
+        sum(r for r, turn in zip(story.token_rewards, story.turns, strict=True) if turn == k)
+        for k in spoken
+    ]
     values = [story.values[story.turns.index(k)] for k in spoken]
     found = gae(rewards, values, gamma, lam)
     at = [spoken.index(turn) for turn in story.turns]
@@ -189,7 +224,12 @@ def bilevel(
     spoken = sorted(set(story.turns))
     places = [[t for t, turn in enumerate(story.turns) if turn == k] for k in spoken]
     ends = [here[-1] for here in places]
-    worth = gae([story.token_rewards[t] for t in ends], [story.values[t] for t in ends], gamma_turn, lam_turn)
+    worth = gae(
+        [story.token_rewards[t] for t in ends],
+        [story.values[t] for t in ends],
+        gamma_turn,
+        lam_turn,
+    )
     found: list[float] = []
     for here, end, advantage in zip(places, ends, worth, strict=True):
         rewards = [*(story.token_rewards[t] for t in here[:-1]), advantage + story.values[end]]
@@ -199,8 +239,9 @@ def bilevel(
 
 @dataclass(frozen=True)
 class Token:
-    """One sampled token: log-probabilities of now, before the update, when sampled and of the reference; A; the mean
-    of now - old over its row."""
+    """One sampled token: log-probabilities of now, before the update, when sampled and of the
+    reference; A; the mean of now - old over its row.
+    """
 
     now: float
     old: float

@@ -14,7 +14,8 @@ Draw = random.Random
 class Values:
     """Draws None, True, False, one of some `leaves`, or a list or a mapping of such values.
 
-    `value = Values([(0, 1), ("", "a")], key=lambda draw: draw.choice("xyz"))`, then `value(random.Random(1))`.
+    `value = Values([(0, 1), ("", "a")], key=lambda draw:
+    draw.choice("xyz"))`, then `value(random.Random(1))`.
     """
 
     leaves: Sequence[Sequence[Any]]

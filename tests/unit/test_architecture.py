@@ -1,4 +1,6 @@
-"""What may import what: each room from below it, the doors from all, and nothing of ours from a door."""
+"""What may import what: each room from below it, the doors from all, and nothing of ours from a
+door.
+"""
 
 import ast
 import subprocess
@@ -35,7 +37,12 @@ RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
 DOORS = ("agentfly_core", "agentfly_core.rl", "agentfly_core.sandbox")
 READY_MADE = {"agents", "algorithms", "datasets", "environments", "rewards", "templates", "tools"}
 SLOW = ("torch", "httpx", "aiohttp", "mlflow", "prefect", "vllm")
-ONLY = {"mlflow": ("runs/tracking.py",), "deepspeed": ("training/",), "vllm": ("inference/",), "prefect": ()}
+ONLY = {
+    "mlflow": ("runs/tracking.py",),
+    "deepspeed": ("training/",),
+    "vllm": ("inference/",),
+    "prefect": (),
+}
 
 
 def module_of(path: Path) -> str:
@@ -51,7 +58,9 @@ CORE = [name for name in MODULES if name.startswith("agentfly_core")]
 
 
 def room(module: str) -> str:
-    """The room of a module: `records` of agentfly_core.records.parquet, `flows.local` of flows.local.doctor."""
+    """The room of a module: `records` of agentfly_core.records.parquet, `flows.local` of
+    flows.local.doctor.
+    """
     parts = module.removeprefix("agentfly_core.").split(".")
     inner = ".".join(parts[:2])
     return inner if inner in RANK else parts[0]
@@ -80,7 +89,10 @@ def ours(module: str) -> list[str]:
 
 def test_every_module_stands_in_a_room_of_the_table():
     assert {room(module) for module in MODULES} - RANK.keys() == {"agentfly_core"}
-    assert {room(module) for module in CORE if module != "agentfly_core"} <= RANK.keys() - {"flows", "tasks"}
+    assert {room(module) for module in CORE if module != "agentfly_core"} <= RANK.keys() - {
+        "flows",
+        "tasks",
+    }
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if name not in DOORS])
@@ -106,15 +118,26 @@ def test_no_modules_import_each_other_in_a_circle():
 
 def test_a_room_of_the_core_has_4_to_12_modules():
     core = ROOT / "agentfly_core"
-    folders = {path.parent for path in core.rglob("*.py")} - {core, *(core / name for name in READY_MADE)}
-    sizes = {str(f.relative_to(core)): len([*f.glob("*.py")]) - (f / "__init__.py").exists() for f in folders}
+    folders = {path.parent for path in core.rglob("*.py")} - {
+        core,
+        *(core / name for name in READY_MADE),
+    }
+    sizes = {
+        str(f.relative_to(core)): len([*f.glob("*.py")]) - (f / "__init__.py").exists()
+        for f in folders
+    }
     assert {name: size for name, size in sizes.items() if not 4 <= size <= 12} == {}
-    assert sorted(path.name for path in core.iterdir() if path.is_file()) == ["__init__.py", "py.typed"]
+    assert sorted(path.name for path in core.iterdir() if path.is_file()) == [
+        "__init__.py",
+        "py.typed",
+    ]
 
 
 def test_modules_are_imported_by_their_name_only_by_import_paths_and_doors():
     by_name = {module for module, path in MODULES.items() if "import_module(" in path.read_text()}
-    preloads = {"agentfly_core.sandbox.guest.server"}  # what programs may import, which is never ours
+    preloads = {
+        "agentfly_core.sandbox.guest.server"
+    }  # what programs may import, which is never ours
     assert by_name == {*DOORS, "agentfly_core.config.import_path", *preloads}
 
 
@@ -137,11 +160,17 @@ def test_a_door_has_the_names_of_its_lazy_table_and_none_is_a_modules(door):
 def test_loading_every_name_of_the_authors_door_loads_nothing_slow():
     code = "import sys, agentfly_core as a; [getattr(a, name) for name in a.__all__];"
     code += f"print([name for name in {SLOW} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
-SHOWN = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "conf").rglob("*.yaml"))]
+SHOWN = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "conf").rglob("*.yaml")),
+]
 
 
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
@@ -173,12 +202,22 @@ def test_tests_import_nothing_from_other_tests():
 @pytest.mark.parametrize("package", list(ONLY))
 def test_a_heavy_package_has_its_one_place_in_the_core(package):
     core = ROOT / "agentfly_core"
-    users = [path for path in core.rglob("*.py") if package in {name.split(".")[0] for name in imported(path)}]
-    assert [path for path in users if not str(path.relative_to(core)).startswith(ONLY[package])] == []
+    users = [
+        path
+        for path in core.rglob("*.py")
+        if package in {name.split(".")[0] for name in imported(path)}
+    ]
+    assert [
+        path for path in users if not str(path.relative_to(core)).startswith(ONLY[package])
+    ] == []
 
 
 def test_the_files_of_the_record_are_named_in_one_place():
-    code = [path for folder in ("agentfly_core", "flows", "tasks") for path in (ROOT / folder).rglob("*.py")]
+    code = [
+        path
+        for folder in ("agentfly_core", "flows", "tasks")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
     for name in ('"trajectories.parquet"', '"scores.parquet"'):
         assert [path.name for path in code if name in path.read_text()] == ["parquet.py"]
 
@@ -188,7 +227,16 @@ def test_the_record_needs_the_standard_library_only():
     assert names <= {*sys.stdlib_module_names, "agentfly_core"}
 
 
-FORBIDDEN = {"eval", "exec", "compile", "sympify", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load"}
+FORBIDDEN = {
+    "eval",
+    "exec",
+    "compile",
+    "sympify",
+    "os.system",
+    "os.popen",
+    "yaml.load",
+    "yaml.unsafe_load",
+}
 OPENED_UP = {"shell", "trust_remote_code"}
 RUNS_WHAT_IT_READS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 
@@ -201,22 +249,37 @@ def dangers(path):
                 yield f"line {node.lineno}: {name}"
             if name == "torch.load" and "weights_only=True" not in ast.unparse(node):
                 yield f"line {node.lineno}: {name} without weights_only=True"
-            if name.endswith(".from_pretrained") and "trust_remote_code=False" not in ast.unparse(node):
+            if name.endswith(".from_pretrained") and "trust_remote_code=False" not in ast.unparse(
+                node
+            ):
                 yield f"line {node.lineno}: {name} without trust_remote_code=False"
-            opened = {word.arg for word in node.keywords if ast.unparse(word.value) == "True"} & OPENED_UP
+            opened = {
+                word.arg for word in node.keywords if ast.unparse(word.value) == "True"
+            } & OPENED_UP
             yield from (f"line {node.lineno}: {word}=True" for word in opened)
-    yield from (f"import {name}" for name in imported(path) if name.split(".")[0] in RUNS_WHAT_IT_READS)
+    yield from (
+        f"import {name}" for name in imported(path) if name.split(".")[0] in RUNS_WHAT_IT_READS
+    )
 
 
 @pytest.mark.parametrize("folder", ["agentfly_core", "flows", "tasks", "benchmarks"])
 def test_nothing_runs_what_it_was_merely_given(folder):
-    found = {str(path.relative_to(ROOT)): list(dangers(path)) for path in (ROOT / folder).rglob("*.py")}
+    found = {
+        str(path.relative_to(ROOT)): list(dangers(path)) for path in (ROOT / folder).rglob("*.py")
+    }
     assert {path: what for path, what in found.items() if what} == {}
 
 
 @pytest.mark.parametrize(
     "line",
-    ["eval(x)", "yaml.load(x)", "run(x, shell=True)", "torch.load(x)", "AutoModel.from_pretrained(x)", "import pickle"],
+    [
+        "eval(x)",
+        "yaml.load(x)",
+        "run(x, shell=True)",
+        "torch.load(x)",
+        "AutoModel.from_pretrained(x)",
+        "import pickle",
+    ],
 )
 def test_a_line_that_does_is_found(tmp_path, line):
     (tmp_path / "bad.py").write_text(line)

@@ -40,8 +40,21 @@ def test_that_is_killed(server, tmp_path):
 
 def test_servers_and_commands_end_when_the_tests_are_killed(tmp_path: Path) -> None:
     (tmp_path / "test_session.py").write_text(SESSION)
-    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        tmp_path,
+        tmp_path,
+    ]
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
     with subprocess.Popen(command, cwd=tmp_path, env=env, stdin=-1, stdout=-1, text=True) as tests:
         assert tests.stdout
         line = next((line for line in tests.stdout if line.startswith("started")), "")
@@ -54,17 +67,24 @@ def test_servers_and_commands_end_when_the_tests_are_killed(tmp_path: Path) -> N
 
 
 def starts(path: Path) -> list[str]:
-    """Where a file starts programs that may outlive it: they neither read what it says nor die with it."""
+    """Where a file starts programs that may outlive it: they neither read what it says nor die with
+    it.
+    """
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     found = []
     for call in calls:
         words = {word.arg: ast.unparse(word.value) for word in call.keywords}
-        ends = words.get("preexec_fn") == die_with_parent.__name__ or words.get("stdin") in ("subprocess.PIPE", "-1")
+        ends = words.get("preexec_fn") == die_with_parent.__name__ or words.get("stdin") in (
+            "subprocess.PIPE",
+            "-1",
+        )
         if ast.unparse(call.func).endswith("Popen") and not ends:
             found.append(f"{path.name}:{call.lineno}")
     return found
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_no_test_starts_a_program_that_could_outlive_it(path: Path) -> None:
     assert starts(path) == []

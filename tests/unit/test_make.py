@@ -62,7 +62,11 @@ def test_what_was_installed_is_what_is_installed_again(tmp_path, installed, said
         (tmp_path / ".installed").write_text(f"requirements/{installed}.txt\n" if installed else "")
     words = [f"VENV={tmp_path}", *([f"REQUIREMENTS=requirements/{said}.txt"] if said else [])]
     done = subprocess.run(
-        ["make", "--dry-run", "--always-make", "install", *words], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--dry-run", "--always-make", "install", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert f"--no-deps -r requirements/{expected}.txt" in done.stdout
     assert f"echo requirements/{expected}.txt > {tmp_path}/.installed" in done.stdout
@@ -74,4 +78,7 @@ def test_another_list_is_not_installed_over_what_is_there(tmp_path, installed):
     words = ["make", "install", f"VENV={tmp_path}", "REQUIREMENTS=requirements/gpu.txt"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "was installed from requirements/cpu.txt; for requirements/gpu.txt remove it first" in done.stderr
+    assert (
+        "was installed from requirements/cpu.txt; for requirements/gpu.txt remove it first"
+        in done.stderr
+    )

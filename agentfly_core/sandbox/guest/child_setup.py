@@ -23,9 +23,9 @@ READY = b"ready"
 class Work:
     """Where and how the code runs.
 
-    `base` is the memory in bytes that a process has before it starts, `grouped` says that a control group bounds the
-    memory of all, `locked` is False only where the user chose to run without a sandbox, and `kept` says that the
-    process waits for more when its code has ended.
+    `base` is the memory in bytes that a process has before it starts, `grouped` says that a control
+    group bounds the memory of all, `locked` is False only where the user chose to run without a
+    sandbox, and `kept` says that the process waits for more when its code has ended.
     """
 
     folder: Path
@@ -37,7 +37,8 @@ class Work:
 
 
 def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoReturn:
-    """Run main.py of the working directory, or what comes over the line, to its end, and this process with it.
+    """Run main.py of the working directory, or what comes over the line, to its end, and this
+    process with it.
 
     Over the line goes first that it is ready, or what prevents it.
     """
@@ -46,7 +47,9 @@ def run(work: Work, streams: tuple[int, int, int], line: socket.socket) -> NoRet
         why = _prevented(work, streams, line.fileno())
         line.send(why or READY)
         if not why:
-            code = programs.each(line) if work.kept else programs.only(work.folder / "main.py", line)
+            code = (
+                programs.each(line) if work.kept else programs.only(work.folder / "main.py", line)
+            )
     finally:
         os._exit(code)
 
@@ -89,7 +92,9 @@ def bound(work: Work) -> None:
 
 
 def lock() -> None:
-    """Give up every privilege, and the system calls and files that the code does not need, for good."""
+    """Give up every privilege, and the system calls and files that the code does not need, for
+    good.
+    """
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     landlock.apply([Path(place) for place in view.SCRATCH.values()])
@@ -97,7 +102,9 @@ def lock() -> None:
 
 
 def _become(main: Path) -> None:
-    """Forget what is ours in this interpreter: modules, arguments, handlers, the state of random generators."""
+    """Forget what is ours in this interpreter: modules, arguments, handlers, the state of random
+    generators.
+    """
     atexit._clear()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in sys.modules if name.partition(".")[0] == "agentfly_core"]:

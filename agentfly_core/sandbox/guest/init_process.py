@@ -1,7 +1,7 @@
 """The init process of an execution's namespaces: sets them up, runs the code, kills the rest.
 
-Model-written code runs in a child of it, so that nothing of the code is process 1: signals from inside cannot end it,
-and when it ends, the kernel ends whatever is left.
+Model-written code runs in a child of it, so that nothing of the code is process 1: signals from
+inside cannot end it, and when it ends, the kernel ends whatever is left.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ UID = 1000
 
 
 def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) -> None:
-    """Run what the connection orders in the namespaces that this process is the first of, and report.
+    """Run what the connection orders in the namespaces that this process is the first of, and
+    report.
 
-    What fails before the code starts is reported as unavailable; without a report after "started", the code did it.
+    What fails before the code starts is reported as unavailable; without a report after "started",
+    the code did it.
     """
     try:
         _protect(uid, gid)
@@ -41,7 +43,9 @@ def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) 
         order, blobs = protocol.read(connection.makefile("rb"))
         limits = Limits(**order["limits"])
         furnish(limits)
-        work = Work(view.WORK, limits, order["base"], bool(cgroups), locked=True, kept=order["kept"])
+        work = Work(
+            view.WORK, limits, order["base"], bool(cgroups), locked=True, kept=order["kept"]
+        )
         serve(connection, order, blobs, work)
     except (OSError, ValueError, EOFError) as error:
         with suppress(OSError):
@@ -56,9 +60,11 @@ def refuse(connection: socket.socket, why: str) -> None:
 
 
 def serve(connection: socket.socket, order: Order, blobs: list[bytes], work: Work) -> None:
-    """Lay out the files, run the code to its end, end whatever it started, and report with its output and files.
+    """Lay out the files, run the code to its end, end whatever it started, and report with its
+    output and files.
 
-    A process that is kept is handed the code of further orders, until one of them or the caller ends it.
+    A process that is kept is handed the code of further orders, until one of them or the caller
+    ends it.
     """
     code, stdin, *contents = blobs
     named = dict(zip(order["files"], contents, strict=True))
@@ -83,7 +89,13 @@ def _reported(connection: socket.socket, order: Order, watched: Monitor) -> bool
     ended = watched.until_end(connection)
     seconds, alive = time.monotonic() - watched.started, ended is None and watched.waits
     wait, peak = watched.rest() if alive else watched.end()
-    report: dict[str, JSON] = {"ended": ended, "wait": wait, "alive": alive, "duration": seconds, "peak_rss": peak}
+    report: dict[str, JSON] = {
+        "ended": ended,
+        "wait": wait,
+        "alive": alive,
+        "duration": seconds,
+        "peak_rss": peak,
+    }
     found = collected(watched.work.folder, order["collect"], watched.work.limits.disk)
     report |= {"disk_full": watched.filled_the_disk, "files": list(found)}
     connection.sendall(protocol.packed(report, [*watched.output, *found.values()]))
@@ -91,14 +103,18 @@ def _reported(connection: socket.socket, order: Order, watched: Monitor) -> bool
 
 
 def enter(cgroups: Sequence[int]) -> None:
-    """Enter control groups, and with this process all that it will start; a first entry takes the kernel some ms."""
+    """Enter control groups, and with this process all that it will start; a first entry takes the
+    kernel some ms.
+    """
     for cgroup in cgroups:
         os.write(cgroup, b"0")
         os.close(cgroup)
 
 
 def furnish(limits: Limits) -> None:
-    """Mount what the code may write to, as one bounded file system, and a /proc that shows its own processes only."""
+    """Mount what the code may write to, as one bounded file system, and a /proc that shows its own
+    processes only.
+    """
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     bounds = f"size={limits.disk},nr_inodes={limits.inodes},mode=0755"
     kernel.mount("tmpfs", str(view.BOX), "tmpfs", flags, bounds)
@@ -123,7 +139,9 @@ def _protect(uid: int, gid: int) -> None:
 
 
 def collected(folder: Path, names: Sequence[str], most: int) -> dict[str, bytes]:
-    """The plain files of these names; what is above `most` bytes together, as sparse files may be, is left."""
+    """The plain files of these names; what is above `most` bytes together, as sparse files may be,
+    is left.
+    """
     found: dict[str, bytes] = {}
     for name in names:
         if (content := _plain(folder, name, most - sum(map(len, found.values())))) is not None:
@@ -132,7 +150,8 @@ def collected(folder: Path, names: Sequence[str], most: int) -> dict[str, bytes]
 
 
 def _plain(folder: Path, name: str, most: int) -> bytes | None:
-    """The content of a plain file; None for one that is not there or too large, and for whatever else has that name.
+    """The content of a plain file; None for one that is not there or too large, and for whatever
+    else has that name.
 
     No part of the name may be a symbolic link, and the file may have no second name.
     """

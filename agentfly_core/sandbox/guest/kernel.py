@@ -45,7 +45,11 @@ def clone(flags: int) -> int:
     """Like os.fork, but the child is in new namespaces."""
     api = ctypes.pythonapi
     api.PyOS_BeforeFork()
-    pid = int(_LIBC.syscall(ctypes.c_long(number("clone")), ctypes.c_long(flags | signal.SIGCHLD), *[None] * 4))
+    pid = int(
+        _LIBC.syscall(
+            ctypes.c_long(number("clone")), ctypes.c_long(flags | signal.SIGCHLD), *[None] * 4
+        )
+    )
     error = ctypes.get_errno()
     api.PyOS_AfterFork_Parent() if pid else api.PyOS_AfterFork_Child()
     if pid < 0:

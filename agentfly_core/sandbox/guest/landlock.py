@@ -1,4 +1,6 @@
-"""Landlock (landlock(7), Linux 5.13): a second restriction on the file system, should the first one fail."""
+"""Landlock (landlock(7), Linux 5.13): a second restriction on the file system, should the first one
+fail.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,11 @@ def version() -> int:
 
 
 def apply(writable: Sequence[Path]) -> None:
-    """Let this process and its children write below some folders and to devices only; needs `no_new_privs`.
+    """Let this process and its children write below some folders and to devices only; needs
+    `no_new_privs`.
 
-    Connecting and listening over TCP, and reaching processes and abstract sockets outside, go too where the kernel
-    knows of it. Does nothing where there is no Landlock.
+    Connecting and listening over TCP, and reaching processes and abstract sockets outside, go too
+    where the kernel knows of it. Does nothing where there is no Landlock.
     """
     if not (known := version()):
         return

@@ -24,8 +24,9 @@ GLANCE, BLINK = 0.05, 0.01
 class Monitor:
     """A process that runs code, and its output since it was given the code.
 
-    `pipes` are its stdout, its stderr and its line: over the line a process that is kept is handed code, and says the
-    exit code of what has ended, in one byte. Like every exit code, that is the word of model-written code.
+    `pipes` are its stdout, its stderr and its line: over the line a process that is kept is handed
+    code, and says the exit code of what has ended, in one byte. Like every exit code, that is the
+    word of model-written code.
     """
 
     pid: int
@@ -41,7 +42,10 @@ class Monitor:
     @classmethod
     def start(cls, stdin: bytes, work: Work) -> Monitor:
         """Start the process; raises OSError with what prevents it."""
-        given, (line, theirs) = _in_memory(stdin), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        given, (line, theirs) = (
+            _in_memory(stdin),
+            socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET),
+        )
         (out, write_out), (err, write_err) = os.pipe(), os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -59,7 +63,11 @@ class Monitor:
         """Let a process that is kept go on, with code to run."""
         for text in self.pipes.values():
             text.clear()
-        self.started, self.computed, self.disk_was_full = time.monotonic(), self._computed, self._disk_is_full
+        self.started, self.computed, self.disk_was_full = (
+            time.monotonic(),
+            self._computed,
+            self._disk_is_full,
+        )
         self._signal(signal.SIGCONT)
         given = _in_memory(code)
         with suppress(OSError):  # whoever does not listen has ended, or runs out of time
@@ -67,15 +75,22 @@ class Monitor:
         os.close(given)
 
     def until_end(self, connection: socket.socket) -> Status | None:
-        """Take its output until the code ends, which is None, or a limit is reached, or the caller is gone."""
-        # The code may close its pipes, fork, stop itself or write its exit code early, so neither the end of
-        # output nor its report is trusted alone: wait for the process, the caller and all pipes.
-        # Memory is polled where no control group bounds it; pipes are read until they are empty.
+        """Take its output until the code ends, which is None, or a limit is reached, or the caller
+        is gone.
+        """
+        # The code may close its pipes, fork, stop itself or write its exit code early, so neither
+        # the end of output nor its report is trusted alone: wait for the process, the caller and
+        # all pipes. Memory is polled where no control group bounds it; pipes are read until they
+        # are empty.
         limits, reading = self.work.limits, set(self.pipes)
         glance = math.inf if self.work.grouped or os.getpid() != 1 else GLANCE
         while True:
             wanted: list[int | socket.socket] = [self.pidfd, connection, *reading]
-            ready = set(select.select(wanted, [], [], 0 if self.said else max(min(self._left, glance), BLINK))[0])
+            ready = set(
+                select.select(
+                    wanted, [], [], 0 if self.said else max(min(self._left, glance), BLINK)
+                )[0]
+            )
             if self._left <= 0 or connection in ready:
                 return Status.TIMEOUT
             if glance < math.inf and _memory_used() > limits.memory:
@@ -97,9 +112,12 @@ class Monitor:
         return bool(self.said) and not select.select([self.pidfd], [], [], 0)[0]
 
     def rest(self) -> tuple[int, int]:
-        """Stop it, with whatever it started, until it is handed more; how its code ended, and its peak memory."""
+        """Stop it, with whatever it started, until it is handed more; how its code ended, and its
+        peak memory.
+        """
         self._signal(signal.SIGSTOP)
-        # Reap what has ended and has no other parent: it would count among the processes that may run.
+        # Reap what has ended and has no other parent: it would count among the processes that may
+        # run.
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         with suppress(ChildProcessError):
             while (ended := os.waitid(os.P_ALL, 0, flags)) and ended.si_pid != self.pid:
@@ -108,9 +126,11 @@ class Monitor:
         return self.said[0] << 8, int(words[0]) * 1024 if words else 0
 
     def end(self) -> tuple[int, int]:
-        """Kill whatever is left, and wait for it, once; how the process ended, and its peak memory in bytes."""
-        # Children of the code are re-parented to us, so all of them are reaped here: a zombie left behind would
-        # count among the processes that later code may start.
+        """Kill whatever is left, and wait for it, once; how the process ended, and its peak memory
+        in bytes.
+        """
+        # Children of the code are re-parented to us, so all of them are reaped here: a zombie left
+        # behind would count among the processes that later code may start.
         if self.ending is None:
             self._signal(signal.SIGKILL)
             wait, usage = os.wait4(self.pid, 0)[1:]
@@ -136,10 +156,15 @@ class Monitor:
     def _left(self) -> float:
         """Seconds that its code has left.
 
-        The computing of a process that is kept is not limited by the kernel, which would count from its start.
+        The computing of a process that is kept is not limited by the kernel, which would count from
+        its start.
         """
         left = self.started + self.work.limits.wall - time.monotonic()
-        return min(left, self.computed + self.work.limits.cpu - self._computed) if self.work.kept else left
+        return (
+            min(left, self.computed + self.work.limits.cpu - self._computed)
+            if self.work.kept
+            else left
+        )
 
     @property
     def _computed(self) -> float:
@@ -159,7 +184,9 @@ class Monitor:
         return bool(data)
 
     def _signal(self, number: signal.Signals) -> None:
-        """To every other process of this namespace, or, where it has no namespace of its own, the process's group."""
+        """To every other process of this namespace, or, where it has no namespace of its own, the
+        process's group.
+        """
         with suppress(ProcessLookupError):
             if os.getpid() == 1:
                 os.kill(-1, number)
@@ -168,17 +195,23 @@ class Monitor:
 
 
 def _in_memory(content: bytes) -> int:
-    """The descriptor of a file that has no name, and this content for good: nothing bounds what else were written."""
+    """The descriptor of a file that has no name, and this content for good: nothing bounds what
+    else were written.
+    """
     descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+    fcntl.fcntl(
+        descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
+    )
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 
 
 def _memory_used() -> int:
-    """Bytes that all processes of this namespace but this one use together, shared pages counted once."""
+    """Bytes that all processes of this namespace but this one use together, shared pages counted
+    once.
+    """
     total = 0
     for name in os.listdir("/proc"):
         if name.isdigit() and name != "1":

@@ -19,7 +19,9 @@ from pathlib import Path
 
 
 def only(main: Path, line: socket.socket) -> int:
-    """Do what `python main.py` does, up to its exit code, which it returns; the line is closed before."""
+    """Do what `python main.py` does, up to its exit code, which it returns; the line is closed
+    before.
+    """
     line.close()
     module = _main()
     loader = importlib.machinery.SourceFileLoader("__main__", str(main))
@@ -36,10 +38,11 @@ def only(main: Path, line: socket.socket) -> int:
 
 
 def each(line: socket.socket) -> int:
-    """Run what comes over the line, all in one module, and answer each with its exit code in one byte.
+    """Run what comes over the line, all in one module, and answer each with its exit code in one
+    byte.
 
-    Ends when the other end is closed, and in every process but the first: a fork that gets to the end of its code is
-    done.
+    Ends when the other end is closed, and in every process but the first: a fork that gets to the
+    end of its code is done.
     """
     module, first, number = _main(), os.getpid(), 0
     while (source := _received(line)) is not None:

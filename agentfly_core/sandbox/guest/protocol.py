@@ -28,7 +28,9 @@ def packed(header: Mapping[str, JSON], blobs: Sequence[bytes] = ()) -> bytes:
 
 
 def read(file: BinaryIO) -> tuple[Any, list[bytes]]:
-    """The next message of a file, whose header is what its writer says; raises EOFError when there is none."""
+    """The next message of a file, whose header is what its writer says; raises EOFError when there
+    is none.
+    """
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         raise EOFError
@@ -37,14 +39,18 @@ def read(file: BinaryIO) -> tuple[Any, list[bytes]]:
 
 
 async def receive(reader: asyncio.StreamReader, most: int) -> tuple[Any, list[bytes]]:
-    """The next message of a stream; raises EOFError when it ends first, ValueError when it is above `most` bytes."""
+    """The next message of a stream; raises EOFError when it ends first, ValueError when it is above
+    `most` bytes.
+    """
     size = _HEAD.unpack(await reader.readexactly(_HEAD.size))[0]
     if size > LARGEST_HEADER:
         raise ValueError(f"A header of {size} bytes is not one of ours.")
     header = json.loads(await reader.readexactly(size))
     sizes = header.pop("sizes")
     if sum(sizes) > most:
-        raise ValueError(f"A message of {sum(sizes)} bytes is above the {most} that were asked for.")
+        raise ValueError(
+            f"A message of {sum(sizes)} bytes is above the {most} that were asked for."
+        )
     return header, [await reader.readexactly(size) for size in sizes]
 
 
@@ -55,9 +61,10 @@ MIB = 2**20
 class Limits:
     """Seconds and bytes for one execution: `Limits(wall=2.0, memory=256 * MIB)`; the rest as here.
 
-    `memory` bounds each process, and all of them together where there is a memory cgroup; `processes` counts threads
-    too; `disk` and `inodes` bound the working directory, /tmp and /dev/shm together; `captured` is how much of stdout
-    and stderr together is kept before the execution is ended.
+    `memory` bounds each process, and all of them together where there is a memory cgroup;
+    `processes` counts threads too; `disk` and `inodes` bound the working directory, /tmp and
+    /dev/shm together; `captured` is how much of stdout and stderr together is kept before the
+    execution is ended.
     """
 
     wall: float = 10.0
@@ -71,7 +78,9 @@ class Limits:
     def __post_init__(self) -> None:
         for bound in fields(self):
             if getattr(self, bound.name) <= 0:
-                raise ValueError(f"{bound.name}: got {getattr(self, bound.name)}, expected more than 0.")
+                raise ValueError(
+                    f"{bound.name}: got {getattr(self, bound.name)}, expected more than 0."
+                )
 
 
 MAIN = "main.py"
@@ -79,7 +88,9 @@ PAGE = 4096
 
 
 class Order(TypedDict):
-    """The header of a message to a keeper: the limits, the names of the files behind it and of those to collect."""
+    """The header of a message to a keeper: the limits, the names of the files behind it and of
+    those to collect.
+    """
 
     limits: dict[str, float]
     files: list[str]
@@ -102,9 +113,11 @@ class Report(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
-    """What to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"}, b"", (), Limits())`.
+    """What to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"}, b"", (),
+    Limits())`.
 
-    With `kept` the interpreter waits for further orders when the code has ended; of those the code and `collect` count.
+    With `kept` the interpreter waits for further orders when the code has ended; of those the code
+    and `collect` count.
     """
 
     code: bytes
@@ -117,18 +130,33 @@ class ExecRequest:
     def __post_init__(self) -> None:
         for name in (*self.files, *self.collect):
             path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name or name == MAIN:
-                raise ValueError(f"Got the file name {name!r}, expected a relative one without '..', not {MAIN}.")
+            if (
+                path.is_absolute()
+                or ".." in path.parts
+                or not path.parts
+                or "\0" in name
+                or name == MAIN
+            ):
+                raise ValueError(
+                    f"Got the file name {name!r}, expected a relative one without '..', not {MAIN}."
+                )
         size = sum(-(-len(content) // PAGE) * PAGE for content in (self.code, *self.files.values()))
-        if size > self.limits.disk or sum(name.count("/") + 1 for name in self.files) > self.limits.inodes // 2:
+        if (
+            size > self.limits.disk
+            or sum(name.count("/") + 1 for name in self.files) > self.limits.inodes // 2
+        ):
             raise ValueError(
-                f"The code and {len(self.files)} files take {size} bytes, the disk of the sandbox has "
-                f"{self.limits.disk}; raise `disk`, or `inodes` to twice the number of files."
+                f"The code and {len(self.files)} files take {size} bytes, the disk of the sandbox "
+                f"has {self.limits.disk}; raise `disk`, or `inodes` to twice the number of files."
             )
 
     def packed(self, base: int) -> bytes:
         """The message to a keeper whose process starts with `base` bytes of memory."""
-        header: dict[str, JSON] = {"limits": asdict(self.limits), "files": list(self.files), "base": base}
+        header: dict[str, JSON] = {
+            "limits": asdict(self.limits),
+            "files": list(self.files),
+            "base": base,
+        }
         header |= {"collect": self.collect, "kept": self.kept}
         return packed(header, [self.code, self.stdin, *self.files.values()])
 
@@ -139,7 +167,9 @@ _FILE_TOO_LARGE = "[Errno 27]"
 
 
 class Status(StrEnum):
-    """How an execution ended. Only `unavailable` is ours: the sandbox failed, and the code is not to blame."""
+    """How an execution ended. Only `unavailable` is ours: the sandbox failed, and the code is not
+    to blame.
+    """
 
     OK = "ok"
     ERROR = "error"
@@ -153,11 +183,13 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """What an execution left: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280, "forkserver")`.
+    """What an execution left: `ExecResult(Status.OK, 0, "2\\n", "", False, 0.004, 31_457_280,
+    "forkserver")`.
 
-    `exit_code` is the process's, -9 for signal 9, None when there was none; it proves nothing, and neither does stdout.
-    `truncated` says that there was more output, `duration` is in seconds, `peak_rss` the bytes of the largest process.
-    `files` are the collected ones that exist and are plain files.
+    `exit_code` is the process's, -9 for signal 9, None when there was none; it proves nothing, and
+    neither does stdout. `truncated` says that there was more output, `duration` is in seconds,
+    `peak_rss` the bytes of the largest process. `files` are the collected ones that exist and are
+    plain files.
     """
 
     status: Status
@@ -187,10 +219,18 @@ def judged(
     """The result behind a keeper's report; `oom_kills` are those that the cgroup counted."""
     code = os.waitstatus_to_exitcode(report["wait"])
     text = stderr.decode(errors="replace")
-    status = Status.OOM if oom_kills else Status(report["ended"]) if report["ended"] else _status(code, text, report)
+    status = (
+        Status.OOM
+        if oom_kills
+        else Status(report["ended"])
+        if report["ended"]
+        else _status(code, text, report)
+    )
     out = stdout.decode(errors="replace")
     cut = report["ended"] == Status.OUTPUT_LIMIT
-    return ExecResult(status, code, out, text, cut, report["duration"], report["peak_rss"], backend, files)
+    return ExecResult(
+        status, code, out, text, cut, report["duration"], report["peak_rss"], backend, files
+    )
 
 
 def _status(code: int, stderr: str, report: Report) -> Status:

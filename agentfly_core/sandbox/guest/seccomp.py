@@ -1,8 +1,9 @@
 """The seccomp filter: system calls that model-written code may not make.
 
-What makes or enters namespaces, mounts, traces or limits other processes, reaches the kernel's larger surfaces (bpf,
-io_uring, userfaultfd, keyrings), takes memory that nothing counts (System V, memfd, aio), or makes a socket that could
-reach another than its own pair: all answered "Operation not permitted". See seccomp(2); the programs are classic BPF.
+What makes or enters namespaces, mounts, traces or limits other processes, reaches the kernel's
+larger surfaces (bpf, io_uring, userfaultfd, keyrings), takes memory that nothing counts (System V,
+memfd, aio), or makes a socket that could reach another than its own pair: all answered "Operation
+not permitted". See seccomp(2); the programs are classic BPF.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ import struct
 
 from agentfly_core.sandbox.guest import kernel
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54  # linux/bpf_common.h
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = (
+    0x20,
+    0x15,
+    0x35,
+    0x45,
+    0x06,
+    0x54,
+)  # linux/bpf_common.h
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000  # linux/seccomp.h
 _NUMBER, _MACHINE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _MODE_FILTER, _PR_SET_SECCOMP = 2, 22
@@ -26,18 +34,61 @@ _NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, of time and cgroups too
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _DENIED_EVERYWHERE = (
     *(425, 426, 427),  # io_uring_setup, io_uring_enter, io_uring_register
-    *(428, 429, 430, 431, 432, 433, 442, 467),  # open_tree ... fspick, mount_setattr, open_tree_attr
+    *(
+        428,
+        429,
+        430,
+        431,
+        432,
+        433,
+        442,
+        467,
+    ),  # open_tree ... fspick, mount_setattr, open_tree_attr
     *(438, 440, 443, 447),  # pidfd_getfd, process_madvise, quotactl_fd, memfd_secret
 )
 _DENIED = {
     "x86_64": (
         *(41, 101, 310, 311, 312),  # socket, ptrace, process_vm_readv, process_vm_writev, kcmp
         *(165, 166, 155, 161, 272, 308),  # mount, umount2, pivot_root, chroot, unshare, setns
-        *(248, 249, 250, 321, 298, 323),  # add_key, request_key, keyctl, bpf, perf_event_open, userfaultfd
-        *(246, 320, 175, 313, 176, 169),  # kexec_load, kexec_file_load, init_, finit_, delete_module, reboot
-        *(167, 168, 163, 179, 103, 135, 153),  # swapon, swapoff, acct, quotactl, syslog, personality, vhangup
-        *(303, 304, 300, 212),  # name_to_handle_at, open_by_handle_at, fanotify_init, lookup_dcookie
-        *(164, 227, 305, 159, 170, 171),  # settimeofday, clock_settime, clock_adjtime, adjtimex, set...name
+        *(
+            248,
+            249,
+            250,
+            321,
+            298,
+            323,
+        ),  # add_key, request_key, keyctl, bpf, perf_event_open, userfaultfd
+        *(
+            246,
+            320,
+            175,
+            313,
+            176,
+            169,
+        ),  # kexec_load, kexec_file_load, init_, finit_, delete_module, reboot
+        *(
+            167,
+            168,
+            163,
+            179,
+            103,
+            135,
+            153,
+        ),  # swapon, swapoff, acct, quotactl, syslog, personality, vhangup
+        *(
+            303,
+            304,
+            300,
+            212,
+        ),  # name_to_handle_at, open_by_handle_at, fanotify_init, lookup_dcookie
+        *(
+            164,
+            227,
+            305,
+            159,
+            170,
+            171,
+        ),  # settimeofday, clock_settime, clock_adjtime, adjtimex, set...name
         *(279, 256, 237, 238),  # move_pages, migrate_pages, mbind, set_mempolicy
         *(319, 29, 68, 64, 240),  # memfd_create, shmget, msgget, semget, mq_open
         *(172, 173, 154, 134, 136, 206),  # iopl, ioperm, modify_ldt, uselib, ustat, io_setup
@@ -67,7 +118,9 @@ def program() -> bytes:
     steps += [_step(_LOAD, _NUMBER), *_when(_AT_LEAST, _X32, not_permitted)]
     for denied in (*_DENIED[machine], *_DENIED_EVERYWHERE):
         steps += _when(_EQUAL, denied, not_permitted)
-    steps += _when(_EQUAL, _CLONE3, not_there)  # its flags lie in memory; the C library falls back to clone
+    steps += _when(
+        _EQUAL, _CLONE3, not_there
+    )  # its flags lie in memory; the C library falls back to clone
     steps += _pairs(_SOCKETPAIR[machine], not_permitted)
     # only of itself: the keeper has the same user, and must be able to report
     steps += [_step(_EQUAL, _PRLIMIT[machine], 0, 4), _step(_LOAD, _FIRST_ARGUMENT)]
@@ -78,7 +131,9 @@ def program() -> bytes:
 
 
 def apply() -> None:
-    """Hold this process and all its children to the filter, for good; they must have `no_new_privs`."""
+    """Hold this process and all its children to the filter, for good; they must have
+    `no_new_privs`.
+    """
     code = program()
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
@@ -92,9 +147,11 @@ def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
 
 
 def _pairs(number: int, answer: int) -> list[bytes]:
-    """A pair of stream or seqpacket sockets is allowed: its halves stay connected to each other for good.
+    """A pair of stream or seqpacket sockets is allowed: its halves stay connected to each other for
+    good.
 
-    A half of a datagram pair, which is also what the kernel makes of a raw one, could be pointed at a socket file.
+    A half of a datagram pair, which is also what the kernel makes of a raw one, could be pointed at
+    a socket file.
     """
     return [
         _step(_EQUAL, number, 0, 8),

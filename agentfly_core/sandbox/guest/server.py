@@ -2,8 +2,8 @@
 
     python -m agentfly_core.sandbox.guest.server 3          (3: the descriptor on which requests come, one a message)
 
-It lives in mount and process namespaces of its own, as an unprivileged user: its end, for whatever reason, is the end
-of all executions, and it ends when the other end of its descriptor is closed.
+It lives in mount and process namespaces of its own, as an unprivileged user: its end, for whatever
+reason, is the end of all executions, and it ends when the other end of its descriptor is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from agentfly_core.sandbox.guest.protocol import ONCE
 NOBODY = 65534
 AT_ONCE = 34  # two of them may be waiting for their order
 DESCRIPTORS = 8
-FRESH = kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
+FRESH = (
+    kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
+)
 WARM: tuple[str, ...] = (
     "collections",
     "dataclasses",
@@ -42,7 +44,9 @@ WARM += ("numpy", "numpy.random")
 def main() -> None:
     """Serve until the caller is gone."""
     link = socket.socket(fileno=int(sys.argv[1]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python's handler would let the code end its keeper, process 1
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Python's handler would let the code end its keeper, process 1
     try:
         _enter_namespaces()
         if first := os.fork():
@@ -71,7 +75,10 @@ def _enter_namespaces() -> None:
 
 def _settle() -> None:
     """Take leave of the machine's files and of all privileges, then import what code often needs."""
-    sys.executable, sites = str(view.interpreter()), [str(package.parent) for package in view.packages()]
+    sys.executable, sites = (
+        str(view.interpreter()),
+        [str(package.parent) for package in view.packages()],
+    )
     view.enter()
     if os.geteuid() == 0:
         # In a container of one user, its root is the one who started it, and there is no other.
@@ -93,9 +100,11 @@ def _settle() -> None:
 
 
 def _serve(link: socket.socket) -> None:
-    """Start an execution for each message, and let the others wait in the socket when 32 and the spares run.
+    """Start an execution for each message, and let the others wait in the socket when 32 and the
+    spares run.
 
-    Those that are kept for several orders, by episodes, are not counted: else they could keep all others waiting.
+    Those that are kept for several orders, by episodes, are not counted: else they could keep all
+    others waiting.
     """
     # it has something to read when a process has ended
     awake, wake = os.pipe()
@@ -131,7 +140,9 @@ def _start(link: socket.socket, descriptors: list[int]) -> int:
             pid, why = os.fork(), str(error)
         if pid == 0:
             link.close()
-            init_process.refuse(connection, why) if why else init_process.keep(connection, descriptors[1:], uid, gid)
+            init_process.refuse(connection, why) if why else init_process.keep(
+                connection, descriptors[1:], uid, gid
+            )
             os._exit(0)
     for cgroup in descriptors[1:]:
         os.close(cgroup)

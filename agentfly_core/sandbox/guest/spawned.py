@@ -2,8 +2,8 @@
 
 python -m agentfly_core.sandbox.guest.spawned 7 /sandbox locked          (7: the connection)
 
-"locked": it is the first process of namespaces of its own, in which it may mount; "open": it is a plain process,
-and the folder is removed at its end.
+"locked": it is the first process of namespaces of its own, in which it may mount; "open": it is a
+plain process, and the folder is removed at its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ from agentfly_core.sandbox.guest.protocol import Limits
 
 def main() -> None:
     """Run one order in the namespaces that this process was started in."""
-    connection, folder, locked = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]), sys.argv[3] == "locked"
+    connection, folder, locked = (
+        socket.socket(fileno=int(sys.argv[1])),
+        Path(sys.argv[2]),
+        sys.argv[3] == "locked",
+    )
     cgroups = [int(word) for word in sys.argv[4:]]
     try:
         base = _settled(locked, cgroups)

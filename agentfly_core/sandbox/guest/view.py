@@ -1,6 +1,7 @@
 """The file system view of model-written code: interpreter, system libraries and programs, numpy.
 
-The rest is not there: no home folders, no /tmp, no project, no configuration beside what is needed to start programs.
+The rest is not there: no home folders, no /tmp, no project, no configuration beside what is needed
+to start programs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ BOX = Path("/box")
 WORK = Path("/sandbox")
 SCRATCH = {"work": str(WORK), "tmp": "/tmp", "shm": "/dev/shm"}
 PACKAGES = ("numpy", "numpy.libs")
-_SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/etc/alternatives")
+_SYSTEM = (
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/share/zoneinfo",
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+)
 _LINKED = ("/bin", "/lib", "/lib64", "/lib32", "/sbin")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _WRITTEN = {
@@ -36,7 +44,11 @@ STREAMS = {
 
 def visible() -> list[Path]:
     """The files and folders of this machine that are shown, read-only, where they lie."""
-    own = [Path(sysconfig.get_path("stdlib")), *Path(sys.base_prefix).glob("lib/libpython*"), interpreter()]
+    own = [
+        Path(sysconfig.get_path("stdlib")),
+        *Path(sys.base_prefix).glob("lib/libpython*"),
+        interpreter(),
+    ]
     shown = [*map(Path, _SYSTEM), *own]
     shown += [Path(path) for path in _LINKED if not os.path.islink(path)]
     return [path for path in dict.fromkeys(shown) if path.exists() and not _covered(path)]
@@ -80,7 +92,9 @@ def enter() -> None:
         (folder / name[1:]).write_text(text)
     kernel.mount("proc", f"{folder}/proc", "proc", flags)
     kernel.pivot_root(str(folder))
-    kernel.mount("", "/", flags=kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY | kernel.MS_NOSUID)
+    kernel.mount(
+        "", "/", flags=kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY | kernel.MS_NOSUID
+    )
 
 
 def _covered(path: Path) -> bool:

@@ -33,10 +33,15 @@ GRPO = {
 }
 IMITATION = {"refills": 0, "needs": Needs(off_policy="imitation")}
 UNGROUPED = Needs(old_logprobs=True, off_policy="ratio")
-OF_TRAJECTORIES, OF_REPLIES = {"aggregation": ("seq_mean_token_sum",)}, {"aggregation": ("seq_mean_token_mean",)}
+OF_TRAJECTORIES, OF_REPLIES = (
+    {"aggregation": ("seq_mean_token_sum",)},
+    {"aggregation": ("seq_mean_token_mean",)},
+)
 BUNDLES = {
-    "cispo": GRPO | {"policy_loss": ("cispo", 1.0, 4.0)},  # weights from 0 to 5, as in ScaleRL (arXiv 2510.13786)
-    "dapo": GRPO | {"policy_loss": ("clip", 0.2, 0.28, None), "overlong": None, "refills": 2}
+    "cispo": GRPO
+    | {"policy_loss": ("cispo", 1.0, 4.0)},  # weights from 0 to 5, as in ScaleRL (arXiv 2510.13786)
+    "dapo": GRPO
+    | {"policy_loss": ("clip", 0.2, 0.28, None), "overlong": None, "refills": 2}
     | {"needs": replace(GRPO["needs"], drops_equal_groups=True)},
     "dppo": GRPO | {"policy_loss": ("dppo_tv", 0.2, 0.2)},
     "dr_grpo": GRPO | {"aggregation": ("seq_sum_norm", 1024)},
@@ -47,7 +52,13 @@ BUNDLES = {
     "max_rl": GRPO,
     "opo": GRPO | OF_TRAJECTORIES,
     "ppo": GRPO
-    | {"gae": ("token", 1.0, 0.95), "critic": "head", "critic_rate": 10.0, "value_weight": 0.5, "value_clip": 0.2}
+    | {
+        "gae": ("token", 1.0, 0.95),
+        "critic": "head",
+        "critic_rate": 10.0,
+        "value_weight": 0.5,
+        "value_clip": 0.2,
+    }
     | {
         "needs": replace(
             UNGROUPED,
@@ -112,22 +123,38 @@ def plain(value):
 clip = partial(reference.clip, low=0.2, high=0.2, dual=None)
 DEFINITIONS = {
     "cispo": (reference.grpo, partial(reference.cispo, low=1.0, high=4.0), reference.token_mean),
-    "dapo": (reference.grpo, partial(reference.clip, low=0.2, high=0.28, dual=None), reference.token_mean),
+    "dapo": (
+        reference.grpo,
+        partial(reference.clip, low=0.2, high=0.28, dual=None),
+        reference.token_mean,
+    ),
     "dppo": (reference.grpo, partial(reference.dppo, low=0.2, high=0.2), reference.token_mean),
     "dr_grpo": (reference.dr_grpo, clip, partial(reference.seq_sum_norm, horizon=1024)),
     "gdpo": (partial(reference.gdpo, weights=WEIGHTS), clip, reference.token_mean),
     "gigpo": (partial(reference.gigpo, gamma=0.95, weight=1.0), clip, reference.token_mean),
     "grpo": (reference.grpo, clip, reference.token_mean),
-    "gspo": (reference.grpo, partial(reference.gspo, low=3e-4, high=4e-4), reference.seq_mean_token_mean),
+    "gspo": (
+        reference.grpo,
+        partial(reference.gspo, low=3e-4, high=4e-4),
+        reference.seq_mean_token_mean,
+    ),
     "max_rl": (reference.max_rl, clip, reference.token_mean),
     "opo": (reference.opo, clip, reference.seq_mean_token_sum),
     "ppo": (partial(reference.ppo, gamma=1.0, lam=0.95), clip, reference.token_mean),
     "reinforce_pp": (partial(reference.reinforce_pp, gamma=1.0), clip, reference.token_mean),
     "reinforce_pp_baseline": (reference.reinforce_pp_baseline, clip, reference.token_mean),
     "remax": (reference.remax, clip, reference.seq_mean_token_sum),
-    "rft": (partial(reference.rft, threshold=1.0, best=4), reference.reinforce, reference.mean_of_learned),
+    "rft": (
+        partial(reference.rft, threshold=1.0, best=4),
+        reference.reinforce,
+        reference.mean_of_learned,
+    ),
     "rloo": (reference.rloo, clip, reference.seq_mean_token_sum),
-    "sapo": (reference.grpo, partial(reference.sapo, tau=1.0, tau_bad=1.05), reference.seq_mean_token_mean),
+    "sapo": (
+        reference.grpo,
+        partial(reference.sapo, tau=1.0, tau_bad=1.05),
+        reference.seq_mean_token_mean,
+    ),
     "sft": (reference.sft, reference.reinforce, reference.token_mean),
 }
 
@@ -145,7 +172,9 @@ def test_its_loss_and_the_slope_of_it_are_those_of_the_definition(name, seed):
     expected, slope = defined(*DEFINITIONS[name], case, outputs)
     if name == "ppo":
         expected += 0.5 * of_the_critic(case, outputs)
-    assert (loss.item(), slopes.sum().item()) == pytest.approx((expected, slope), abs=1e-6, rel=1e-5)
+    assert (loss.item(), slopes.sum().item()) == pytest.approx(
+        (expected, slope), abs=1e-6, rel=1e-5
+    )
 
 
 def defined(advantages, loss, aggregation, case, outputs):

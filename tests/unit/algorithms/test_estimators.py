@@ -1,4 +1,6 @@
-"""From rewards to advantages: each algorithm by numbers that a hand can check, and by its definition."""
+"""From rewards to advantages: each algorithm by numbers that a hand can check, and by its
+definition.
+"""
 
 import math
 from dataclasses import replace
@@ -34,7 +36,9 @@ LONG = played(turn([1], {3: -1.0, 4: -1.0, 5: -1.0}))
 def credited(algorithm, trajectories, rewards, **more):
     """The advantages of each trajectory's tokens."""
     batch = pack(trajectories)
-    found = algorithm.estimate_advantages(earned(trajectories, rewards, batch, **more), batch).advantages
+    found = algorithm.estimate_advantages(
+        earned(trajectories, rewards, batch, **more), batch
+    ).advantages
     return by_trajectory(found, batch, len(trajectories))
 
 
@@ -74,7 +78,9 @@ def test_remax_compares_with_the_greedy_episode_of_the_problem():
 def test_returns_fall_with_every_sampled_token_and_with_none_that_was_read():
     talk = played(turn([1], {3: -1.0}), turn([5, 6, 7], {3: -1.0, 4: -1.0}))
     found = credited(ReinforcePP(gamma=0.5), [talk], [1.0])[0]
-    assert [(a - found[2]) / (found[1] - found[2]) for a in found] == pytest.approx([1.5, 1.0, 0.0])  # .25, .5, 1
+    assert [(a - found[2]) / (found[1] - found[2]) for a in found] == pytest.approx(
+        [1.5, 1.0, 0.0]
+    )  # .25, .5, 1
 
 
 def test_every_reward_has_its_own_scale():
@@ -102,7 +108,11 @@ def test_how_many_trajectories_lack_a_greedy_episode_to_compare_with_is_told():
 
 
 def test_how_many_turns_were_compared_is_told():
-    won, lost, other = played(at("door"), at("hall")), played(at("door"), at("cellar")), played(at("door"), group="b")
+    won, lost, other = (
+        played(at("door"), at("hall")),
+        played(at("door"), at("cellar")),
+        played(at("door"), group="b"),
+    )
     outcomes = earned([won, lost, other], [1.0, 0.0, 1.0])
     assert GiGPO().measures(outcomes, pack([won, lost, other])) == {"train/compared_turns": 2 / 5}
 
@@ -115,15 +125,21 @@ def test_the_same_state_of_another_problem_is_another_state():
 def test_a_state_met_twice_in_an_episode_counts_twice():
     circle, straight = played(at("door"), at("door")), played(at("door"))
     found = credited(GiGPO(gamma=0.5, weight=1.0), [circle, straight], [1.0, 0.0])
-    assert found == approx([[0.5 + 0.0, 0.5 + 0.5], [-0.5 - 0.5]])  # returns 0.5, 1 and 0 at the door, mean 0.5
+    assert found == approx(
+        [[0.5 + 0.0, 0.5 + 0.5], [-0.5 - 0.5]]
+    )  # returns 0.5, 1 and 0 at the door, mean 0.5
 
 
 def test_what_is_too_long_pays_and_at_most_so_much():
     lengths = (80, 90, 100, 120)
     episodes = [played(turn([0], dict.fromkeys(range(1, n + 1), -1.0))) for n in lengths]
     algorithm = DAPO(overlong=Overlong(longest=100, buffer=20, factor=1.0))
-    found = [line[0] for line in credited(algorithm, episodes, [1.0, 1.0, 1.0, 1.0])]  # worth 1, 0.5, 0, 0
-    assert found == pytest.approx([(r - 0.375) / math.sqrt(0.6875 / 3) for r in (1, 0.5, 0, 0)], abs=1e-5)
+    found = [
+        line[0] for line in credited(algorithm, episodes, [1.0, 1.0, 1.0, 1.0])
+    ]  # worth 1, 0.5, 0, 0
+    assert found == pytest.approx(
+        [(r - 0.375) / math.sqrt(0.6875 / 3) for r in (1, 0.5, 0, 0)], abs=1e-5
+    )
 
 
 def test_only_successes_are_imitated_and_not_too_many_of_one_problem():
@@ -135,7 +151,9 @@ def test_only_successes_are_imitated_and_not_too_many_of_one_problem():
 @pytest.mark.parametrize("penalty", [RewardKL(), AdaptiveKL()], ids=lambda penalty: penalty.use)
 @pytest.mark.parametrize("algorithm", [MaxRL, GDPO], ids=lambda algorithm: algorithm.__name__)
 def test_an_algorithm_that_cannot_pay_for_straying_says_so(algorithm, penalty):
-    with pytest.raises(ValueError, match=rf"algorithm.kl: .* got use: {penalty.use}; expected loss"):
+    with pytest.raises(
+        ValueError, match=rf"algorithm.kl: .* got use: {penalty.use}; expected loss"
+    ):
         algorithm(kl=penalty)
 
 
@@ -153,8 +171,14 @@ def test_rewards_far_from_zero_keep_their_differences():
 DEFINITIONS = [
     (GRPO(), reference.grpo),
     (DAPO(), reference.grpo),
-    (DAPO(overlong=Overlong(longest=8, buffer=4)), lambda stories: reference.dapo(stories, 8, 4, 1.0)),
-    (DAPO(overlong=Overlong(longest=12, buffer=8, factor=0.5)), lambda stories: reference.dapo(stories, 12, 8, 0.5)),
+    (
+        DAPO(overlong=Overlong(longest=8, buffer=4)),
+        lambda stories: reference.dapo(stories, 8, 4, 1.0),
+    ),
+    (
+        DAPO(overlong=Overlong(longest=12, buffer=8, factor=0.5)),
+        lambda stories: reference.dapo(stories, 12, 8, 0.5),
+    ),
     (DrGRPO(), reference.dr_grpo),
     (RLOO(), reference.rloo),
     (OPO(), reference.opo),
@@ -172,13 +196,17 @@ DEFINITIONS = [
 ]
 
 
-@pytest.mark.parametrize(("algorithm", "definition"), DEFINITIONS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("algorithm", "definition"), DEFINITIONS, ids=lambda value: type(value).__name__
+)
 @settings(max_examples=8)
 @given(seed=st.integers(0, 10_000))
 def test_advantages_are_those_of_the_definition(algorithm, definition, seed):
     case = ragged(seed)
     found = algorithm.estimate_advantages(case.outcomes, case.batch).advantages
     expected = definition(case.stories)
-    for mine, theirs in zip(by_trajectory(found, case.batch, len(case.stories)), expected, strict=True):
+    for mine, theirs in zip(
+        by_trajectory(found, case.batch, len(case.stories)), expected, strict=True
+    ):
         assert mine == pytest.approx(theirs, abs=1e-6, rel=1e-6)
     assert found[~case.batch.sampled].eq(0).all()

@@ -38,17 +38,39 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
     [
         (["algorithm={use: grpo, gamma: 0.9}"], "GRPO has no setting 'gamma'"),
         (["algorithm={use: rft, policy_loss: clip}"], "RFT has no setting 'policy_loss'"),
-        (["algorithm={use: grpo, policy_loss: {use: cispo, dual: 3}}"], r"policy_loss.cispo.dual: Extra inputs"),
-        (["algorithm={use: grpo, policy_loss: clipp}"], r"policy_loss: .*'clip', 'gspo', 'cispo'.* \(got"),
-        (["algorithm={use: dr_grpo, aggregation: seq_sum_norm}"], "aggregation.seq_sum_norm.horizon: Field required"),
-        (["algorithm={use: grpo, kl: {use: loss, kind: k1}}"], r"kl.loss.kind: Input should be 'k2', 'k3' or 'abs'"),
-        (["algorithm={use: ppo, gae: {use: token, gamma_turn: 1}}"], "gae.token.gamma_turn: Extra inputs"),
-        (["algorithm={use: max_rl, kl: reward}"], "algorithm.kl: MaxRL needs rewards of 0 and more, got use: reward"),
-        (["algorithm={use: dapo, overlong: {longest: 8, buffer: 9}}"], "got buffer 9 and longest 8"),
+        (
+            ["algorithm={use: grpo, policy_loss: {use: cispo, dual: 3}}"],
+            r"policy_loss.cispo.dual: Extra inputs",
+        ),
+        (
+            ["algorithm={use: grpo, policy_loss: clipp}"],
+            r"policy_loss: .*'clip', 'gspo', 'cispo'.* \(got",
+        ),
+        (
+            ["algorithm={use: dr_grpo, aggregation: seq_sum_norm}"],
+            "aggregation.seq_sum_norm.horizon: Field required",
+        ),
+        (
+            ["algorithm={use: grpo, kl: {use: loss, kind: k1}}"],
+            r"kl.loss.kind: Input should be 'k2', 'k3' or 'abs'",
+        ),
+        (
+            ["algorithm={use: ppo, gae: {use: token, gamma_turn: 1}}"],
+            "gae.token.gamma_turn: Extra inputs",
+        ),
+        (
+            ["algorithm={use: max_rl, kl: reward}"],
+            "algorithm.kl: MaxRL needs rewards of 0 and more, got use: reward",
+        ),
+        (
+            ["algorithm={use: dapo, overlong: {longest: 8, buffer: 9}}"],
+            "got buffer 9 and longest 8",
+        ),
         (["algorithm=grpoo"], "Did you mean 'grpo'"),
         (
             ["algorithm=sft"],
-            "sft, which imitates all episodes whatever they earned: choose rft .*, or give a warm_start",
+            "sft, which imitates all episodes whatever they earned: choose rft .*, or give a "
+            "warm_start",
         ),
         (
             ["algorithm={use: grpo, correction: token_tis}", "update.old_logprobs=sampler"],
@@ -58,22 +80,39 @@ def test_a_name_is_enough_and_all_its_defaults_are_told(name, tmp_path):
             ["algorithm={use: remax, policy_loss: reinforce}", "update.old_logprobs=sampler"],
             "ReMax compares with no old policy: leave it out",
         ),
-        (["rollout.max_staleness=1"], "max_staleness is 1, and nothing corrects for the older policy"),
+        (
+            ["rollout.max_staleness=1"],
+            "max_staleness is 1, and nothing corrects for the older policy",
+        ),
         (
             [
                 "algorithm={use: grpo, policy_loss: reinforce, kl: reward}",
                 "update.old_logprobs=sampler",
                 "rollout.max_staleness=1",
             ],
-            "nothing corrects for the older policy: .* or an algorithm.policy_loss with a ratio, such as clip, and",
+            "nothing corrects for the older policy: .* or an algorithm.policy_loss with a ratio, "
+            "such as clip, and",
         ),
         (
-            ["algorithm={use: remax, policy_loss: reinforce}", "update={epochs: 2, mini_batches: 3}"],
-            "mini_batches is 6, and the loss of .*ReMax, as it is set, has no ratio .*: it is right for 1 optimizer",
+            [
+                "algorithm={use: remax, policy_loss: reinforce}",
+                "update={epochs: 2, mini_batches: 3}",
+            ],
+            "mini_batches is 6, and the loss of .*ReMax, as it is set, has no ratio .*: it is "
+            "right for 1 optimizer",
         ),
-        (["rollout.group_size=1"], "group_size is 1, and .*GRPO compares the episodes of a problem with each other"),
-        (["algorithm=ppo", "rollout.refills=1"], "refills is 1, and to .*PPO episodes of equal reward teach as much"),
-        (["algorithm={use: grpo, kl: {use: loss, reference: run:base}}"], "expected start, or run:NAME@STEP"),
+        (
+            ["rollout.group_size=1"],
+            "group_size is 1, and .*GRPO compares the episodes of a problem with each other",
+        ),
+        (
+            ["algorithm=ppo", "rollout.refills=1"],
+            "refills is 1, and to .*PPO episodes of equal reward teach as much",
+        ),
+        (
+            ["algorithm={use: grpo, kl: {use: loss, reference: run:base}}"],
+            "expected start, or run:NAME@STEP",
+        ),
     ],
 )
 def test_a_setting_that_the_algorithm_does_not_use_is_refused(overrides, message, tmp_path):
@@ -90,7 +129,9 @@ def test_a_setting_that_the_algorithm_does_not_use_is_refused(overrides, message
         (["algorithm=grpo", "rollout={refills: 3}"], 3),
     ],
 )
-def test_refills_are_those_of_the_algorithm_where_the_experiment_says_nothing(overrides, refills, tmp_path):
+def test_refills_are_those_of_the_algorithm_where_the_experiment_says_nothing(
+    overrides, refills, tmp_path
+):
     assert checked(tmp_path, "data.train=64", *overrides).rollout.refills == refills
 
 
@@ -101,7 +142,10 @@ class Half:
 
 
 def test_an_algorithm_that_lacks_something_is_refused_with_what_it_lacks(tmp_path):
-    with pytest.raises(ValueError, match=r"Half is no algorithm, .*: it has no after, .*, measures, needs, weights\."):
+    with pytest.raises(
+        ValueError,
+        match=r"Half is no algorithm, .*: it has no after, .*, measures, needs, weights\.",
+    ):
         checked(tmp_path, "algorithm=tests.unit.algorithms.test_experiment_file:Half")
 
 
@@ -109,8 +153,15 @@ def test_an_algorithm_that_lacks_something_is_refused_with_what_it_lacks(tmp_pat
     "overrides",
     [
         ["algorithm=rft", "update={epochs: 2, mini_batches: 3}", "rollout.max_staleness=1"],
-        ["algorithm={use: grpo, policy_loss: reinforce, correction: token_tis}", "rollout.max_staleness=1"],
-        ["algorithm=grpo", "update={mini_batches: 3, old_logprobs: sampler}", "rollout.max_staleness=1"],
+        [
+            "algorithm={use: grpo, policy_loss: reinforce, correction: token_tis}",
+            "rollout.max_staleness=1",
+        ],
+        [
+            "algorithm=grpo",
+            "update={mini_batches: 3, old_logprobs: sampler}",
+            "rollout.max_staleness=1",
+        ],
     ],
 )
 def test_tokens_of_an_older_policy_are_imitated_or_corrected_for(overrides, tmp_path):

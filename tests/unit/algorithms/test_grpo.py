@@ -26,17 +26,26 @@ def advantages(trajectories, rewards):
 
 
 def test_the_one_success_of_four_has_an_advantage_of_one_and_a_half():
-    assert advantages([trajectory(REPLY)] * 4, [1.0, 0.0, 0.0, 0.0]) == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-4)
+    assert advantages([trajectory(REPLY)] * 4, [1.0, 0.0, 0.0, 0.0]) == pytest.approx(
+        [1.5, -0.5, -0.5, -0.5], abs=1e-4
+    )
 
 
 def test_statistics_are_over_trajectories_however_many_rows_they_have():
-    folded = [trajectory(REPLY, *[AGAIN] * 9), trajectory(REPLY), trajectory(REPLY), trajectory(REPLY)]
+    folded = [
+        trajectory(REPLY, *[AGAIN] * 9),
+        trajectory(REPLY),
+        trajectory(REPLY),
+        trajectory(REPLY),
+    ]
     assert advantages(folded, [1.0, 0.0, 0.0, 0.0])[0] == pytest.approx(1.5, abs=1e-4)
 
 
 def test_all_rows_of_a_trajectory_share_its_advantage_and_only_sampled_tokens_have_it():
     trajectories = [trajectory(REPLY, AGAIN), trajectory(REPLY)]
-    found = GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
+    found = (
+        GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
+    )
     half = pytest.approx(math.sqrt(0.5), abs=1e-4)
     assert found.tolist() == [[0, half], [0, half], [0, pytest.approx(-math.sqrt(0.5), abs=1e-4)]]
 
@@ -49,19 +58,25 @@ def test_equal_rewards_and_lone_trajectories_teach_nothing():
 def test_each_group_is_measured_by_itself():
     trajectories = [trajectory(REPLY, group=name) for name in ("a", "b", "a", "b")]
     low = -math.sqrt(0.5)
-    assert advantages(trajectories, [0.0, 10.0, 1.0, 30.0]) == pytest.approx([low, low, -low, -low], abs=1e-4)
+    assert advantages(trajectories, [0.0, 10.0, 1.0, 30.0]) == pytest.approx(
+        [low, low, -low, -low], abs=1e-4
+    )
 
 
 def test_a_trajectory_without_a_sampled_token_still_counts_in_its_group():
     trajectories = [trajectory(REPLY), trajectory(name="empty")]
-    found = GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
+    found = (
+        GRPO().estimate_advantages(earned(trajectories, [1.0, 0.0]), pack(trajectories)).advantages
+    )
     assert found[0, 1].item() == pytest.approx(math.sqrt(0.5), abs=1e-4)
 
 
 def test_the_loss_is_that_of_a_reference_written_out_in_float64():
     batch, outputs = _random()
     algorithm = GRPO(
-        policy_loss=Clip(low=0.1, high=0.3), kl=LossKL(weight=0.05, kind="k2"), correction=TokenTIS(cap=1.2)
+        policy_loss=Clip(low=0.1, high=0.3),
+        kl=LossKL(weight=0.05, kind="k2"),
+        correction=TokenTIS(cap=1.2),
     )
     expected = 0.0
     for row, t in batch.sampled.nonzero().tolist():
@@ -85,7 +100,9 @@ def test_the_loss_is_that_of_a_reference_written_out_in_float64():
 def test_the_share_of_tokens_beyond_the_importance_cap_is_told():
     batch, outputs = _random()
     beyond = (batch.old_logprobs - batch.rollout_logprobs)[batch.sampled] > math.log(1.2)
-    capped = GRPO(correction=TokenTIS(cap=1.2)).loss(outputs, batch).metrics["mismatch/masked_share"]
+    capped = (
+        GRPO(correction=TokenTIS(cap=1.2)).loss(outputs, batch).metrics["mismatch/masked_share"]
+    )
     assert capped[batch.sampled].tolist() == beyond.float().tolist()
 
 
@@ -95,7 +112,9 @@ def test_only_a_penalty_for_straying_needs_a_reference():
 
 
 def test_rewards_far_from_zero_keep_their_differences():
-    assert advantages([trajectory(REPLY)] * 2, [1e9, 1e9 + 1])[1] == pytest.approx(math.sqrt(0.5), abs=1e-4)
+    assert advantages([trajectory(REPLY)] * 2, [1e9, 1e9 + 1])[1] == pytest.approx(
+        math.sqrt(0.5), abs=1e-4
+    )
 
 
 def _random():
@@ -106,7 +125,11 @@ def _random():
         return (logprobs + 0.5 * torch.randn(logprobs.shape)) * batch.sampled
 
     advantages = torch.randn(batch.sampled.shape) * batch.sampled
-    batch = replace(batch, old_logprobs=near(batch.rollout_logprobs), reference_logprobs=near(batch.rollout_logprobs))
+    batch = replace(
+        batch,
+        old_logprobs=near(batch.rollout_logprobs),
+        reference_logprobs=near(batch.rollout_logprobs),
+    )
     now = near(batch.rollout_logprobs)
     return replace(batch, advantages=advantages, weight=GRPO().weights(batch)), Outputs(
         now, torch.zeros_like(now), torch.zeros_like(now)

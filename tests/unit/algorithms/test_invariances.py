@@ -1,4 +1,6 @@
-"""What must not matter to any algorithm: the order of rows, padding, how a sum is split; and what must."""
+"""What must not matter to any algorithm: the order of rows, padding, how a sum is split; and what
+must.
+"""
 
 import pkgutil
 from dataclasses import fields, replace
@@ -27,7 +29,13 @@ from tests.support.ragged import by_trajectory, now, ragged
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(algorithms.__path__))
 MADE = {name: load(full_name(name, "agentfly_core.algorithms"))() for name in NAMES}
-ABSOLUTE = {"sft", "rft", "remax", "ppo", "reinforce_pp"}  # these do not compare the episodes of a group
+ABSOLUTE = {
+    "sft",
+    "rft",
+    "remax",
+    "ppo",
+    "reinforce_pp",
+}  # these do not compare the episodes of a group
 LOSSES = (Clip(), GSPO(), CISPO(), SAPO(), DPPO(), Reinforce())
 AGGREGATIONS = (TokenMean(), SeqMeanTokenMean(), SeqMeanTokenSum(), SeqSumNorm(horizon=9))
 CORRECTIONS = (
@@ -50,7 +58,10 @@ def learning(algorithm, case):
 
 def named(algorithm):
     """`PPO-clip-token_mean-icepop-loss`."""
-    sections = (getattr(algorithm, name, None) for name in ("policy_loss", "aggregation", "correction", "kl"))
+    sections = (
+        getattr(algorithm, name, None)
+        for name in ("policy_loss", "aggregation", "correction", "kl")
+    )
     return "-".join([type(algorithm).__name__, *(section.use for section in sections if section)])
 
 
@@ -78,7 +89,11 @@ def test_the_order_of_trajectories_does_not_matter(name, order):
 def test_the_best_successes_are_imitated_in_any_order_and_of_equal_ones_the_first(best, order):
     rewards = [0.9, 0.7, 0.9, 0.1, 0.9, 0.6]
     group = [trajectory(turn([1], {3: -1.0}), name=f"t{i}") for i in order]
-    found = RFT(threshold=0.5, best=best).estimate_advantages(earned(group, [rewards[i] for i in order]), pack(group)).advantages
+    found = (
+        RFT(threshold=0.5, best=best)
+        .estimate_advantages(earned(group, [rewards[i] for i in order]), pack(group))
+        .advantages
+    )
     expected = [*(i for i in order if rewards[i] == 0.9), 1, 5][:best]
     assert found[:, 1].tolist() == [float(i in expected) for i in order]
 
@@ -103,7 +118,9 @@ def test_padding_does_not_matter(algorithm, seed):
     assert torch.equal(padded.advantages, _wide(batch.advantages))
     outputs = now(case.batch, seed)
     wide = replace(outputs, **{f.name: _wide(getattr(outputs, f.name)) for f in fields(outputs)})
-    assert total(algorithm, wide, padded).item() == pytest.approx(total(algorithm, outputs, batch).item(), abs=1e-6)
+    assert total(algorithm, wide, padded).item() == pytest.approx(
+        total(algorithm, outputs, batch).item(), abs=1e-6
+    )
 
 
 def _wide(tensor):
@@ -119,7 +136,13 @@ def _wider(batch: RolloutBatch):
 def test_groups_of_equal_rewards_teach_nothing(name):
     algorithm = GiGPO(gamma=1.0) if name == "gigpo" else MADE[name]
     talk = trajectory(turn([1], {3: -1.0}), turn([2], {4: -1.0, 5: -1.0}))
-    group = [talk, trajectory(turn([1], {3: -1.0})), talk, replace(talk, group="other"), replace(talk, group="alone")]
+    group = [
+        talk,
+        trajectory(turn([1], {3: -1.0})),
+        talk,
+        replace(talk, group="other"),
+        replace(talk, group="alone"),
+    ]
     parts = [{"exact": 0.1}] * 3 + [{"exact": 0.7}, {"exact": 0.3}]
     outcomes = earned(group, [0.1, 0.1, 0.1, 0.7, 0.3], parts=parts, weights={"exact": 1.0})
     assert algorithm.estimate_advantages(outcomes, pack(group)).advantages.eq(0).all()
@@ -128,12 +151,16 @@ def test_groups_of_equal_rewards_teach_nothing(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_update_without_any_row_is_possible(name):
     nothing = pack([])
-    estimate = MADE[name].estimate_advantages(earned([], [], nothing, weights={"exact": 1.0}), nothing)
+    estimate = MADE[name].estimate_advantages(
+        earned([], [], nothing, weights={"exact": 1.0}), nothing
+    )
     assert (estimate.advantages.shape, estimate.returns.shape) == ((0, 0), (0, 0))
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", [1, 2, 3])  # with others all rewards of each group are equal, or all ratios clipped
+@pytest.mark.parametrize(
+    "seed", [1, 2, 3]
+)  # with others all rewards of each group are equal, or all ratios clipped
 def test_only_sampled_tokens_have_a_gradient(name, seed):
     algorithm, case = MADE[name], ragged(seed)
     batch, outputs = learning(algorithm, case), now(case.batch, seed)
@@ -146,7 +173,12 @@ def test_only_sampled_tokens_have_a_gradient(name, seed):
 
 
 WHOLE = [
-    PPO(policy_loss=policy_loss, aggregation=aggregation, correction=correction, kl=LossKL(weight=0.1))
+    PPO(
+        policy_loss=policy_loss,
+        aggregation=aggregation,
+        correction=correction,
+        kl=LossKL(weight=0.1),
+    )
     for policy_loss, aggregation, correction in product(LOSSES, AGGREGATIONS, CORRECTIONS)
 ]
 
@@ -159,20 +191,30 @@ def test_a_loss_is_the_sum_over_any_split_of_its_rows_in_any_order(algorithm, se
     batch, outputs = learning(algorithm, case), now(case.batch, seed)
     rows = torch.randperm(len(batch.lengths), generator=torch.Generator().manual_seed(seed))
     parts = rows.tensor_split([1, 2, 5])
-    whole, summed = total(algorithm, outputs, batch), sum(total(algorithm, outputs, batch, part) for part in parts)
+    whole, summed = (
+        total(algorithm, outputs, batch),
+        sum(total(algorithm, outputs, batch, part) for part in parts),
+    )
     assert summed.item() == pytest.approx(whole.item(), abs=1e-5)
     heard = (outputs.logprobs, outputs.values)  # of imitation no gradient comes to the second
-    slopes = (torch.autograd.grad(t, heard, allow_unused=True, materialize_grads=True) for t in (whole, summed))
+    slopes = (
+        torch.autograd.grad(t, heard, allow_unused=True, materialize_grads=True)
+        for t in (whole, summed)
+    )
     for one, other in zip(*slopes, strict=True):
         assert torch.allclose(one, other, atol=1e-6)
 
 
-@pytest.mark.parametrize("penalty", [LossKL(weight=0.5), RewardKL(weight=0.5)], ids=lambda penalty: penalty.use)
+@pytest.mark.parametrize(
+    "penalty", [LossKL(weight=0.5), RewardKL(weight=0.5)], ids=lambda penalty: penalty.use
+)
 def test_a_penalty_is_felt_where_the_policy_has_strayed(penalty):
     group = [trajectory(turn([1], {3: -1.0})), trajectory(turn([1], {3: -1.0}))]
     batch = replace(pack(group), reference_logprobs=torch.tensor([[0.0, -1.0], [0.0, -3.0]]))
     algorithm = GRPO(kl=penalty)
-    batch = replace(batch, advantages=algorithm.estimate_advantages(earned(group, [1.0, 1.0]), batch).advantages)
+    batch = replace(
+        batch, advantages=algorithm.estimate_advantages(earned(group, [1.0, 1.0]), batch).advantages
+    )
     batch = replace(batch, weight=algorithm.weights(batch))
     outputs = replace(now(batch, 0), logprobs=batch.old_logprobs.clone().requires_grad_())
     total(algorithm, outputs, batch).backward()

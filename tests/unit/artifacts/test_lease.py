@@ -20,7 +20,13 @@ ELSEWHERE = Owner("node7", 4711, 1763740000.25, "0c5d", 73512)
 
 
 def held(owner: Owner, beat: int = 1, renewed: float = 1763740000.0) -> str:
-    told = {"owner": owner.to_json(), "fence": 4, "beat": beat, "renewed": renewed, "released": False}
+    told = {
+        "owner": owner.to_json(),
+        "fence": 4,
+        "beat": beat,
+        "renewed": renewed,
+        "released": False,
+    }
     return json.dumps(told)
 
 
@@ -36,7 +42,10 @@ def run(request: pytest.FixtureRequest) -> str:
 
 def test_an_owner_on_this_machine_that_died_is_followed_at_once(run: str) -> None:
     assert MINE.ticks is not None
-    bucket, moved = Bucket({f"runs/{run}/lock.json": held(replace(MINE, ticks=MINE.ticks + 1))}), Moved()
+    bucket, moved = (
+        Bucket({f"runs/{run}/lock.json": held(replace(MINE, ticks=MINE.ticks + 1))}),
+        Moved(),
+    )
     mine = lease(bucket, moved, run)
     assert mine.take() is not None
     assert (mine.fence, moved.seconds) == (5, 0)
@@ -55,7 +64,9 @@ def test_an_owner_on_this_machine_that_lives_keeps_its_run_when_the_clock_is_set
 
 
 @pytest.mark.parametrize("renewed", [0.0, 4e9])
-def test_an_owner_elsewhere_who_renews_its_lock_keeps_it_whatever_time_it_is(run: str, renewed: float) -> None:
+def test_an_owner_elsewhere_who_renews_its_lock_keeps_it_whatever_time_it_is(
+    run: str, renewed: float
+) -> None:
     beats = iter([held(ELSEWHERE, 1, renewed)] * 3 + [held(ELSEWHERE, 2, renewed)])
     bucket = Bucket({f"runs/{run}/lock.json": held(ELSEWHERE, 1, renewed)})
     moved = Moved(lambda: bucket.update({f"runs/{run}/lock.json": next(beats)}))
@@ -72,8 +83,14 @@ def test_an_owner_elsewhere_who_does_not_renew_its_lock_loses_it_after_it_was_wa
     mine = lease(bucket, moved, run)
     assert mine.take() == ELSEWHERE
     assert (moved.seconds, mine.fence) == (EXPIRY, 5)
-    assert "is held by process 4711 on node7, which may be dead. Watching its lock for up to 120 s" in caplog.text
-    assert f"s3://bucket/runs/{run}/lock.json was not renewed for 120 s: its run is taken over." in caplog.text
+    assert (
+        "is held by process 4711 on node7, which may be dead. Watching its lock for up to 120 s"
+        in caplog.text
+    )
+    assert (
+        f"s3://bucket/runs/{run}/lock.json was not renewed for 120 s: its run is taken over."
+        in caplog.text
+    )
 
 
 def test_who_has_watched_a_lock_to_refuse_early_does_not_watch_it_again(run: str) -> None:
@@ -84,7 +101,9 @@ def test_who_has_watched_a_lock_to_refuse_early_does_not_watch_it_again(run: str
     assert moved.seconds == EXPIRY
 
 
-@pytest.mark.parametrize("owner", [replace(MINE, boot="another machine of this name"), replace(MINE, ticks=None)])
+@pytest.mark.parametrize(
+    "owner", [replace(MINE, boot="another machine of this name"), replace(MINE, ticks=None)]
+)
 def test_an_owner_of_whom_this_machine_cannot_be_sure_is_watched(run: str, owner: Owner) -> None:
     bucket, moved = Bucket({f"runs/{run}/lock.json": held(owner)}), Moved()
     assert lease(bucket, moved, run).take() == owner
@@ -104,7 +123,9 @@ def test_each_renewal_is_another_version_though_the_time_stands_still(
     assert len(seen) == 3
 
 
-@pytest.mark.parametrize("damaged", ["", "\0" * 90, "\ufffd{}", "[]", held(ELSEWHERE)[:60], '{"fence": 1}'])
+@pytest.mark.parametrize(
+    "damaged", ["", "\0" * 90, "\ufffd{}", "[]", held(ELSEWHERE)[:60], '{"fence": 1}']
+)
 def test_a_damaged_lock_is_named_and_watched_like_that_of_somebody_elsewhere(
     run: str, damaged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -131,7 +152,9 @@ def test_who_cannot_read_its_own_lock_any_more_writes_nothing(run: str, damaged:
     bucket[mine.uri] = damaged
     mine.release()
     assert bucket[mine.uri] == damaged
-    with pytest.raises(LockLost, match=r"s3://bucket/runs/.*/lock\.json does not name this process any more"):
+    with pytest.raises(
+        LockLost, match=r"s3://bucket/runs/.*/lock\.json does not name this process any more"
+    ):
         mine.check()
 
 

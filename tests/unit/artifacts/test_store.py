@@ -64,7 +64,10 @@ def test_a_folder_without_its_manifest_is_no_artifact(store):
 def test_the_digest_names_content_and_not_how_long_it_took(store, tmp_path):
     other = Store.at(str(tmp_path / "other"), tmp_path / "cache")
     assert publish(store).digest == publish(other).digest
-    assert publish(other, ArtifactKey("runs/x", "score", "key-2", {}), "one").digest != publish(store).digest
+    assert (
+        publish(other, ArtifactKey("runs/x", "score", "key-2", {}), "one").digest
+        != publish(store).digest
+    )
 
 
 def test_whoever_publishes_second_keeps_what_is_there(store):
@@ -77,8 +80,12 @@ def test_whoever_publishes_second_keeps_what_is_there(store):
 
 
 def test_the_unfinished_work_of_dead_processes_of_this_machine_is_swept(store):
-    here, there = (Owner(host, 999999, 1.0, "", 1).mark for host in (socket.gethostname(), "another machine"))
-    dead, unknown = (store.root / f"runs/demo/steps/000002/.tmp-scored-{mark}" for mark in (here, there))
+    here, there = (
+        Owner(host, 999999, 1.0, "", 1).mark for host in (socket.gethostname(), "another machine")
+    )
+    dead, unknown = (
+        store.root / f"runs/demo/steps/000002/.tmp-scored-{mark}" for mark in (here, there)
+    )
     dead.mkdir(parents=True)
     unknown.mkdir()
     with store.publish(SLOT) as folder:
@@ -127,7 +134,8 @@ def test_the_manifest_says_what_went_in(store):
 
 
 @pytest.mark.parametrize(
-    ("said", "damage"), [('"d0"', '"d8"'), ('"score"', '"scobe"'), ('"size": 3', '"size": 1'), ('"files"', '"fkles"')]
+    ("said", "damage"),
+    [('"d0"', '"d8"'), ('"score"', '"scobe"'), ('"size": 3', '"size": 1'), ('"files"', '"fkles"')],
 )
 def test_a_changed_manifest_publishes_nothing_is_named_and_made_again(store, caplog, said, damage):
     artifact = publish(store)

@@ -36,7 +36,9 @@ from agentfly_core.testing.episodes import (
 from tests.support.rooms import ONE, TWO, Room, broken, events
 from tests.support.signals import Signal
 
-ADVICE = "use `await` with an async client, or a plain `def`, which runs in a thread, or process=True"
+ADVICE = (
+    "use `await` with an async client, or a plain `def`, which runs in a thread, or process=True"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +64,9 @@ async def ignores_its_cancellation(end: Signal, result: Any = "late") -> Any:
             continue
 
 
-async def test_a_call_that_ignores_its_cancellation_ends_at_its_limit_and_its_late_answer_is_dropped() -> None:
+async def test_a_call_that_ignores_its_cancellation_ends_at_its_limit_and_its_late_answer_is_dropped() -> (
+    None
+):
     end, place = Signal(), Environment()
 
     async def deaf(place: Environment) -> str:
@@ -77,13 +81,17 @@ async def test_a_call_that_ignores_its_cancellation_ends_at_its_limit_and_its_la
 
     for function, arguments in ((deaf, {"place": place}), (stubborn, {})):
         with pytest.raises(Overdue, match=r"^no result within 0\.01 s$"):
-            await call(partial(function, **arguments), 0.01, "The tool 'search'", list(arguments.values()))
+            await call(
+                partial(function, **arguments), 0.01, "The tool 'search'", list(arguments.values())
+            )
     assert place.spoilt
     assert not place.lost
     end.set()
 
 
-async def test_code_that_holds_its_loop_is_named_and_those_behind_it_are_not_blamed(released: threading.Event) -> None:
+async def test_code_that_holds_its_loop_is_named_and_those_behind_it_are_not_blamed(
+    released: threading.Event,
+) -> None:
     holding = Signal()
 
     async def blocks() -> str:
@@ -101,7 +109,9 @@ async def test_code_that_holds_its_loop_is_named_and_those_behind_it_are_not_bla
     blocked = asyncio.create_task(call(blocks, 0.01, "The tool 'search'"))
     await holding.wait()
     unbegun = asyncio.create_task(call(answers, 0.01, "The tool 'read'"))
-    with pytest.raises(Overdue, match=r"^The tool 'search' held the event loop for \S+ s: " + ADVICE):
+    with pytest.raises(
+        Overdue, match=r"^The tool 'search' held the event loop for \S+ s: " + ADVICE
+    ):
         await blocked
     for other in others:
         with pytest.raises(LoopLost, match="The tool 'search' held the event loop"):
@@ -109,7 +119,9 @@ async def test_code_that_holds_its_loop_is_named_and_those_behind_it_are_not_bla
     assert await unbegun == "ok"  # on the next loop
 
 
-async def test_what_a_call_starts_and_leaves_behind_is_its_own_doing(released: threading.Event) -> None:
+async def test_what_a_call_starts_and_leaves_behind_is_its_own_doing(
+    released: threading.Event,
+) -> None:
     async def blocks() -> None:
         released.wait(30)
 
@@ -135,7 +147,9 @@ async def test_a_callback_that_holds_the_loop_is_nobodys_fault(
         await call(hides, 30, "The tool 'search'")
 
 
-async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(released: threading.Event) -> None:
+async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(
+    released: threading.Event,
+) -> None:
     begun, holding, go_on = Signal(), Signal(), Signal()
 
     async def blocks() -> None:
@@ -158,7 +172,9 @@ async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(releas
     assert await asyncio.gather(early, late, blocking) == ["ok", "ok", None]
 
 
-def test_threads_that_a_tool_starts_by_asyncio_keep_neither_each_other_nor_the_program_waiting() -> None:
+def test_threads_that_a_tool_starts_by_asyncio_keep_neither_each_other_nor_the_program_waiting() -> (
+    None
+):
     program = """
 import asyncio, threading
 from agentfly_core.authoring.calling import Overdue, call
@@ -171,7 +187,9 @@ async def main():
     print({type(end).__name__ for end in ends}, await call(answers, 30, "answers"))
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "{'Overdue'} 3\n"
 
 
@@ -203,7 +221,9 @@ async def test_one_episodes_tool_that_blocks_costs_no_episode_that_has_nothing_t
             released.wait(30)
         return "found"
 
-    sampler = scripted(lambda problem, chain, turn: (f"<search chain={chain}>" if chain == 3 else "ok", "ok")[turn])
+    sampler = scripted(
+        lambda problem, chain, turn: (f"<search chain={chain}>" if chain == 3 else "ok", "ok")[turn]
+    )
     played, *_ = await play_all(episode_specs(ADD, chains=8), rollout_spec(search), sampler)
     assert {t.ending for t in played} == {Ending.NO_TOOL_CALLS}
     (told,) = played[3].observations
@@ -268,7 +288,9 @@ async def deaf(episode: Episode) -> Ending:
             return Ending.NO_TOOL_CALLS
 
 
-async def test_an_agent_that_does_not_listen_fails_at_the_deadline_and_is_given_no_more_replies() -> None:
+async def test_an_agent_that_does_not_listen_fails_at_the_deadline_and_is_given_no_more_replies() -> (
+    None
+):
     trajectory = await play(["99"], spec=rollout_spec(agent=deaf, deadline=0.1))
     assert (trajectory.ending, trajectory.turns) == (Ending.FAILED, ())
     assert trajectory.error == "LeaseExpired: no ending within 0.1 s, the agent's deadline"
@@ -299,7 +321,9 @@ async def test_an_agent_that_blocks_is_named_long_before_its_deadline(
         return Ending.NO_TOOL_CALLS
 
     problems = episode_specs(Problem("zebra", "?"), ADD)
-    played, *_ = await play_all(problems, rollout_spec(agent=blocks, deadline=3600), scripted(lambda *_: "99"))
+    played, *_ = await play_all(
+        problems, rollout_spec(agent=blocks, deadline=3600), scripted(lambda *_: "99")
+    )
     assert all("The agent blocks held the event loop for" in str(t.error) for t in played)
     assert all("an agent has to `await` whatever takes time" in str(t.error) for t in played)
 
@@ -326,9 +350,17 @@ async def test_an_environment_that_does_not_listen_is_given_up_after_its_time(
                 assert (method, problem) in [("start", ONE), ("reset", ONE)], failure
     end.set()
     found = resources.metrics()
-    failed = {name: found[f"resources/Broken/{name}"] for name in ("starts_failed", "resets_failed", "closes_failed")}
-    assert failed == {f"{name}s_failed": int(name == method) for name in ("start", "reset", "close")}
-    assert found["resources/Broken/started"] == found["resources/Broken/closed"] + failed["closes_failed"]
+    failed = {
+        name: found[f"resources/Broken/{name}"]
+        for name in ("starts_failed", "resets_failed", "closes_failed")
+    }
+    assert failed == {
+        f"{name}s_failed": int(name == method) for name in ("start", "reset", "close")
+    }
+    assert (
+        found["resources/Broken/started"]
+        == found["resources/Broken/closed"] + failed["closes_failed"]
+    )
 
 
 async def test_making_an_environment_and_asking_for_its_state_are_bounded_too(
@@ -342,7 +374,10 @@ async def test_making_an_environment_and_asking_for_its_state_are_bounded_too(
         return "seen"
 
     async with ResourceManager({Slow: 1}) as resources:
-        with pytest.raises(ServiceFailure, match=r"Slow could not be made: Overdue: Slow\(\) held the event loop for"):
+        with pytest.raises(
+            ServiceFailure,
+            match=r"Slow could not be made: Overdue: Slow\(\) held the event loop for",
+        ):
             async with resources.lease(Slow, ONE, 0.05):
                 pass
     trajectory = await play(["ok"], look)
@@ -387,21 +422,35 @@ def test_a_client_that_is_made_once_serves_tools_and_rewards_from_step_to_step(s
     script = scripted(lambda problem, chain, turn: ("<ask>", "ok")[turn])
     with environment_loop({}) as here:
         for _ in range(3):
-            played, *_ = here.run(collect(episode_specs(ADD, chains=4), rollout_spec(ask), script, unwatched, here.resources))
+            played, *_ = here.run(
+                collect(
+                    episode_specs(ADD, chains=4),
+                    rollout_spec(ask),
+                    script,
+                    unwatched,
+                    here.resources,
+                )
+            )
             scores = asyncio.run(score(played, {judge: 1.0}))
             assert [t.observations for t in played] == [(Observation("ask", "0.5"),)] * 4
             assert [s.reward for s in scores] == [0.5] * 4
 
 
-async def test_a_reward_that_blocks_is_unscored_and_those_behind_it_are_scored(released: threading.Event) -> None:
+async def test_a_reward_that_blocks_is_unscored_and_those_behind_it_are_scored(
+    released: threading.Event,
+) -> None:
     @reward(timeout=0.05)
     async def judge(trajectory: Trajectory) -> float:
         if trajectory.chain == 1:
             released.wait(30)
         return 1.0
 
-    played, *_ = await play_all(episode_specs(ADD, chains=4), rollout_spec(), scripted(lambda *_: "ok"))
+    played, *_ = await play_all(
+        episode_specs(ADD, chains=4), rollout_spec(), scripted(lambda *_: "ok")
+    )
     scores = await score(played, {judge: 1.0})
     assert [s.reward for i, s in enumerate(scores) if i != 1] == [1.0] * 3
     assert isinstance(scores[1].reward, Unscored)
-    assert scores[1].reward.reason.startswith("judge: Overdue: The reward 'judge' held the event loop for")
+    assert scores[1].reward.reason.startswith(
+        "judge: Overdue: The reward 'judge' held the event loop for"
+    )

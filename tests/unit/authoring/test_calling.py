@@ -19,7 +19,9 @@ from tests.support.signals import Signal
 
 async def call(function: Callable[..., Any], arguments: Mapping[str, Any], seconds: float) -> Any:
     lent = [value for value in arguments.values() if isinstance(value, Environment)]
-    return await calling.call(functools.partial(function, **arguments), seconds, "The tool 'search'", lent)
+    return await calling.call(
+        functools.partial(function, **arguments), seconds, "The tool 'search'", lent
+    )
 
 
 async def test_a_synchronous_function_waits_in_its_thread_while_the_loop_goes_on() -> None:
@@ -53,7 +55,11 @@ async def test_what_would_end_the_program_arrives_as_an_exception() -> None:
     def interrupts() -> None:
         raise KeyboardInterrupt
 
-    for function, told in ((panics, "Panic: index"), (panics_too, "Panic: index"), (interrupts, "KeyboardInterrupt")):
+    for function, told in (
+        (panics, "Panic: index"),
+        (panics_too, "Panic: index"),
+        (interrupts, "KeyboardInterrupt"),
+    ):
         with pytest.raises(RuntimeError, match=told):
             await call(function, {}, 30)
 
@@ -74,7 +80,9 @@ try:
 except Overdue:
     print("overdue")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "overdue\n"
 
 
@@ -109,7 +117,9 @@ async def test_whatever_a_function_raises_arrives_as_an_exception(error: BaseExc
         raise error
 
     for function in (fails, fails_later):
-        with pytest.raises(Exception, match=r"x|exit|StopIteration|^$"):  # neither a hang nor the end of the program
+        with pytest.raises(
+            Exception, match=r"x|exit|StopIteration|^$"
+        ):  # neither a hang nor the end of the program
             await call(function, {}, 30)
 
 

@@ -20,7 +20,14 @@ from agentfly_core.authoring import process_calls
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.reward import Reward, reward, score
 from agentfly_core.authoring.tool import Tool, tool
-from agentfly_core.records.trajectory import Observation, Problem, Score, ToolCall, Trajectory, Unscored
+from agentfly_core.records.trajectory import (
+    Observation,
+    Problem,
+    Score,
+    ToolCall,
+    Trajectory,
+    Unscored,
+)
 from agentfly_core.testing.episodes import play
 from tests.support import crunchers
 from tests.support.project import ROOT
@@ -33,7 +40,9 @@ async def ask(asked: Tool, **arguments: Any) -> Observation:
 
 
 async def test_a_tool_runs_in_another_process_that_is_kept_and_is_lent_the_problem() -> None:
-    first, second = [json.loads((await ask(crunchers.where, what=what)).content) for what in ("a", "b")]
+    first, second = [
+        json.loads((await ask(crunchers.where, what=what)).content) for what in ("a", "b")
+    ]
     assert first == {"pid": first["pid"], "what": "a", "answer": "2", "main": True}
     assert second == {**first, "what": "b"}
     assert first["pid"] != os.getpid()
@@ -58,7 +67,9 @@ async def test_what_goes_wrong_there_is_told_to_the_model(how: str, told: str) -
     assert not (await ask(crunchers.where, what="next")).error
 
 
-async def test_wrong_arguments_are_told_with_the_schema_and_a_lost_service_ends_the_episode() -> None:
+async def test_wrong_arguments_are_told_with_the_schema_and_a_lost_service_ends_the_episode() -> (
+    None
+):
     assert "there is no argument 'waht'" in (await ask(crunchers.where, waht="a")).content
     with pytest.raises(ServiceFailure, match=r"^the shop is closed$"):
         await ask(crunchers.wrong, how="service")
@@ -92,7 +103,10 @@ async def test_as_many_processes_as_there_are_cores_serve_any_number_of_calls() 
 
 async def test_a_reward_sees_the_very_trajectory_and_its_score_comes_back_whole() -> None:
     trajectory = await play(["<where what=a><nothing><where", "99"], crunchers.where)
-    assert TypeAdapter(Trajectory).validate_python(json.loads(json.dumps(asdict(trajectory)))) == trajectory
+    assert (
+        TypeAdapter(Trajectory).validate_python(json.loads(json.dumps(asdict(trajectory))))
+        == trajectory
+    )
     found = await crunchers.length.score(trajectory, {})
     assert isinstance(found, Score)
     assert (found.value, found.per_turn) == (33.0, (30.0, 3.0))
@@ -105,7 +119,9 @@ async def test_a_reward_that_dies_or_finds_nothing_leaves_its_trajectory_unscore
     scores = await score([crash, none, trajectory], {crunchers.length: 1.0})
     assert scores[0].reward == Unscored("length: its process died of SIGKILL")
     assert isinstance(scores[1].reward, Unscored)
-    assert scores[1].reward.reason.startswith("length: got None (NoneType), expected a finite number")
+    assert scores[1].reward.reason.startswith(
+        "length: got None (NoneType), expected a finite number"
+    )
     assert scores[2].reward == 3.0
 
 
@@ -122,7 +138,10 @@ def local() -> Tool:
     [
         (crunchers.sees, "The tool 'sees' asks for Shelf .*process=True.*drop one of the two"),
         (local(), "The tool 'inner' .* expected a `def` there"),
-        (tool(process=True)(crunchers.explode.function), "not found by its name at the top of its module"),
+        (
+            tool(process=True)(crunchers.explode.function),
+            "not found by its name at the top of its module",
+        ),
         (reward(process=True)(crunchers.length.function), "The reward 'length' .* not found"),
     ],
 )
@@ -142,7 +161,9 @@ print(asyncio.run(crunchers.where.answer(ToolCall("where", {"what": "a"}), lent)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
     pid = json.loads(done.stdout)["pid"]
     with suppress(psutil.NoSuchProcess):
         psutil.Process(pid).wait(60)

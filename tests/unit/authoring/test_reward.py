@@ -23,12 +23,16 @@ from agentfly_core.records.trajectory import (
 from agentfly_core.testing.trajectories import trajectory, turn
 
 
-def played(name: str = "t1", ending: Ending = Ending.NO_TOOL_CALLS, **observed: Score | Unscored) -> Trajectory:
+def played(
+    name: str = "t1", ending: Ending = Ending.NO_TOOL_CALLS, **observed: Score | Unscored
+) -> Trajectory:
     """An episode of two turns whose last reply is "99"."""
     turns = [turn([1], {2: 0.0}, reply=text) for text in ("41+58", "99")]
     error = "shop died" if ending is Ending.FAILED else None
     problem = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
-    return trajectory(*turns, name=name, problem=problem, ending=ending, error=error, observed=observed)
+    return trajectory(
+        *turns, name=name, problem=problem, ending=ending, error=error, observed=observed
+    )
 
 
 @reward
@@ -87,7 +91,9 @@ async def test_a_reward_may_return_any_finite_number_or_a_score(result: Any, val
         (Score(1.0, per_turn=(0.0, 1e300)), "got 1e+300 (float)"),
     ],
 )
-async def test_what_is_no_finite_number_is_unscored_and_never_zero(result: Any, reason: str) -> None:
+async def test_what_is_no_finite_number_is_unscored_and_never_zero(
+    result: Any, reason: str
+) -> None:
     expected = f"gives: {reason}, expected a finite number, from -1e+15 to 1e+15"
     assert await giving(result).score(played(), {}) == Unscored(expected)
 
@@ -127,7 +133,9 @@ class Mute(Exception):
         (ValueError("half \ud83d pair"), "raises: ValueError: half ? pair"),
     ],
 )
-async def test_a_reward_that_raises_leaves_its_trajectory_unscored(error: BaseException, reason: str) -> None:
+async def test_a_reward_that_raises_leaves_its_trajectory_unscored(
+    error: BaseException, reason: str
+) -> None:
     assert await raising(error).score(played(), {}) == Unscored(reason)
 
 
@@ -165,7 +173,12 @@ def test_a_reward_that_asks_for_anything_else_is_refused() -> None:
 async def test_the_reward_is_the_weighted_sum_and_each_part_is_kept() -> None:
     half = giving(Score(0.5, parts={"readable": 1.0, "answered": 0.0}))
     assert await score([played()], {exact: 1.0, half: 0.2}) == [
-        Scored("t1", {"exact": 1.0, "gives": 0.5, "gives/readable": 1.0, "gives/answered": 0.0}, (), 1.1)
+        Scored(
+            "t1",
+            {"exact": 1.0, "gives": 0.5, "gives/readable": 1.0, "gives/answered": 0.0},
+            (),
+            1.1,
+        )
     ]
 
 
@@ -184,14 +197,24 @@ def test_turn_rewards_are_weighted_and_added_turn_by_turn() -> None:
         {"a": (10.0, Score(1e308))},
         {"a": (1.0, Score(9e14)), "b": (1.0, Score(9e14))},
         {"a": (1e308, Score(1e10)), "b": (-1e308, Score(1e10))},
-        {"a": (1.0, Score(1.0, per_turn=(1e15, 1.0))), "b": (-1.0, Score(1.0, per_turn=(-1e15, 1.0)))},
+        {
+            "a": (1.0, Score(1.0, per_turn=(1e15, 1.0))),
+            "b": (-1.0, Score(1.0, per_turn=(-1e15, 1.0))),
+        },
     ],
 )
-def test_a_sum_of_no_usable_size_is_unscored_and_names_weights_and_rewards(found: dict[str, Any]) -> None:
+def test_a_sum_of_no_usable_size_is_unscored_and_names_weights_and_rewards(
+    found: dict[str, Any],
+) -> None:
     scored = combined("t1", found)
     assert isinstance(scored.reward, Unscored)
-    terms = " + ".join(f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in found.items())
-    assert f"the weighted sum of the rewards or of those of a turn, {terms}, is not" in scored.reward.reason
+    terms = " + ".join(
+        f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in found.items()
+    )
+    assert (
+        f"the weighted sum of the rewards or of those of a turn, {terms}, is not"
+        in scored.reward.reason
+    )
     assert scored.rewards == {name: score.value for name, (_, score) in found.items()}
 
 
@@ -220,7 +243,9 @@ async def test_a_reward_observed_during_the_episode_is_taken_from_the_record() -
 
 async def test_a_reward_that_was_not_observed_is_missing_and_not_zero() -> None:
     (missing,) = await score([played()], {sees: 1.0})
-    assert missing.reward == Unscored("sees: it needs an environment and was not observed during the episode")
+    assert missing.reward == Unscored(
+        "sees: it needs an environment and was not observed during the episode"
+    )
     (failed,) = await score([played(sees=Unscored("sees: KeyError: 'x'"))], {sees: 1.0})
     assert failed.reward == Unscored("sees: KeyError: 'x'")
 

@@ -75,7 +75,10 @@ async def answer(asked: Tool, **arguments: Any) -> Observation:
 
 def test_the_schema_tells_the_signature_and_the_docstring() -> None:
     properties = everything.schema.parameters["properties"]
-    assert (everything.schema.name, everything.schema.description) == ("everything", "Do everything.\n\nAt once.")
+    assert (everything.schema.name, everything.schema.description) == (
+        "everything",
+        "Do everything.\n\nAt once.",
+    )
     assert properties["text"] == {"type": "string", "description": "the text, on two lines"}
     assert properties["number"] == {"type": "integer"}
     assert properties["mode"] == {"type": "string", "enum": ["fast", "slow"]}
@@ -86,8 +89,18 @@ def test_the_schema_tells_the_signature_and_the_docstring() -> None:
         "default": None,
         "description": "how many",
     }
-    assert everything.schema.parameters["required"] == ["text", "number", "mode", "names", "counts", "box", "person"]
-    assert everything.schema.parameters["$defs"]["Box"]["properties"]["width"] == {"type": "integer"}
+    assert everything.schema.parameters["required"] == [
+        "text",
+        "number",
+        "mode",
+        "names",
+        "counts",
+        "box",
+        "person",
+    ]
+    assert everything.schema.parameters["$defs"]["Box"]["properties"]["width"] == {
+        "type": "integer"
+    }
     json.dumps(everything.schema.parameters, allow_nan=False)
 
 
@@ -97,7 +110,9 @@ def test_what_is_lent_is_hidden_from_the_schema() -> None:
 
 
 async def test_arguments_are_coerced_to_their_types() -> None:
-    assert await answer(everything, **ARGUMENTS) == Observation("everything", "42 3 30 1 add-1 None")
+    assert await answer(everything, **ARGUMENTS) == Observation(
+        "everything", "42 3 30 1 add-1 None"
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,11 +124,16 @@ async def test_arguments_are_coerced_to_their_types() -> None:
         ({**ARGUMENTS, "nmaes": []}, "there is no argument 'nmaes'. Did you mean 'names'?"),
         ({**ARGUMENTS, "shelf": "mine"}, "there is no argument 'shelf'"),
         ({**ARGUMENTS, "problem": {"id": "easy"}}, "there is no argument 'problem'"),
-        ({**ARGUMENTS, "box": {"width": "wide", "tags": []}}, "box.width: Input should be a valid integer"),
+        (
+            {**ARGUMENTS, "box": {"width": "wide", "tags": []}},
+            "box.width: Input should be a valid integer",
+        ),
         ({**ARGUMENTS, "number": "9" * 5000}, "number: Unable to parse input string as an integer"),
     ],
 )
-async def test_wrong_arguments_are_an_error_observation_with_the_schema(arguments: dict[str, Any], told: str) -> None:
+async def test_wrong_arguments_are_an_error_observation_with_the_schema(
+    arguments: dict[str, Any], told: str
+) -> None:
     observation = await answer(everything, **arguments)
     assert observation.error
     assert told in observation.content
@@ -264,7 +284,9 @@ async def test_a_tool_that_ends_the_program_only_ends_its_call() -> None:
     async def quits() -> None:
         raise SystemExit(1)
 
-    assert await answer(quits) == Observation("quits", "RuntimeError: it called exit(1)", error=True)
+    assert await answer(quits) == Observation(
+        "quits", "RuntimeError: it called exit(1)", error=True
+    )
 
 
 async def test_an_argument_that_breaks_its_own_check_is_told_to_the_model() -> None:
@@ -369,7 +391,9 @@ def nosy(trajectory: Trajectory) -> str:
         (Adder.method.function, "'self' of method has no annotation"),
     ],
 )
-def test_a_signature_that_cannot_be_told_is_refused(function: Callable[..., Any], told: str) -> None:
+def test_a_signature_that_cannot_be_told_is_refused(
+    function: Callable[..., Any], told: str
+) -> None:
     with pytest.raises(ValueError, match=told):
         _ = tool(function).schema
 
@@ -390,4 +414,6 @@ async def picky(word: Annotated[str, AfterValidator(_refused)]) -> str:
 
 
 async def test_whatever_an_authors_type_raises_of_what_a_model_sent_is_told_to_the_model() -> None:
-    assert await picky.answer(ToolCall("picky", {"word": "x"}), {}) == Observation("picky", "KeyError: 'x'", error=True)
+    assert await picky.answer(ToolCall("picky", {"word": "x"}), {}) == Observation(
+        "picky", "KeyError: 'x'", error=True
+    )

@@ -27,10 +27,17 @@ def test_a_value_comes_from_the_defaults_the_file_or_an_override(tiny):
 
 def test_an_override_replaces_all_that_stands_at_its_key(tiny):
     read = loading.read(
-        tiny, ['rewards={"my.rewards:cites": 1}', "rewards.my.rewards:short=0.5", "evaluate.goal=my.rewards:cites"]
+        tiny,
+        [
+            'rewards={"my.rewards:cites": 1}',
+            "rewards.my.rewards:short=0.5",
+            "evaluate.goal=my.rewards:cites",
+        ],
     )
     assert read.science.rewards == {"my.rewards:cites": 1.0, "my.rewards:short": 0.5}
-    assert {source for key, source in read.origin.items() if key.startswith("rewards")} == {"override"}
+    assert {source for key, source in read.origin.items() if key.startswith("rewards")} == {
+        "override"
+    }
 
 
 def test_an_import_path_is_one_key_of_an_override(tiny):
@@ -46,16 +53,27 @@ def test_a_number_is_short_for_the_limit_of_an_environment_and_the_same_experime
     )
     assert short == full
     assert short.model_dump(mode="json")["environments"] == {"my:Shop": 8}
-    assert worn.model_dump(mode="json")["environments"]["my:Shop"] == {"limit": 8, "max_uses": 100, "lifetime": 3600.0}
+    assert worn.model_dump(mode="json")["environments"]["my:Shop"] == {
+        "limit": 8,
+        "max_uses": 100,
+        "lifetime": 3600.0,
+    }
     assert Science.model_validate(worn.model_dump(mode="json")) == worn
 
 
 def test_a_typing_mistake_is_refused_with_a_hint(tiny):
-    with pytest.raises(ValueError, match=r"update.learning_rat: there is no such key. Did you mean 'learning_rate'"):
+    with pytest.raises(
+        ValueError, match=r"update.learning_rat: there is no such key. Did you mean 'learning_rate'"
+    ):
         loading.read(tiny, ["update.learning_rat=1"])
-    with pytest.raises(ValueError, match=r"experiment.*:\n  rollout.problems: .*greater than or equal to 1 \(got 0\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"experiment.*:\n  rollout.problems: .*greater than or equal to 1 \(got 0\)",
+    ):
         loading.read(tiny, ["rollout.problems=0"])
-    with pytest.raises(ValueError, match=r"environments.my:Shop.limt: there is no such key. Did you mean 'limit'"):
+    with pytest.raises(
+        ValueError, match=r"environments.my:Shop.limt: there is no such key. Did you mean 'limit'"
+    ):
         loading.read(tiny, ["environments={my:Shop: {limt: 8}}"])
     with pytest.raises(ValueError, match="expected key=value"):
         loading.read(tiny, ["steps"])
@@ -68,16 +86,27 @@ def test_a_typing_mistake_is_refused_with_a_hint(tiny):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (TINY + "seed: [1, 2\n", r"tiny.yaml, line 8, column 1 is no valid YAML: expected ',' or '\]'"),
-        (TINY + "steps: 3\n", r"tiny.yaml, line 7, column 1 is no valid YAML: the key 'steps' is there twice"),
-        ("update: {epochs: 1, epochs: 2}", "line 1, column 21 is no valid YAML: the key 'epochs' is there twice"),
+        (
+            TINY + "seed: [1, 2\n",
+            r"tiny.yaml, line 8, column 1 is no valid YAML: expected ',' or '\]'",
+        ),
+        (
+            TINY + "steps: 3\n",
+            r"tiny.yaml, line 7, column 1 is no valid YAML: the key 'steps' is there twice",
+        ),
+        (
+            "update: {epochs: 1, epochs: 2}",
+            "line 1, column 21 is no valid YAML: the key 'epochs' is there twice",
+        ),
         ("- a\n- b\n", "tiny.yaml holds a list, expected settings, one `key: value` a line"),
         ("train it\n", "tiny.yaml holds a str, expected settings"),
         ("seed: \x00\n", "tiny.yaml is no valid YAML"),
         ("when: 2026-13-01\n", "tiny.yaml is no valid YAML: month must be in 1..12"),
     ],
 )
-def test_a_file_that_holds_no_settings_is_refused_with_the_place_of_the_fault(text, message, tmp_path):
+def test_a_file_that_holds_no_settings_is_refused_with_the_place_of_the_fault(
+    text, message, tmp_path
+):
     (tmp_path / "tiny.yaml").write_text(text)
     with pytest.raises(ValueError, match=message):
         loading.read(str(tmp_path / "tiny.yaml"))
@@ -86,7 +115,10 @@ def test_a_file_that_holds_no_settings_is_refused_with_the_place_of_the_fault(te
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["data.tens=[1"], r"The value of the override 'data.tens', line 1, column 3 is no valid YAML"),
+        (
+            ["data.tens=[1"],
+            r"The value of the override 'data.tens', line 1, column 3 is no valid YAML",
+        ),
         (["seed=1", "seed.x=2"], r"seed: Input should be a valid integer \(got \{'x': 2\}\)"),
         (["=1"], "expected key=value"),
     ],
@@ -102,16 +134,23 @@ def test_an_override_that_cannot_be_read_is_refused(overrides, message, tiny):
 def test_a_number_may_be_written_with_an_exponent(text, value):
     assert strict_yaml.parse(text, "here") == value
 
+
 @pytest.mark.parametrize("text", ["a: &x [1, *x]", "a: &x {b: {c: *x}}"])
 def test_a_value_that_contains_itself_is_refused_where_it_does(text):
-    with pytest.raises(ValueError, match=r"here, line 1, column \d+ is no valid YAML: \*x stands within what it names"):
+    with pytest.raises(
+        ValueError,
+        match=r"here, line 1, column \d+ is no valid YAML: \*x stands within what it names",
+    ):
         strict_yaml.parse(text, "here")
     assert strict_yaml.parse("a: &x [1]\nb: *x", "here") == {"a": [1], "b": [1]}
 
 
 def test_an_override_may_be_json_of_any_text(tiny):
     system = "Be brief \U0001f600: yes"
-    assert loading.read(tiny, [f"agent={json.dumps({'system': system})}"]).science.agent.system == system
+    assert (
+        loading.read(tiny, [f"agent={json.dumps({'system': system})}"]).science.agent.system
+        == system
+    )
 
 
 def test_what_must_be_given_is_named(tmp_path):
@@ -127,7 +166,9 @@ def test_another_value_is_another_experiment(tiny):
 
 def test_a_difference_says_whether_a_run_may_go_on_with_it(tiny):
     old = loading.read(tiny).science.model_dump(mode="json")
-    new = loading.read(tiny, ["steps=9", "seed=1", "evaluate.every=3"]).science.model_dump(mode="json")
+    new = loading.read(tiny, ["steps=9", "seed=1", "evaluate.every=3"]).science.model_dump(
+        mode="json"
+    )
     found = {d.key: d.resumable for d in loading.differences(old, new)}
     assert found == {"steps": True, "seed": False, "evaluate.every": True}
 
@@ -155,13 +196,20 @@ def test_a_mistyped_variable_is_refused_and_the_marks_of_our_processes_are_not(m
         monkeypatch.setenv(name, "a mark")
     assert loading.site("local").name == "local"
     monkeypatch.setenv("AGENTFLY_SAMPLR", "transformers")
-    with pytest.raises(ValueError, match=r"no setting AGENTFLY_SAMPLR .* Did you mean 'AGENTFLY_SAMPLER'"):
+    with pytest.raises(
+        ValueError, match=r"no setting AGENTFLY_SAMPLR .* Did you mean 'AGENTFLY_SAMPLER'"
+    ):
         loading.site("local")
 
 
-def test_a_value_of_the_environment_that_does_not_fit_is_refused_with_where_it_may_stand(monkeypatch):
+def test_a_value_of_the_environment_that_does_not_fit_is_refused_with_where_it_may_stand(
+    monkeypatch,
+):
     monkeypatch.setenv("AGENTFLY_RANKS", "two")
-    with pytest.raises(ValueError, match=r"AGENTFLY_RANKS.*is not a valid site configuration:\n  ranks: .*got 'two'"):
+    with pytest.raises(
+        ValueError,
+        match=r"AGENTFLY_RANKS.*is not a valid site configuration:\n  ranks: .*got 'two'",
+    ):
         loading.site("local")
 
 
@@ -174,7 +222,10 @@ def test_a_password_is_no_setting_of_a_site(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"device": "cuda", "offload": "optimizer"}, "got offload 'optimizer' at zero_stage 0, expected .* 1 or more"),
+        (
+            {"device": "cuda", "offload": "optimizer"},
+            "got offload 'optimizer' at zero_stage 0, expected .* 1 or more",
+        ),
         ({"device": "cuda", "offload": "all", "zero_stage": 2}, "expected zero_stage 3 or more"),
         ({"offload": "optimizer", "zero_stage": 1}, "on `device: cpu`, whose memory is the host's"),
     ],
@@ -189,9 +240,13 @@ def test_more_ranks_than_one_divide_the_optimizers_state():
     assert [Site(ranks=ranks).zero_stage for ranks in (1, 2)] == [0, 1]
 
 
-def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept_beside_others(tiny):
+def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept_beside_others(
+    tiny,
+):
     read = loading.read(tiny, ["dtype=bfloat16"])
     checks.check_place(read.science, Site(zero_stage=0))
     checks.check_place(read.science, Site(ranks=2))
-    with pytest.raises(ValueError, match="zero_stage is 0 with 2 ranks, and beside bfloat16 weights it is ZeRO"):
+    with pytest.raises(
+        ValueError, match="zero_stage is 0 with 2 ranks, and beside bfloat16 weights it is ZeRO"
+    ):
         checks.check_place(read.science, Site(ranks=2, zero_stage=0))

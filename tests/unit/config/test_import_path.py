@@ -25,7 +25,9 @@ class Tighter(Clip):
     cap: int | None = None
 
 
-def spelled(tokenizer: PreTrainedTokenizerBase, accent: str, marks: tuple[str, ...] = ()) -> tuple[Any, ...]:
+def spelled(
+    tokenizer: PreTrainedTokenizerBase, accent: str, marks: tuple[str, ...] = ()
+) -> tuple[Any, ...]:
     return tokenizer, accent, marks
 
 
@@ -38,7 +40,11 @@ def drawn(canvas: Canvas, *more: int, **others: int) -> None: ...
 
 def test_settings_become_what_the_annotations_say() -> None:
     assert construct(Tighter, {"low": 1, "cap": 3.0}) == Tighter(1.0, "k3", 3)
-    assert construct(spelled, {"accent": "soft", "marks": ["!"]}, {"tokenizer": 7}) == (7, "soft", ("!",))
+    assert construct(spelled, {"accent": "soft", "marks": ["!"]}, {"tokenizer": 7}) == (
+        7,
+        "soft",
+        ("!",),
+    )
 
 
 def test_settings_that_are_left_out_are_completed_with_their_values() -> None:
@@ -46,13 +52,18 @@ def test_settings_that_are_left_out_are_completed_with_their_values() -> None:
 
 
 def test_sections_are_completed_too() -> None:
-    found = with_defaults(GRPO, {"policy_loss": {"use": "clip", "high": 0.28}, "aggregation": "seq_mean_token_sum"})
+    found = with_defaults(
+        GRPO, {"policy_loss": {"use": "clip", "high": 0.28}, "aggregation": "seq_mean_token_sum"}
+    )
     assert found["policy_loss"] == {"use": "clip", "low": 0.2, "high": 0.28, "dual": None}
     assert found["aggregation"] == {"use": "seq_mean_token_sum"}
 
 
 def test_a_module_name_is_short_for_its_class() -> None:
-    assert full_name("dr_grpo", "agentfly_core.algorithms") == "agentfly_core.algorithms.dr_grpo:DrGRPO"
+    assert (
+        full_name("dr_grpo", "agentfly_core.algorithms")
+        == "agentfly_core.algorithms.dr_grpo:DrGRPO"
+    )
     assert full_name("my.own:Thing", "agentfly_core.algorithms") == "my.own:Thing"
     with pytest.raises(ValueError, match="Did you mean 'rloo'"):
         full_name("rlo", "agentfly_core.algorithms")
@@ -63,16 +74,26 @@ def test_a_module_name_is_short_for_its_class() -> None:
     [
         (Clip, {"kind": "k1"}, r"Clip: kind: Input should be 'k2' or 'k3' \(got 'k1'\)"),
         (spelled, {}, "spelled has no default for accent: 'str': give it beside `use`"),
-        (spelled, {"accent": None}, r"spelled: accent: Input should be a valid string \(got None\)"),
+        (
+            spelled,
+            {"accent": None},
+            r"spelled: accent: Input should be a valid string \(got None\)",
+        ),
         (spelled, {"accnt": "soft"}, "spelled has no setting 'accnt'. Did you mean 'accent'"),
         (
             spelled,
             {"accent": "soft", "tokenizer": 1},
             "An annotation of spelled cannot be evaluated: .*'PreTrainedTokenizerBase'",
         ),
-        (drawn, {"canvas": "blue"}, "drawn: canvas is annotated with .*Canvas'>, which nothing in a file can be"),
+        (
+            drawn,
+            {"canvas": "blue"},
+            "drawn: canvas is annotated with .*Canvas'>, which nothing in a file can be",
+        ),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(maker: Any, settings: dict[str, Any], message: str) -> None:
+def test_settings_that_do_not_fit_are_refused(
+    maker: Any, settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         check_settings(maker, settings, ["tokenizer"] if maker is spelled else [])

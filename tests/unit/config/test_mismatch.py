@@ -28,7 +28,10 @@ def tiny(tmp_path):
         ("update=[1]", "update: Input should be a mapping of keys to values (got [1])"),
         ("rewards=[a]", "rewards: Input should be a mapping of keys to values (got ['a'])"),
         ("adapter.targets=3", "\n  adapter.targets: Input should be a list (got 3)"),
-        ("adapter.targets=[]", "adapter.targets: Input should have at least 1 item, not 0 (got [])"),
+        (
+            "adapter.targets=[]",
+            "adapter.targets: Input should have at least 1 item, not 0 (got [])",
+        ),
     ],
 )
 def test_a_setting_of_another_shape_is_refused_in_words_of_yaml(override, told, tiny):
@@ -50,4 +53,6 @@ def test_what_is_nested_too_deeply_is_refused_with_its_source_and_place(text, ti
 
 
 def test_what_is_nested_less_deeply_is_read():
-    assert strict_yaml.parse("{a: [" * 32 + "]}" * 32, "here") == strict_yaml.parse('{"a": [' * 32 + "]}" * 32, "here")
+    assert strict_yaml.parse("{a: [" * 32 + "]}" * 32, "here") == strict_yaml.parse(
+        '{"a": [' * 32 + "]}" * 32, "here"
+    )

@@ -12,7 +12,9 @@ def operands(problem: Problem) -> tuple[str, ...]:
 
 def test_a_problem_states_its_sum_and_knows_the_answer() -> None:
     problems = {p.id: p for split in arithmetic(0, 8000, 1000, 1000).values() for p in split}
-    first, second = (int(text) for text in next(id for id in problems if id.startswith("sub-")).split("-")[1:])
+    first, second = (
+        int(text) for text in next(id for id in problems if id.startswith("sub-")).split("-")[1:]
+    )
     assert problems[f"sub-{first}-{second}"] == Problem(
         f"sub-{first}-{second}", f"What is {first}-{second}?", {"answer": str(first - second)}
     )
@@ -35,12 +37,16 @@ def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None
 
 
 def test_a_problem_comes_once() -> None:
-    problems = [problem.id for split in arithmetic(0, 20_000, 200, 1000).values() for problem in split]
+    problems = [
+        problem.id for split in arithmetic(0, 20_000, 200, 1000).values() for problem in split
+    ]
     assert len(problems) == len(set(problems))
 
 
 def test_only_the_operators_asked_for_are_used() -> None:
-    assert all(problem.id.startswith("add-") for problem in arithmetic(0, 50, 5, 5, operators="+")["train"])
+    assert all(
+        problem.id.startswith("add-") for problem in arithmetic(0, 50, 5, 5, operators="+")["train"]
+    )
 
 
 def test_an_unknown_operator_is_refused() -> None:

@@ -54,18 +54,27 @@ async def sums(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajec
 async def wishes(spoilt: float, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
     tools = (search, add_to_cart, checkout)
     template = Hermes(tokenizer, show_tools=False)
-    rules = rollout_spec(*tools, rewards=[bought], limits={Shop: 200}, max_turns=6, template=template, max_tokens=200)
+    rules = rollout_spec(
+        *tools, rewards=[bought], limits={Shop: 200}, max_turns=6, template=template, max_tokens=200
+    )
     return await played(WISHES, demonstrations.shop(WISHES, 0, spoilt), rules, tokenizer)
 
 
-async def test_unspoilt_sums_are_all_right_after_one_calculation(tokenizer: PreTrainedTokenizerBase) -> None:
+async def test_unspoilt_sums_are_all_right_after_one_calculation(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
     for trajectory in await sums(0.0, tokenizer):
         assert await exact.score(trajectory, {}) == Score(1.0)
-        assert [observation.tool for observation in trajectory.observations] == ["calculator", "answer"]
+        assert [observation.tool for observation in trajectory.observations] == [
+            "calculator",
+            "answer",
+        ]
         assert trajectory.ending is Ending.TERMINAL
 
 
-async def test_spoilt_sums_are_all_wrong_without_breaking_a_tool(tokenizer: PreTrainedTokenizerBase) -> None:
+async def test_spoilt_sums_are_all_wrong_without_breaking_a_tool(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
     for trajectory in await sums(1.0, tokenizer):
         assert await exact.score(trajectory, {}) == Score(0.0)
         assert not any(observation.error for observation in trajectory.observations)
@@ -87,17 +96,25 @@ async def test_spoilt_wishes_are_not_fulfilled(tokenizer: PreTrainedTokenizerBas
 async def test_an_oracle_has_programs_do_its_sums_and_an_idler_earns_nothing(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    rules = rollout_spec(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
+    rules = rollout_spec(
+        python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200
+    )
     oracle = await played(POWERS, demonstrations.python(POWERS, 0, 0.0), rules, tokenizer)
-    assert [await exact.score(trajectory, {}) for trajectory in oracle] == [Score(1.0)] * len(POWERS)
+    assert [await exact.score(trajectory, {}) for trajectory in oracle] == [Score(1.0)] * len(
+        POWERS
+    )
     assert {trajectory.observations[0].tool for trajectory in oracle} == {"python"}
     idler = await played(POWERS, demonstrations.idler(POWERS, 0), rules, tokenizer)
     assert [await exact.score(trajectory, {}) for trajectory in idler] == [Score(0.0)] * len(POWERS)
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_spoilt_programs_are_all_wrong_without_breaking_the_tool(tokenizer: PreTrainedTokenizerBase) -> None:
-    rules = rollout_spec(python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200)
+async def test_spoilt_programs_are_all_wrong_without_breaking_the_tool(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    rules = rollout_spec(
+        python, answer, template=Hermes(tokenizer, show_tools=False), max_tokens=200
+    )
     for trajectory in await played(POWERS, demonstrations.python(POWERS, 0, 1.0), rules, tokenizer):
         assert await exact.score(trajectory, {}) == Score(0.0)
         assert not any(observation.error for observation in trajectory.observations)
@@ -118,7 +135,9 @@ def test_another_chain_of_the_same_problem_may_go_another_way() -> None:
 async def test_only_what_the_model_says_is_trained(tokenizer: PreTrainedTokenizerBase) -> None:
     sum_ = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
     rules = rollout_spec(calculator, answer, template=Hermes(tokenizer, show_tools=False))
-    (trajectory,) = await played([sum_], demonstrations.calculator([sum_], 0, 0.0), rules, tokenizer)
+    (trajectory,) = await played(
+        [sum_], demonstrations.calculator([sum_], 0, 0.0), rules, tokenizer
+    )
     batch = pack([trajectory])
     table = [
         ("<|im_start|>", "."), ("user\nWhat is ", "."), ("4", "."), ("1", "."), ("+", "."), ("5", "."), ("8", "."),
@@ -131,4 +150,7 @@ async def test_only_what_the_model_says_is_trained(tokenizer: PreTrainedTokenize
         ('"}}\n</tool_call>', "x"), ("<|im_end|>", "x"),
     ]  # fmt: skip
     read = [tokenizer.decode([token]) for token in batch.tokens[0].tolist()]
-    assert list(zip(read, (".x"[sampled] for sampled in batch.sampled[0].tolist()), strict=True)) == table
+    assert (
+        list(zip(read, (".x"[sampled] for sampled in batch.sampled[0].tolist()), strict=True))
+        == table
+    )

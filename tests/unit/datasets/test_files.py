@@ -33,7 +33,10 @@ def parquet(path: Path, rows: list[Any]) -> Path:
 
 @pytest.mark.parametrize("write", [json_array, json_lines, parquet])
 def test_every_format_gives_the_same_problems(write: Any, tmp_path: Path) -> None:
-    rows = [{"id": "a", "question": "41+58?", "answer": "99", "levels": [1, 2]}, {"id": "b", "question": "1+1?"}]
+    rows = [
+        {"id": "a", "question": "41+58?", "answer": "99", "levels": [1, 2]},
+        {"id": "b", "question": "1+1?"},
+    ]
     first, second = read(write(tmp_path / "sums", rows))
     assert isinstance(first, Problem)
     assert first == Problem("a", "41+58?", {"answer": "99", "levels": [1, 2]})
@@ -50,7 +53,10 @@ def test_the_question_is_the_first_of_four_fields_and_the_rest_are_facts(tmp_pat
 
 
 def test_without_ids_a_problem_is_known_by_its_question(tmp_path: Path) -> None:
-    one, two = (list(read(json_array(tmp_path / name, rows))) for name, rows in (("a", ROWS), ("b", ROWS[::-1])))
+    one, two = (
+        list(read(json_array(tmp_path / name, rows)))
+        for name, rows in (("a", ROWS), ("b", ROWS[::-1]))
+    )
     assert one == two[::-1]
 
 
@@ -62,16 +68,28 @@ def test_without_ids_a_problem_is_known_by_its_question(tmp_path: Path) -> None:
         ({"question": " "}, "its field 'question' is ' ', expected text"),
         ({"question": "Q", "id": 1.5}, "its field 'id' is 1.5, expected text or an integer"),
         (["Q"], "it is a list, expected an object"),
-        ({"question": "What is 0+1?"}, "row 1 has its id, or its question where neither has an `id`: give each one"),
+        (
+            {"question": "What is 0+1?"},
+            "row 1 has its id, or its question where neither has an `id`: give each one",
+        ),
     ],
 )
-def test_a_row_that_is_no_problem_is_named_with_its_number_and_fault(row: Any, fault: str, tmp_path: Path) -> None:
+def test_a_row_that_is_no_problem_is_named_with_its_number_and_fault(
+    row: Any, fault: str, tmp_path: Path
+) -> None:
     found = list(read(json_lines(tmp_path / "rows", [*ROWS[:3], row])))
     assert found[3] == BadRow("rows.jsonl", 4, fault)
 
 
-def test_a_row_without_a_field_that_is_needed_is_named_before_anything_is_played(tmp_path: Path) -> None:
-    rows = [*ROWS, {"question": "A?", "unit": "m"}, {"question": "B?", "answer": None}, {"question": "C?", "answer": 0}]
+def test_a_row_without_a_field_that_is_needed_is_named_before_anything_is_played(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        *ROWS,
+        {"question": "A?", "unit": "m"},
+        {"question": "B?", "answer": None},
+        {"question": "C?", "answer": 0},
+    ]
     path = str(json_lines(tmp_path / "rows", rows))
     built = files(0, 6, 2, 3, train_file=path, needs=("answer", "unit"))
     faults = {row.row: row.fault for row in built["train"] if isinstance(row, BadRow)}
@@ -83,7 +101,9 @@ def test_a_row_without_a_field_that_is_needed_is_named_before_anything_is_played
 
 def test_a_line_that_is_no_json_is_named_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"question": "A"}\n\n{"question": "B", "x": NaN}\n{"question": "line\u2028separator"}\n')
+    path.write_text(
+        '{"question": "A"}\n\n{"question": "B", "x": NaN}\n{"question": "line\u2028separator"}\n'
+    )
     first, second, third = read(path)
     assert isinstance(first, Problem)
     assert second == BadRow("rows.jsonl", 3, "it is no JSON: NaN is no JSON number")
@@ -91,21 +111,33 @@ def test_a_line_that_is_no_json_is_named_by_its_line(tmp_path: Path) -> None:
 
 
 def test_a_fact_that_json_cannot_hold_is_a_fault(tmp_path: Path) -> None:
-    (row,) = read(parquet(tmp_path / "rows", [{"question": "Q", "when": datetime.date(2026, 11, 21)}]))
+    (row,) = read(
+        parquet(tmp_path / "rows", [{"question": "Q", "when": datetime.date(2026, 11, 21)}])
+    )
     assert isinstance(row, BadRow)
     assert row.fault.startswith("its field 'when' cannot be written as JSON")
 
 
 def test_splits_are_cut_from_one_file_without_overlap(tmp_path: Path) -> None:
     built = files(0, 5, 2, 3, train_file=str(json_array(tmp_path / "rows", ROWS)))
-    assert {split: len(rows) for split, rows in built.items()} == {"train": 5, "validation": 2, "test": 3}
-    assert len({row.prompt for rows in built.values() for row in rows if isinstance(row, Problem)}) == 10
+    assert {split: len(rows) for split, rows in built.items()} == {
+        "train": 5,
+        "validation": 2,
+        "test": 3,
+    }
+    assert (
+        len({row.prompt for rows in built.values() for row in rows if isinstance(row, Problem)})
+        == 10
+    )
 
 
 def test_a_split_with_a_file_of_its_own_is_drawn_from_it(tmp_path: Path) -> None:
     train, test = json_array(tmp_path / "train", ROWS[:6]), json_lines(tmp_path / "test", ROWS[6:])
     built = files(0, 4, 2, 3, train_file=str(train), test_file=str(test))
-    prompts = {split: {row.prompt for row in rows if isinstance(row, Problem)} for split, rows in built.items()}
+    prompts = {
+        split: {row.prompt for row in rows if isinstance(row, Problem)}
+        for split, rows in built.items()
+    }
     assert prompts["test"] < {row["question"] for row in ROWS[6:]}
     assert prompts["train"] | prompts["validation"] == {row["question"] for row in ROWS[:6]}
 
@@ -132,7 +164,9 @@ def test_bad_rows_come_back_with_the_training_split(tmp_path: Path) -> None:
         ("rows.csv", "question", "ends in .json, .jsonl or .parquet"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused(name: str, text: str, message: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used_is_refused(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         files(0, 1, 1, 1, train_file=str(tmp_path / name))

@@ -8,7 +8,9 @@ from agentfly_core.records.trajectory import Problem
 
 def test_a_problem_states_its_sum_and_knows_the_answer() -> None:
     facts = {"answer": "509", "bounds": [2, 12, 15]}  # 144 + 169 + 196
-    assert problem(2, 12, 15) == Problem("pow-2-12-15", "Add up i**2 for i from 12, below 15.", facts)
+    assert problem(2, 12, 15) == Problem(
+        "pow-2-12-15", "Add up i**2 for i from 12, below 15.", facts
+    )
 
 
 def test_splits_have_the_sizes_asked_for_and_share_no_bounds() -> None:

@@ -23,14 +23,24 @@ PAGE = (ROOT / "data/README.md").read_text()
 
 
 def test_a_clone_has_the_file_and_can_make_it_again() -> None:
-    tracked = subprocess.run(["git", "ls-files", "data"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert {"data/README.md", "data/raw/word-problems.jsonl", "data/word_problems.py"} <= set(tracked.split())
+    tracked = subprocess.run(
+        ["git", "ls-files", "data"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert {"data/README.md", "data/raw/word-problems.jsonl", "data/word_problems.py"} <= set(
+        tracked.split()
+    )
     assert runpy.run_path(str(ROOT / "data/word_problems.py"))["text"]() == FILE.read_text()
 
 
 def test_every_row_is_a_problem_whose_expression_has_its_answer() -> None:
-    problems = [problem for problem in read(FILE, ("expression", "answer")) if isinstance(problem, Problem)]
-    assert len(problems) == FILE.read_text().count("\n") == len({problem.facts["expression"] for problem in problems})
+    problems = [
+        problem for problem in read(FILE, ("expression", "answer")) if isinstance(problem, Problem)
+    ]
+    assert (
+        len(problems)
+        == FILE.read_text().count("\n")
+        == len({problem.facts["expression"] for problem in problems})
+    )
     for problem in problems:
         assert written(evaluate(problem.facts["expression"])) == problem.facts["answer"]
         for number in re.findall(r"\d+", problem.prompt):
@@ -38,7 +48,9 @@ def test_every_row_is_a_problem_whose_expression_has_its_answer() -> None:
 
 
 def test_a_demonstration_works_out_the_expression_of_a_problem() -> None:
-    problem = Problem("7", "59 keys and 63 more: how many?", {"expression": "59+63", "answer": "122"})
+    problem = Problem(
+        "7", "59 keys and 63 more: how many?", {"expression": "59+63", "answer": "122"}
+    )
     first, last = (calculator([problem], seed=0, spoilt=0.0)("7", 0, turn) for turn in (0, 1))
     assert '"expression": "59+63"' in first
     assert '"answer": "122"' in last
@@ -48,7 +60,11 @@ def test_the_experiment_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(ROOT)
     science = loading.read("word-problems").science
     dataset.prepare(science, tmp_path, tmp_path / "quarantine.json")
-    assert sorted(path.stem for path in tmp_path.glob("*.parquet")) == ["test", "train", "validation"]
+    assert sorted(path.stem for path in tmp_path.glob("*.parquet")) == [
+        "test",
+        "train",
+        "validation",
+    ]
 
 
 def test_the_page_shows_the_first_row_and_names_what_there_is() -> None:

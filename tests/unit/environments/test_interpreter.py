@@ -28,7 +28,9 @@ async def interpreter() -> AsyncIterator[Interpreter]:
 
 
 async def ask(code: str, interpreter: Interpreter) -> Observation:
-    return await python_session.answer(ToolCall("python", {"code": code}), {Interpreter: interpreter})
+    return await python_session.answer(
+        ToolCall("python", {"code": code}), {Interpreter: interpreter}
+    )
 
 
 async def test_a_later_call_finds_what_an_earlier_one_defined(interpreter: Interpreter) -> None:
@@ -40,7 +42,9 @@ async def test_a_later_call_finds_what_an_earlier_one_defined(interpreter: Inter
 async def test_a_mistake_is_told_and_nothing_is_lost(interpreter: Interpreter) -> None:
     observation = await ask("x = 3\nprint(x / 0)", interpreter)
     assert observation.error
-    assert observation.content.startswith('Traceback (most recent call last):\n  File "<call 1>", line 2, in <module>')
+    assert observation.content.startswith(
+        'Traceback (most recent call last):\n  File "<call 1>", line 2, in <module>'
+    )
     assert observation.content.endswith("ZeroDivisionError: division by zero")
     assert await ask("print(x)", interpreter) == Observation("python", "3")
 
@@ -50,15 +54,22 @@ async def test_the_model_is_told_when_everything_is_lost(interpreter: Interprete
     too_much = await ask("while True: print('x' * 1000)", interpreter)
     assert too_much.error
     assert too_much.content.endswith(f"Stopped: it printed more than 1 MB.\n{LOST}")
-    assert (await ask("print(x)", interpreter)).content.endswith("NameError: name 'x' is not defined")
+    assert (await ask("print(x)", interpreter)).content.endswith(
+        "NameError: name 'x' is not defined"
+    )
     assert await ask("import os; os._exit(0)", interpreter) == Observation("python", LOST)
 
 
 async def test_no_episode_sees_anything_of_another() -> None:
-    leave = "secret = 1\nfor folder in ('.', '/tmp', '/dev/shm'): open(folder + '/secret', 'w').close()"
+    leave = (
+        "secret = 1\nfor folder in ('.', '/tmp', '/dev/shm'): open(folder + '/secret', 'w').close()"
+    )
     find = "import os; print('secret' in dir(), *map(os.listdir, ('.', '/tmp', '/dev/shm')))"
     async with ResourceManager({Interpreter: Limit(1, max_uses=100)}) as resources:
-        for code, printed in ((leave, "The program printed nothing."), (find, "False [] [] []")) * 2:
+        for code, printed in (
+            (leave, "The program printed nothing."),
+            (find, "False [] [] []"),
+        ) * 2:
             async with resources.lease(Interpreter, PROBLEM, timeout=30) as lent:
                 assert await ask(code, lent) == Observation("python", printed)
         assert resources.metrics()["resources/Interpreter/started"] == 4
@@ -74,7 +85,9 @@ async def test_an_episode_that_is_lost_leaves_no_process() -> None:
     await until(lambda: children() == IDLE)
 
 
-async def test_the_end_of_the_sandbox_is_ours_and_never_shown_to_the_model(interpreter: Interpreter) -> None:
+async def test_the_end_of_the_sandbox_is_ours_and_never_shown_to_the_model(
+    interpreter: Interpreter,
+) -> None:
     await ask("x = 3", interpreter)
     server, *below = processes()
     server.kill()

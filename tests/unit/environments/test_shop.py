@@ -23,7 +23,15 @@ BUY = Problem("buy-1", "Buy 2 red cups and 1 blue cup.", FACTS)
 
 
 async def shopping(*replies: str, problem: Problem = BUY) -> Trajectory:
-    rules = rollout_spec(search, lookup, add_to_cart, checkout, rewards=[bought], limits={Shop: 1}, max_turns=len(replies))
+    rules = rollout_spec(
+        search,
+        lookup,
+        add_to_cart,
+        checkout,
+        rewards=[bought],
+        limits={Shop: 1},
+        max_turns=len(replies),
+    )
     sampler = scripted(lambda problem, chain, turn: replies[turn])
     return (await play_all(episode_specs(problem), rules, sampler))[0][0]
 
@@ -52,7 +60,10 @@ async def test_the_right_order_over_several_turns_is_worth_one() -> None:
     [
         (["<add_to_cart key=a7 count=2>", "<checkout>"], 0.5),
         (["<add_to_cart key=a7 count=3>", "<add_to_cart key=c9>", "<checkout>"], 0.5),
-        (["<add_to_cart key=a7 count=2><add_to_cart key=c9><add_to_cart key=b2>", "<checkout>"], 1.0),
+        (
+            ["<add_to_cart key=a7 count=2><add_to_cart key=c9><add_to_cart key=b2>", "<checkout>"],
+            1.0,
+        ),
         (["<add_to_cart key=a7 count=2><add_to_cart key=c9>", "done"], 0.0),
     ],
 )
@@ -97,6 +108,13 @@ async def test_a_reset_shop_knows_nothing_of_the_shopper_before() -> None:
 
 
 def test_the_model_is_not_told_of_the_shop_itself() -> None:
-    schemas: list[Any] = [one.schema.parameters["properties"] for one in (search, lookup, add_to_cart, checkout)]
-    assert [list(properties) for properties in schemas] == [["words"], ["key"], ["key", "count"], []]
+    schemas: list[Any] = [
+        one.schema.parameters["properties"] for one in (search, lookup, add_to_cart, checkout)
+    ]
+    assert [list(properties) for properties in schemas] == [
+        ["words"],
+        ["key"],
+        ["key", "count"],
+        [],
+    ]
     assert schemas[2]["count"] == {"type": "integer", "default": 1, "description": "how many"}

@@ -45,7 +45,9 @@ def climb(steps: int, *, tower: Tower, bell: Bell) -> str:
 
 async def climbing(*replies: str) -> Trajectory:
     sampler = scripted(lambda problem, chain, turn: replies[turn])
-    return (await play_all(episode_specs(ADD), rollout_spec(climb, limits={Tower: 1, Bell: 1}), sampler))[0][0]
+    return (
+        await play_all(episode_specs(ADD), rollout_spec(climb, limits={Tower: 1, Bell: 1}), sampler)
+    )[0][0]
 
 
 async def test_a_turn_says_in_which_state_the_reply_was_made() -> None:
@@ -54,14 +56,23 @@ async def test_a_turn_says_in_which_state_the_reply_was_made() -> None:
 
 
 async def test_the_same_floor_is_the_same_state_by_whichever_way() -> None:
-    far, near = await climbing("<climb steps=2>", "<climb steps=-1>", "99"), await climbing("<climb steps=1>", "99")
+    far, near = (
+        await climbing("<climb steps=2>", "<climb steps=-1>", "99"),
+        await climbing("<climb steps=1>", "99"),
+    )
     found = outcomes(
-        [far, near], [Scored(far.id, {}, (), 1.0), Scored(near.id, {}, (), 0.0)], {}, {}, pack([far, near])
+        [far, near],
+        [Scored(far.id, {}, (), 1.0), Scored(near.id, {}, (), 0.0)],
+        {},
+        {},
+        pack([far, near]),
     )
     assert found.states == (("floor 0", "floor 2", "floor 1"), ("floor 0", "floor 1"))
 
 
-async def test_a_state_is_read_back_and_a_file_from_before_there_were_states_has_none(tmp_path: Path) -> None:
+async def test_a_state_is_read_back_and_a_file_from_before_there_were_states_has_none(
+    tmp_path: Path,
+) -> None:
     trajectory, path = await climbing("<climb steps=2>", "99"), tmp_path / "t.parquet"
     write_trajectories(path, [trajectory])
     assert [turn.state for turn in read_trajectories(path)[0].turns] == ["floor 0", "floor 2"]
@@ -75,12 +86,17 @@ def _without(path: Path, name: str) -> None:
     turns = table["turns"].combine_chunks()
     kept = [field for field in turns.type.value_type if field.name != name]
     parts = [turns.values.field(field.name) for field in kept]
-    shorter = pa.ListArray.from_arrays(turns.offsets, pa.StructArray.from_arrays(parts, fields=kept))
+    shorter = pa.ListArray.from_arrays(
+        turns.offsets, pa.StructArray.from_arrays(parts, fields=kept)
+    )
     pq.write_table(table.set_column(table.column_names.index("turns"), "turns", shorter), path)
 
 
 async def test_a_shop_is_what_the_shopper_sees_and_has_in_the_cart() -> None:
-    products = {key: {"name": name, "price": 1, "stock": 9} for key, name in (("a", "red cup"), ("b", "red pen"))}
+    products = {
+        key: {"name": name, "price": 1, "stock": 9}
+        for key, name in (("a", "red cup"), ("b", "red pen"))
+    }
     one, other = Shop(), Shop()
     for shop in (one, other):
         await shop.reset(Problem("p", "Buy!", {"products": products, "order": {"a": 1}}))
@@ -102,7 +118,9 @@ async def test_a_shop_is_what_the_shopper_sees_and_has_in_the_cart() -> None:
 
 @pytest.mark.usefixtures("sandbox")
 async def test_a_database_is_what_is_in_it() -> None:
-    problem = Problem("p", "?", {"database": "CREATE TABLE pens (name TEXT); INSERT INTO pens VALUES ('red')"})
+    problem = Problem(
+        "p", "?", {"database": "CREATE TABLE pens (name TEXT); INSERT INTO pens VALUES ('red')"}
+    )
     one, other = Database(), Database()
     for database in (one, other):
         await database.reset(problem)

@@ -10,7 +10,14 @@ from agentfly_core.authoring.tool import Tool
 from agentfly_core.environments import workspace as workspaces
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall
-from agentfly_core.tools.files import create_file, edit_file, list_files, read_file, search_files, undo_change
+from agentfly_core.tools.files import (
+    create_file,
+    edit_file,
+    list_files,
+    read_file,
+    search_files,
+    undo_change,
+)
 from agentfly_core.tools.shell import shell
 
 FILES = {"main.py": "import notes\nprint(notes.COUNT)\n", "notes.py": "COUNT = 1\n"}
@@ -29,7 +36,9 @@ async def ask(tool: Tool, workspace: Workspace, **arguments: Any) -> Observation
 
 async def test_files_are_listed_read_by_line_and_searched(workspace: Workspace) -> None:
     assert (await ask(list_files, workspace)).content == "main.py\nnotes.py"
-    assert (await ask(read_file, workspace, name="main.py", first=2)).content == "2\tprint(notes.COUNT)"
+    assert (
+        await ask(read_file, workspace, name="main.py", first=2)
+    ).content == "2\tprint(notes.COUNT)"
     assert (await ask(search_files, workspace, text="COUNT")).content == (
         "main.py:2: print(notes.COUNT)\nnotes.py:1: COUNT = 1"
     )
@@ -37,7 +46,9 @@ async def test_files_are_listed_read_by_line_and_searched(workspace: Workspace) 
 
 async def test_a_change_can_be_undone(workspace: Workspace) -> None:
     assert (await ask(edit_file, workspace, name="notes.py", old="1", new="2")).content == "Done."
-    assert (await ask(create_file, workspace, name="docs/new.txt", text="a\nb")).content == "docs/new.txt has 2 lines."
+    assert (
+        await ask(create_file, workspace, name="docs/new.txt", text="a\nb")
+    ).content == "docs/new.txt has 2 lines."
     await ask(undo_change, workspace)
     assert workspace.files == FILES | {"notes.py": "COUNT = 2\n"}
     await ask(undo_change, workspace)
@@ -47,17 +58,24 @@ async def test_a_change_can_be_undone(workspace: Workspace) -> None:
 
 async def test_an_edit_must_find_one_place(workspace: Workspace) -> None:
     told = await ask(edit_file, workspace, name="main.py", old="notes", new="n")
-    assert (told.error, "has 2 places that read 'notes', expected 1" in told.content) == (True, True)
+    assert (told.error, "has 2 places that read 'notes', expected 1" in told.content) == (
+        True,
+        True,
+    )
     assert workspace.files == FILES
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../up.txt", "a/../../b", "./main.py", "", "a\x00b", "a//b", "dir/"])
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../up.txt", "a/../../b", "./main.py", "", "a\x00b", "a//b", "dir/"]
+)
 async def test_a_name_that_leads_outside_is_refused(workspace: Workspace, name: str) -> None:
     assert (await ask(create_file, workspace, name=name, text="x")).error
     assert workspace.files == FILES
 
 
-@pytest.mark.parametrize("name", ["n" * 256, "\N{SNOWMAN}" * 86, "folder/" * 200 + "x", "notes.py/x"])
+@pytest.mark.parametrize(
+    "name", ["n" * 256, "\N{SNOWMAN}" * 86, "folder/" * 200 + "x", "notes.py/x"]
+)
 async def test_a_name_that_no_disk_takes_is_refused_before_a_command_could_fail_on_it(
     workspace: Workspace, name: str
 ) -> None:
@@ -70,7 +88,9 @@ async def test_there_is_an_end_to_what_can_be_written(workspace: Workspace) -> N
     assert (told.error, "too many" in told.content) == (True, True)
 
 
-async def test_another_episode_sees_nothing_of_this_one_and_a_snapshot_all(workspace: Workspace) -> None:
+async def test_another_episode_sees_nothing_of_this_one_and_a_snapshot_all(
+    workspace: Workspace,
+) -> None:
     await ask(create_file, workspace, name="new.txt", text="x")
     kept = workspace.snapshot()
     await workspace.reset(Problem("count", "Make it print 2.", {"files": FILES}))
@@ -89,23 +109,31 @@ async def test_a_command_sees_the_files_and_what_it_leaves_is_kept(workspace: Wo
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_a_command_that_fails_tells_what_it_printed_and_its_files_are_kept(workspace: Workspace) -> None:
+async def test_a_command_that_fails_tells_what_it_printed_and_its_files_are_kept(
+    workspace: Workspace,
+) -> None:
     told = await ask(shell, workspace, command="echo so far; touch empty; exit 3")
     assert told == Observation("shell", "so far\nEnded with exit code 3.", error=True)
     assert workspace.files == FILES | {"empty": ""}
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_a_command_reaches_nothing_outside_and_its_links_are_not_kept(workspace: Workspace) -> None:
+async def test_a_command_reaches_nothing_outside_and_its_links_are_not_kept(
+    workspace: Workspace,
+) -> None:
     told = await ask(
-        shell, workspace, command="ln -s /usr/lib/os-release link; ls /root /home /tmp/agentfly* 2>&1; true"
+        shell,
+        workspace,
+        command="ln -s /usr/lib/os-release link; ls /root /home /tmp/agentfly* 2>&1; true",
     )
     assert "No such file or directory" in told.content
     assert workspace.files == FILES
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_what_a_command_forges_as_its_files_is_refused_or_its_own(workspace: Workspace) -> None:
+async def test_what_a_command_forges_as_its_files_is_refused_or_its_own(
+    workspace: Workspace,
+) -> None:
     for made in ("'[' + '0,' * 5000000 + '0]'", "'[' * 100000", "[1]", "'{}{}'", r"'{\"a\": 1}'"):
         forge = f"python3 -c \"open('../kept.json', 'w').write({made})\"; kill -9 $PPID"
         assert (await ask(shell, workspace, command=forge)).error
@@ -113,7 +141,9 @@ async def test_what_a_command_forges_as_its_files_is_refused_or_its_own(workspac
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_a_command_that_is_stopped_changes_nothing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_that_is_stopped_changes_nothing(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workspaces, "LIMITS", workspaces.Limits(wall=0.5))
     told = await ask(shell, workspace, command="echo gone > notes.py; while :; do :; done")
     assert (told.error, "Stopped: it took longer" in told.content) == (True, True)

@@ -43,7 +43,9 @@ def test_config_shows_science_and_site_with_where_each_value_came_from(
 ) -> None:
     monkeypatch.setenv("AGENTFLY_RANKS", "2")
     assert main(["config", "tiny", "seed=3", "--site", "lab", "--store", "elsewhere"]) == 0
-    rows = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    rows = [
+        [cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()
+    ]
     for row in (
         ["steps", "2", "conf/tiny.yaml"],
         ["seed", "3", "override"],
@@ -62,8 +64,12 @@ def test_a_run_names_the_places_that_hear_of_it_and_why(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://someone:secret@mlflow.example")
     read = loading.read("tiny")
-    context = ExperimentContext("tiny", resolve(read.science), read.origin, Site(), Store.at(".", project))
-    places = Places(project / ".agentfly", "", Place("Prefect", "/home/user/.prefect", "PREFECT_HOME is set"))
+    context = ExperimentContext(
+        "tiny", resolve(read.science), read.origin, Site(), Store.at(".", project)
+    )
+    places = Places(
+        project / ".agentfly", "", Place("Prefect", "/home/user/.prefect", "PREFECT_HOME is set")
+    )
     show_places(places, context)
     assert capsys.readouterr().out == (
         "Prefect: /home/user/.prefect (PREFECT_HOME is set)\n"
@@ -83,7 +89,9 @@ def test_the_end_of_a_run_names_its_store_where_it_is_not_the_usual_one(
         ]
 
 
-def test_a_run_is_looked_for_where_its_own_site_sent_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_looked_for_where_its_own_site_sent_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = Store.at("elsewhere", project)
     store.write_json("runs/mine/run.json", {"site": {"mlflow_tracking_uri": "http://127.0.0.1:9"}})
     store.write_json("runs/mine/links.json", {"mlflow_run_ids": ["5f0e"]})
@@ -96,7 +104,9 @@ def test_a_run_is_looked_for_where_its_own_site_sent_it(project: Path, capsys: p
 def finished(project: Path) -> Store:
     """The run `base`, which has done all its steps and of which MLflow was told."""
     read, store = loading.read("tiny"), Store.at(".", project)
-    with opened(ExperimentContext("tiny", resolve(read.science), read.origin, Site(), store), "base") as run:
+    with opened(
+        ExperimentContext("tiny", resolve(read.science), read.origin, Site(), store), "base"
+    ) as run:
         run.link("mlflow_told_steps", "2")
         with store.publish(keys.prepare(run.science)) as folder:
             (folder / "problems").write_text("")
@@ -133,7 +143,12 @@ def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read = loading.read("tiny")
-    with opened(ExperimentContext("tiny", resolve(read.science), read.origin, Site(), Store.at(".", project)), "mine"):
+    with opened(
+        ExperimentContext(
+            "tiny", resolve(read.science), read.origin, Site(), Store.at(".", project)
+        ),
+        "mine",
+    ):
         pass
     assert main(["open", "mlflow", "mine"]) == 2
     assert capsys.readouterr().err == (
@@ -141,21 +156,31 @@ def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
         "agentfly train tiny --run mine\n"
     )
     assert main(["open", "prefect", "mien"]) == 2
-    assert f"There is no run 'mien' in {project}; `agentfly list` shows all." in capsys.readouterr().err
+    assert (
+        f"There is no run 'mien' in {project}; `agentfly list` shows all."
+        in capsys.readouterr().err
+    )
 
 
-def test_a_mistake_is_told_in_its_own_words_with_the_line_of_the_users_code_behind_it(project: Path) -> None:
+def test_a_mistake_is_told_in_its_own_words_with_the_line_of_the_users_code_behind_it(
+    project: Path,
+) -> None:
     (project / "mine.py").write_text("def years(text):\n    return int(text)\n")
     years = load("mine:years")
     line = f"{project}/mine.py:2 in years"
     for mistake, expected in (
         ("soon", f"invalid literal for int() with base 10: 'soon'\nIt was raised at {line}."),
-        (None, "int() argument must be a string, a bytes-like object or a real number, not 'NoneType'"),
+        (
+            None,
+            "int() argument must be a string, a bytes-like object or a real number, not 'NoneType'",
+        ),
     ):
         try:
             years(mistake)
         except (ValueError, TypeError) as error:
-            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # this test is no user's code
+            error.__traceback__ = (
+                error.__traceback__ and error.__traceback__.tb_next
+            )  # this test is no user's code
             assert message(error).endswith(expected)
             assert ("File" in message(error)) is isinstance(error, TypeError)
     assert message(TimeoutError()) == "TimeoutError, without a message"

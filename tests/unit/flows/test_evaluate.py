@@ -18,15 +18,28 @@ from flows.evaluate import policy_named
 
 @pytest.fixture
 def context(tmp_path: Path) -> ExperimentContext:
-    """An experiment whose run demo, and the run of its own name, have the policies of a start and of two steps."""
+    """An experiment whose run demo, and the run of its own name, have the policies of a start and
+    of two steps.
+    """
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
-    settings = {"model": "nano:calculator", "data": data, "rewards": {"agentfly_core.rewards.exact:exact": 1.0}, "steps": 2}
+    settings = {
+        "model": "nano:calculator",
+        "data": data,
+        "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
+        "steps": 2,
+    }
     science = Science.model_validate(settings)
-    made = ExperimentContext("tiny", resolve(science), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache"))
+    made = ExperimentContext(
+        "tiny", resolve(science), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache")
+    )
     for name in ("demo", name_of(made, "", False)):
-        made.store.write_json(f"runs/{name}/start.json", {"uri": "artifacts/warm_start", "digest": "9f2c"})
+        made.store.write_json(
+            f"runs/{name}/start.json", {"uri": "artifacts/warm_start", "digest": "9f2c"}
+        )
         for step in (1, 2):
-            with made.store.publish(ArtifactKey(f"runs/{name}/steps/{step:06d}/policy", "update", f"{name} {step}", {})):
+            with made.store.publish(
+                ArtifactKey(f"runs/{name}/steps/{step:06d}/policy", "update", f"{name} {step}", {})
+            ):
                 pass
     return made
 
@@ -35,19 +48,31 @@ def test_a_policy_is_named_by_its_run_and_step(context: ExperimentContext) -> No
     assert policy_named(context, "run:demo").uri == "runs/demo/steps/000002/policy"
     assert policy_named(context, "run:demo@1").uri == "runs/demo/steps/000001/policy"
     assert policy_named(context, "run:demo@0") == Artifact("artifacts/warm_start", "9f2c")
-    assert policy_named(context, "").uri == f"runs/{name_of(context, '', False)}/steps/000002/policy"
+    assert (
+        policy_named(context, "").uri == f"runs/{name_of(context, '', False)}/steps/000002/policy"
+    )
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\0", b"[]", b'{"uri": "runs/demo"}', b'{"uri": 1, "digest": "77b0"}'])
-def test_a_file_that_is_no_pointer_is_refused_by_its_name(context: ExperimentContext, tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\0", b"[]", b'{"uri": "runs/demo"}', b'{"uri": 1, "digest": "77b0"}']
+)
+def test_a_file_that_is_no_pointer_is_refused_by_its_name(
+    context: ExperimentContext, tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / "policy.json").write_bytes(content)
     with pytest.raises(Damaged, match=rf"^{tmp_path}/policy\.json "):
         policy_named(context, str(tmp_path / "policy.json"))
 
 
-def test_a_pointer_that_dvc_keeps_names_a_policy(context: ExperimentContext, tmp_path: Path) -> None:
-    (tmp_path / "policy.json").write_text(json.dumps({"uri": "runs/demo/steps/000001/policy", "digest": "77b0"}))
-    assert policy_named(context, f"{tmp_path}/policy.json") == Artifact("runs/demo/steps/000001/policy", "77b0")
+def test_a_pointer_that_dvc_keeps_names_a_policy(
+    context: ExperimentContext, tmp_path: Path
+) -> None:
+    (tmp_path / "policy.json").write_text(
+        json.dumps({"uri": "runs/demo/steps/000001/policy", "digest": "77b0"})
+    )
+    assert policy_named(context, f"{tmp_path}/policy.json") == Artifact(
+        "runs/demo/steps/000001/policy", "77b0"
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,13 +80,21 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(context: ExperimentContext, tmp
     [
         ("demo", "'demo', which is a run's name: say run:demo"),
         ("results/demo/policy.json", "There is no file 'results/demo/policy.json'"),
-        ("run:demo@last", "expected run:NAME or run:NAME@STEP with a step's number, 0 is the start"),
+        (
+            "run:demo@last",
+            "expected run:NAME or run:NAME@STEP with a step's number, 0 is the start",
+        ),
         ("run:demo@", "expected run:NAME or run:NAME@STEP with a step's number"),
-        ("run:demo@7", r"'demo' has no policy of step 7 in .*; its last one is runs/demo/steps/000002/policy"),
+        (
+            "run:demo@7",
+            r"'demo' has no policy of step 7 in .*; its last one is runs/demo/steps/000002/policy",
+        ),
         ("run:dmo@1", "The run 'dmo' has published no policy in .* Runs there: demo, tiny-"),
         ("run:dmo", "The run 'dmo' has published no policy in "),
     ],
 )
-def test_a_policy_that_is_not_there_is_refused(reference: str, message: str, context: ExperimentContext) -> None:
+def test_a_policy_that_is_not_there_is_refused(
+    reference: str, message: str, context: ExperimentContext
+) -> None:
     with pytest.raises(ValueError, match=message):
         policy_named(context, reference)

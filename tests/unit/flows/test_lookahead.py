@@ -14,7 +14,9 @@ POLICIES = [Artifact(f"policy {k}", str(k)) for k in range(5)]
 
 
 def run(staleness: int) -> Any:
-    return SimpleNamespace(science=SimpleNamespace(steps=4, rollout=SimpleNamespace(max_staleness=staleness)))
+    return SimpleNamespace(
+        science=SimpleNamespace(steps=4, rollout=SimpleNamespace(max_staleness=staleness))
+    )
 
 
 def sampled_from(staleness: int) -> list[tuple[int, int, str]]:
@@ -32,10 +34,15 @@ def sampled_from(staleness: int) -> list[tuple[int, int, str]]:
 
 
 @pytest.mark.parametrize(
-    ("staleness", "versions"), [(0, [0, 1, 2, 3]), (1, [0, 0, 1, 2]), (2, [0, 0, 0, 1]), (9, [0, 0, 0, 0])]
+    ("staleness", "versions"),
+    [(0, [0, 1, 2, 3]), (1, [0, 0, 1, 2]), (2, [0, 0, 0, 1]), (9, [0, 0, 0, 0])],
 )
-def test_which_policy_a_step_samples_from_depends_on_nothing_that_is_fast_or_slow(staleness, versions) -> None:  # type: ignore[no-untyped-def]
-    assert sampled_from(staleness) == [(k + 1, version, f"policy {version}") for k, version in enumerate(versions)]
+def test_which_policy_a_step_samples_from_depends_on_nothing_that_is_fast_or_slow(
+    staleness, versions
+) -> None:  # type: ignore[no-untyped-def]
+    assert sampled_from(staleness) == [
+        (k + 1, version, f"policy {version}") for k, version in enumerate(versions)
+    ]
 
 
 def test_the_next_step_is_played_while_this_one_is_learned_from() -> None:

@@ -8,8 +8,12 @@ from flows.session import reporting
 from tests.support.experiments import context
 
 
-@pytest.mark.parametrize(("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED")])
-def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(tmp_path, monkeypatch, error, status):
+@pytest.mark.parametrize(
+    ("error", "status"), [(ValueError, "FAILED"), (KeyboardInterrupt, "KILLED")]
+)
+def test_a_run_that_stopped_says_so_and_runs_again_when_it_goes_on(
+    tmp_path, monkeypatch, error, status
+):
     monkeypatch.chdir(tmp_path)
     store = f"sqlite:///{tmp_path}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)

@@ -58,11 +58,17 @@ def test_a_file_of_an_earlier_release_is_read_and_said_once_to_be_unchecked(
 ) -> None:
     monkeypatch.setattr(unchecked_json, "_told", set())
     caplog.set_level(logging.WARNING)
-    manifest = {"stage": "score", "key": "a41f", "inputs": {}, "files": {"scores": {"sha256": "9f2c", "size": 3}}}
+    manifest = {
+        "stage": "score",
+        "key": "a41f",
+        "inputs": {},
+        "files": {"scores": {"sha256": "9f2c", "size": 3}},
+    }
     assert value_of(text(POINTER), WHERE) == POINTER
     assert value_of(text(manifest | {"schema": 1}), "/lab/runs/demo/x/MANIFEST.json") == manifest
     assert [record.getMessage() for record in caplog.records] == [
-        "/lab/runs/demo/start.json is of a release that wrote no checksums: like all its files, it is read unchecked."
+        "/lab/runs/demo/start.json is of a release that wrote no checksums: like all its files, "
+        "it is read unchecked."
     ]
 
 
@@ -71,12 +77,22 @@ def test_a_file_of_an_earlier_release_is_read_and_said_once_to_be_unchecked(
     [
         ("start.json", {"uri": "artifacts/model", "digesu": "77b0"}, "digest: Field required"),
         ("links.json", {"mlflow_run_ids": "5f0e"}, "mlflow_run_ids: Input should be a valid list"),
-        ("metrics.json", {"step": 7, "time_ms": 1, "metrics": {"reward": "1"}}, "metrics.reward: Input should"),
-        ("MANIFEST.json", {"stage": "score", "key": 1, "inputs": {}, "files": {}}, "key: Input should"),
+        (
+            "metrics.json",
+            {"step": 7, "time_ms": 1, "metrics": {"reward": "1"}},
+            "metrics.reward: Input should",
+        ),
+        (
+            "MANIFEST.json",
+            {"stage": "score", "key": 1, "inputs": {}, "files": {}},
+            "key: Input should",
+        ),
         ("run.json", {}, "uid: Field required"),
         ("summary.json", {"run": "demo"}, "experiment: Field required"),
     ],
 )
-def test_a_file_of_an_earlier_release_must_have_its_shape(name: str, value: Any, fault: str) -> None:
+def test_a_file_of_an_earlier_release_must_have_its_shape(
+    name: str, value: Any, fault: str
+) -> None:
     with pytest.raises(Damaged, match=f"^/lab/{name} is damaged: {fault}"):
         value_of(text(value), f"/lab/{name}")

@@ -40,7 +40,9 @@ def test_other_variables_and_short_values_are_no_secrets(monkeypatch: pytest.Mon
 
 
 def test_a_password_in_a_url_is_replaced() -> None:
-    assert redact("at http://me:opensesame@host:5000/api") == "at http://me:[password]@host:5000/api"
+    assert (
+        redact("at http://me:opensesame@host:5000/api") == "at http://me:[password]@host:5000/api"
+    )
     assert redact("at http://host:5000/api, me@home") == "at http://host:5000/api, me@home"
 
 
@@ -55,7 +57,10 @@ def test_a_tool_that_returns_or_raises_a_secret_does_not_tell_the_model() -> Non
     async def answers() -> list[Observation]:
         return [await peek.answer(ToolCall("peek", {"fail": fail}), {}) for fail in (False, True)]
 
-    assert [told.content for told in asyncio.run(answers())] == ["token=[HF_TOKEN]", "RuntimeError: 401 for [HF_TOKEN]"]
+    assert [told.content for told in asyncio.run(answers())] == [
+        "token=[HF_TOKEN]",
+        "RuntimeError: 401 for [HF_TOKEN]",
+    ]
 
 
 def test_a_secret_is_neither_logged_nor_in_a_logged_traceback(logged: io.StringIO) -> None:

@@ -71,7 +71,9 @@ def test_any_text_is_either_read_or_a_value_error(text: str) -> None:
         | strategies.booleans()
         | strategies.integers(-(10**99), 10**99)
         | strategies.text('ab\\"é😀'),
-        lambda inner: strategies.lists(inner) | strategies.dictionaries(strategies.text("ab"), inner),
+        lambda inner: (
+            strategies.lists(inner) | strategies.dictionaries(strategies.text("ab"), inner)
+        ),
         max_leaves=20,
     )
 )

@@ -25,7 +25,8 @@ def test_the_cap_counts_bytes() -> None:
 
 
 @given(
-    strategies.text(strategies.characters(), max_size=300) | strategies.binary(max_size=300), strategies.integers(0, 60)
+    strategies.text(strategies.characters(), max_size=300) | strategies.binary(max_size=300),
+    strategies.integers(0, 60),
 )
 def test_whatever_comes_in_can_be_encoded(text: str | bytes, max_bytes: int) -> None:
     assert len(clip(text, max_bytes).encode()) <= 3 * max_bytes + 40
@@ -59,7 +60,10 @@ def test_an_error_whose_text_cannot_be_had_is_told_nonetheless() -> None:
     above = RuntimeError()
     above.__cause__ = Hostile()
     assert fault(above) == f"RuntimeError, caused by {told}"
-    assert fault(ExceptionGroup("all", [Hostile()])) == f"ExceptionGroup: all (1 sub-exception): {told}"
+    assert (
+        fault(ExceptionGroup("all", [Hostile()]))
+        == f"ExceptionGroup: all (1 sub-exception): {told}"
+    )
     assert shown(Hostile()) == "its repr cannot be had (SystemExit)"
 
 
@@ -67,13 +71,18 @@ def test_an_error_without_a_text_is_told_with_its_cause() -> None:
     lost = TimeoutError()
     assert fault(lost) == "TimeoutError, without a message"
     lost.__context__ = ConnectionResetError(104, "Connection reset by peer")
-    assert fault(lost) == "TimeoutError, caused by ConnectionResetError: [Errno 104] Connection reset by peer"
+    assert (
+        fault(lost)
+        == "TimeoutError, caused by ConnectionResetError: [Errno 104] Connection reset by peer"
+    )
     lost.__cause__ = lost
     assert fault(lost) == "TimeoutError" + ", caused by TimeoutError" * 4 + ", without a message"
 
 
 def test_a_group_of_errors_names_the_first_of_them_and_its_notes() -> None:
-    group = ExceptionGroup("2 judges", [ValueError("no answer"), ExceptionGroup("third", [KeyError("x")])])
+    group = ExceptionGroup(
+        "2 judges", [ValueError("no answer"), ExceptionGroup("third", [KeyError("x")])]
+    )
     group.add_note("for page 7")
     assert fault(group) == (
         "ExceptionGroup: 2 judges (2 sub-exceptions) (for page 7): ValueError: no answer; "
@@ -82,7 +91,9 @@ def test_a_group_of_errors_names_the_first_of_them_and_its_notes() -> None:
 
 
 def test_a_huge_text_of_an_error_is_clipped() -> None:
-    assert fault(ValueError("x" * 10**7), 40).endswith("\n[... 9999972 bytes omitted ...]\nxxxxxxxxxxxxxxxxxxxx")
+    assert fault(ValueError("x" * 10**7), 40).endswith(
+        "\n[... 9999972 bytes omitted ...]\nxxxxxxxxxxxxxxxxxxxx"
+    )
 
 
 def test_a_sentence_ends_with_one_mark() -> None:

@@ -38,7 +38,11 @@ def test_a_traceback_shows_the_users_lines_ours_and_the_innermost():
     def both():
         return parse("[1")
 
-    frames = [line.rpartition(" in ")[2] for line in tracebacks.trace(caught(both)).splitlines() if "File" in line]
+    frames = [
+        line.rpartition(" in ")[2]
+        for line in tracebacks.trace(caught(both)).splitlines()
+        if "File" in line
+    ]
     assert frames == ["caught", "both", "parse", "raw_decode"]
 
 

@@ -1,4 +1,6 @@
-"""The sampler in this process: batches that depend on no clock, and log-probabilities that the learner agrees with."""
+"""The sampler in this process: batches that depend on no clock, and log-probabilities that the
+learner agrees with.
+"""
 
 import asyncio
 import json
@@ -21,8 +23,15 @@ from agentfly_core.training.policy import load_policy
 STOPS = tuple(range(2, 60))  # an untrained model stops soon, each row at another length
 
 
-def request(chain: int, prompt: Sequence[int], temperature: float = 1.0, max_tokens: int = 12) -> Request:
-    return Request(prompt, SamplingParams(temperature, max_tokens, STOPS), seed=100 + chain, order=("p", chain, 0))
+def request(
+    chain: int, prompt: Sequence[int], temperature: float = 1.0, max_tokens: int = 12
+) -> Request:
+    return Request(
+        prompt,
+        SamplingParams(temperature, max_tokens, STOPS),
+        seed=100 + chain,
+        order=("p", chain, 0),
+    )
 
 
 def requests(temperature: float = 1.0) -> list[Request]:
@@ -61,12 +70,19 @@ def largest_deviation(
 ) -> float:
     """The largest |importance weight - 1| at the first update."""
     return max(
-        float((learner_logprobs(policy, one, span, base) - torch.tensor(span.logprobs)).expm1().abs().max())
+        float(
+            (learner_logprobs(policy, one, span, base) - torch.tensor(span.logprobs))
+            .expm1()
+            .abs()
+            .max()
+        )
         for one, span in zip(asked, got, strict=True)
     )
 
 
-async def test_replies_say_which_policy_they_are_from_and_why_they_ended(sampler: TransformersSampler) -> None:
+async def test_replies_say_which_policy_they_are_from_and_why_they_ended(
+    sampler: TransformersSampler,
+) -> None:
     replies = await played(sampler, requests())
     assert {span.finish for span in replies} == {"stop", "length"}
     for one, span in zip(requests(), replies, strict=True):
@@ -87,7 +103,9 @@ async def test_replies_depend_on_the_seed_of_their_row(sampler: TransformersSamp
     assert len({span.tokens for span in await played(sampler, same_prompt)}) == 4
 
 
-async def test_importance_weights_of_the_nano_model_start_at_one(sampler: TransformersSampler, nano: Path) -> None:
+async def test_importance_weights_of_the_nano_model_start_at_one(
+    sampler: TransformersSampler, nano: Path
+) -> None:
     asked = requests(temperature=0.7)
     assert largest_deviation(nano, asked, await played(sampler, asked)) < 1e-4
 
@@ -95,7 +113,9 @@ async def test_importance_weights_of_the_nano_model_start_at_one(sampler: Transf
 async def test_importance_weights_of_smollm2_start_at_one(smollm2: Path) -> None:
     sampler = TransformersSampler()
     sampler.load(smollm2, 0)
-    asked = [request(chain, [1, 4093, 198, 1780, *range(300, 302 + 9 * chain)]) for chain in range(3)]
+    asked = [
+        request(chain, [1, 4093, 198, 1780, *range(300, 302 + 9 * chain)]) for chain in range(3)
+    ]
     assert largest_deviation(smollm2, asked, await played(sampler, asked)) < 1e-3
 
 
@@ -112,7 +132,9 @@ async def test_importance_weights_of_an_adapter_start_at_one(nano: Path, tmp_pat
     assert largest_deviation(nano, requests(), replies) > 0.1
 
 
-async def test_temperature_zero_takes_the_likeliest_token(sampler: TransformersSampler, nano: Path) -> None:
+async def test_temperature_zero_takes_the_likeliest_token(
+    sampler: TransformersSampler, nano: Path
+) -> None:
     (span,) = await played(sampler, [request(0, [5, 6, 7], temperature=0.0)])
     tokens = [5, 6, 7]
     for token in span.tokens:
@@ -120,9 +142,17 @@ async def test_temperature_zero_takes_the_likeliest_token(sampler: TransformersS
         tokens.append(token)
 
 
-async def test_a_model_with_its_own_generation_settings_is_sampled_all_the_same(nano: Path, tmp_path: Path) -> None:
+async def test_a_model_with_its_own_generation_settings_is_sampled_all_the_same(
+    nano: Path, tmp_path: Path
+) -> None:
     poisoned = Path(shutil.copytree(nano, tmp_path / "poisoned"))
-    settings = {"do_sample": True, "top_k": 1, "temperature": 0.1, "repetition_penalty": 5.0, "max_length": 4}
+    settings = {
+        "do_sample": True,
+        "top_k": 1,
+        "temperature": 0.1,
+        "repetition_penalty": 5.0,
+        "max_length": 4,
+    }
     (poisoned / "generation_config.json").write_text(json.dumps(settings))
     clean, dirty = TransformersSampler(), TransformersSampler()
     clean.load(nano, 0)
@@ -159,7 +189,9 @@ async def test_an_episode_that_was_cancelled_is_not_decoded(sampler: Transformer
         assert await session.sample(request(1, [5, 6, 7])) == alone
 
 
-async def test_a_fault_in_decoding_reaches_every_episode_that_waits(sampler: TransformersSampler) -> None:
+async def test_a_fault_in_decoding_reaches_every_episode_that_waits(
+    sampler: TransformersSampler,
+) -> None:
     async with sampler.shard(2) as session:
         asked = [session.sample(request(0, [5, 6])), session.sample(request(1, [10**6]))]
         results = await asyncio.gather(*asked, return_exceptions=True)
@@ -180,7 +212,9 @@ async def test_new_weights_answer_differently_and_carry_their_version(
 ) -> None:
     before = await played(sampler, requests())
     changed = Path(shutil.copytree(nano, tmp_path / "changed"))
-    weights = {name: weight * 1.5 for name, weight in load_file(changed / "model.safetensors").items()}
+    weights = {
+        name: weight * 1.5 for name, weight in load_file(changed / "model.safetensors").items()
+    }
     save_file(weights, changed / "model.safetensors", metadata={"format": "pt"})
     sampler.load(changed, 4)
     after = await played(sampler, requests())

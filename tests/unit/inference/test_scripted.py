@@ -35,10 +35,15 @@ async def test_demonstrations_are_episodes_played_from_a_script() -> None:
     answers = {"add-1": "1+2", "add-2": "3+4"}
 
     def script(problem: str, chain: int, turn: int) -> str:
-        return (f"<calculator expression={answers[problem]}>", "=3" if problem == "add-1" else "=7")[turn]
+        return (
+            f"<calculator expression={answers[problem]}>",
+            "=3" if problem == "add-1" else "=7",
+        )[turn]
 
     problems = [Problem("add-2", "3+4?"), Problem("add-1", "1+2?")]
-    first, second = (await play_all(episode_specs(*problems), rollout_spec(calculator), scripted(script)))[0]
+    first, second = (
+        await play_all(episode_specs(*problems), rollout_spec(calculator), scripted(script))
+    )[0]
     assert as_letters(first) == "^u1+2?$^a<calculator expression=1+2>$^t3$^a=3$"
     assert as_letters(second) == "^u3+4?$^a<calculator expression=3+4>$^t7$^a=7$"
     assert loss_mask(second)  == ".........xxxxxxxxxxxxxxxxxxxxxxxxxxxx......xxx"  # fmt: skip

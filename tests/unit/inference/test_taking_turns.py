@@ -1,4 +1,6 @@
-"""vLLM and the learner on the same GPUs: what vLLM is asked for, by a server that keeps notes of it."""
+"""vLLM and the learner on the same GPUs: what vLLM is asked for, by a server that keeps notes of
+it.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,15 @@ class Notes:
         if request.method == "POST" and request.path != "/inference/v1/generate":
             self.asked.append(request.path_qs)
         self.label = given.get("new_version", self.label)
-        prompt_logprobs = [None, *({str(t): {"logprob": p}} for t, p in zip(TOKENS[1:], LOGPROBS, strict=True))]
-        told: dict[str, Any] = {"weight_version": self.label, "data": [{"id": "policy"}], "success": True}
+        prompt_logprobs = [
+            None,
+            *({str(t): {"logprob": p}} for t, p in zip(TOKENS[1:], LOGPROBS, strict=True)),
+        ]
+        told: dict[str, Any] = {
+            "weight_version": self.label,
+            "data": [{"id": "policy"}],
+            "success": True,
+        }
         return web.json_response({**told, "prompt_logprobs": prompt_logprobs})
 
 
@@ -74,7 +83,12 @@ def policy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-SWAP = ["/update_weight_version", "/collective_rpc", "/reset_prefix_cache", "/update_weight_version"]
+SWAP = [
+    "/update_weight_version",
+    "/collective_rpc",
+    "/reset_prefix_cache",
+    "/update_weight_version",
+]
 
 
 async def test_vllm_sleeps_while_the_learner_works_and_is_awake_before_it_takes_weights(
@@ -98,7 +112,9 @@ async def test_a_policy_that_is_there_already_is_not_read_again_after_a_rest(
     assert kept.asked == ["/sleep?level=1", "/wake_up"]
 
 
-async def test_vllm_with_gpus_of_its_own_never_sleeps(notes: tuple[Notes, VLLM], policy: Path) -> None:
+async def test_vllm_with_gpus_of_its_own_never_sleeps(
+    notes: tuple[Notes, VLLM], policy: Path
+) -> None:
     kept, sampler = notes[0], replace(notes[1], takes_turns=False)
     await asyncio.to_thread(sampler.rest)
     await asyncio.to_thread(sampler.load, policy, 1)
@@ -111,7 +127,9 @@ def test_a_rest_of_a_server_that_is_gone_is_a_lost_sampler(tmp_path: Path) -> No
         VLLM(gone, "float32", 8, takes_turns=True).rest()
 
 
-@pytest.mark.parametrize("sampler", [TransformersSampler(), Scripted(lambda text: [1], 2, lambda *_: "99")])
+@pytest.mark.parametrize(
+    "sampler", [TransformersSampler(), Scripted(lambda text: [1], 2, lambda *_: "99")]
+)
 def test_the_other_samplers_have_nothing_to_give(sampler: Sampler) -> None:
     sampler.rest()
 
@@ -125,7 +143,12 @@ def test_the_other_samplers_have_nothing_to_give(sampler: Sampler) -> None:
     ],
 )
 def test_vllm_sees_its_own_gpus_spreads_over_all_and_can_sleep_where_it_has_to(
-    gpus: dict[str, Any], visible: str, parallel: str, sleeps: bool, policy: Path, monkeypatch: pytest.MonkeyPatch
+    gpus: dict[str, Any],
+    visible: str,
+    parallel: str,
+    sleeps: bool,
+    policy: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     site = Site.model_validate({"sampler": "vllm", "device": "cuda", "vllm_memory_gib": 20, **gpus})
@@ -139,7 +162,9 @@ def test_vllm_sees_its_own_gpus_spreads_over_all_and_can_sleep_where_it_has_to(
 
 def test_on_cpu_nothing_of_this_is_asked_for(policy: Path) -> None:
     command, environment = launch(policy / "vllm.sock", policy, SCIENCE, Site(sampler="vllm"))
-    assert not {"--enable-sleep-mode", "--tensor-parallel-size", "--gpu-memory-utilization"} & {*command}
+    assert not {"--enable-sleep-mode", "--tensor-parallel-size", "--gpu-memory-utilization"} & {
+        *command
+    }
     assert "CUDA_VISIBLE_DEVICES" not in environment
 
 
@@ -147,17 +172,25 @@ def test_playing_ahead_on_shared_gpus_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     ahead = ["rollout.max_staleness=1", "update.old_logprobs=sampler"]
     science = loading.read(str(tmp_path / "tiny.yaml"), ahead).science
-    with pytest.raises(ValueError, match=r"max_staleness is 1, and vLLM with the GPUs \[0\] shares one with"):
+    with pytest.raises(
+        ValueError, match=r"max_staleness is 1, and vLLM with the GPUs \[0\] shares one with"
+    ):
         checks.check_place(science, Site(sampler="vllm", device="cuda", ranks=4))
     checks.check_place(science, Site(sampler="vllm", device="cuda", learner_gpus=(1, 2)))
     checks.check_place(science, Site(sampler="vllm"))
 
 
-def test_an_adapter_in_float32_is_refused_where_vllm_would_have_to_apply_it_on_a_gpu(tmp_path: Path) -> None:
+def test_an_adapter_in_float32_is_refused_where_vllm_would_have_to_apply_it_on_a_gpu(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     science = loading.read(str(tmp_path / "tiny.yaml"), ["adapter={rank: 4}"]).science
-    with pytest.raises(ValueError, match="vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or"):
+    with pytest.raises(
+        ValueError, match="vLLM can apply an adapter to bfloat16 only: choose dtype=bfloat16, or"
+    ):
         checks.check_place(science, Site(sampler="vllm", device="cuda"))
     checks.check_place(science, Site(sampler="vllm"))
     checks.check_place(science, Site(sampler="transformers", device="cuda"))
-    checks.check_place(science.model_copy(update={"dtype": "bfloat16"}), Site(sampler="vllm", device="cuda"))
+    checks.check_place(
+        science.model_copy(update={"dtype": "bfloat16"}), Site(sampler="vllm", device="cuda")
+    )

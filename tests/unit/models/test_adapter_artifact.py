@@ -51,7 +51,9 @@ def test_an_adapter_names_its_model_by_digest_and_a_whole_model_names_none(store
 def test_an_adapter_is_never_put_on_a_model_that_has_changed(store, model, policy, tmp_path):
     with store.publish(ArtifactKey(model.uri, "model", "another", {})) as folder:
         (folder / "model.safetensors").write_text("other weights")
-    with pytest.raises(Damaged, match=r"000001/policy is an adapter on the model artifacts/model/nano with digest"):
+    with pytest.raises(
+        Damaged, match=r"000001/policy is an adapter on the model artifacts/model/nano with digest"
+    ):
         adapter_artifact.folders(store, policy)
     store.remove(model.uri)
     with pytest.raises(Damaged, match=r"is an adapter on the model(.|\n)*never published whole"):
@@ -64,7 +66,8 @@ def test_training_goes_on_from_an_adapter_only_with_its_own_shape(store, model, 
     adapter_artifact.require_same_shape(store, model, None)
     for asked in (None, Adapter(rank=2, alpha=4)):
         with pytest.raises(
-            ValueError, match=r"got adapter: .*, expected {'rank': 2, 'alpha': 4, 'targets': \['q_proj'"
+            ValueError,
+            match=r"got adapter: .*, expected {'rank': 2, 'alpha': 4, 'targets': \['q_proj'",
         ):
             adapter_artifact.require_same_shape(store, policy, asked)
 
@@ -80,9 +83,13 @@ def test_an_adapters_space_is_that_of_its_own_weights(store, model, policy, tmp_
     assert trained == numbers
     place = context(tmp_path, adapter=SHAPE.model_dump())
     for start in (model, policy):
-        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12)))
+        monkeypatch.setattr(
+            shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12))
+        )
         require_space(place, start, IDLE)
-        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12) - 1))
+        monkeypatch.setattr(
+            shutil, "disk_usage", lambda folder: SimpleNamespace(free=numbers * (4 + 12) - 1)
+        )
         with pytest.raises(OSError, match="Free some space"):
             require_space(place, start, IDLE)
 
@@ -92,7 +99,9 @@ def test_an_adapter_is_no_model_to_start_from_by_its_folder(store, policy, tmp_p
         materialise(str(store.open(policy)), tmp_path, "float32")
 
 
-def test_an_experiment_without_an_adapter_keeps_the_keys_it_had_before_there_were_any(tmp_path, model):
+def test_an_experiment_without_an_adapter_keeps_the_keys_it_had_before_there_were_any(
+    tmp_path, model
+):
     plain, adapting = context(tmp_path).science, context(tmp_path, adapter={}).science
     found = [keys.policy(science, "demo", model, model, 1).key for science in (plain, adapting)]
     assert found[0] != found[1]

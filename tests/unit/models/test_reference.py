@@ -25,14 +25,18 @@ def test_a_nano_model_is_the_same_to_the_byte_each_time(recipe: str, tmp_path: P
 
 
 def test_a_nano_model_has_fewer_than_a_million_parameters(nano: Path) -> None:
-    assert sum(weight.numel() for weight in load_file(nano / "model.safetensors").values()) < 1_000_000
+    assert (
+        sum(weight.numel() for weight in load_file(nano / "model.safetensors").values()) < 1_000_000
+    )
 
 
 def test_a_nano_model_has_heads_that_vllm_serves_on_a_cpu(nano: Path) -> None:
     assert AutoModelForCausalLM.from_pretrained(nano).config.head_dim == 64
 
 
-def test_digits_operators_and_products_are_single_tokens_wherever_they_stand(nano: Path, tmp_path: Path) -> None:
+def test_digits_operators_and_products_are_single_tokens_wherever_they_stand(
+    nano: Path, tmp_path: Path
+) -> None:
     sums = AutoTokenizer.from_pretrained(nano)
     assert sums.tokenize("12+34") == ["1", "2", "+", "3", "4"]
     materialise("nano:shop", tmp_path, "float32")
@@ -51,11 +55,17 @@ def test_making_a_model_leaves_the_random_numbers_of_others_alone(tmp_path: Path
 
 def test_a_local_directory_is_copied_in_the_type_asked_for(nano: Path, tmp_path: Path) -> None:
     materialise(str(nano), tmp_path, "bfloat16")
-    copied, original = load_file(tmp_path / "model.safetensors"), load_file(nano / "model.safetensors")
+    copied, original = (
+        load_file(tmp_path / "model.safetensors"),
+        load_file(nano / "model.safetensors"),
+    )
     assert {name: weight.bfloat16().tolist() for name, weight in original.items()} == {
         name: weight.tolist() for name, weight in copied.items()
     }
-    assert AutoTokenizer.from_pretrained(tmp_path).get_vocab() == AutoTokenizer.from_pretrained(nano).get_vocab()
+    assert (
+        AutoTokenizer.from_pretrained(tmp_path).get_vocab()
+        == AutoTokenizer.from_pretrained(nano).get_vocab()
+    )
 
 
 def test_smollm2_is_unpacked_into_a_plain_float_model(smollm2: Path) -> None:
@@ -73,7 +83,9 @@ def test_smollm2_is_unpacked_into_a_plain_float_model(smollm2: Path) -> None:
         ("./no/such/folder", "Cannot load the model './no/such/folder'"),
     ],
 )
-def test_a_reference_that_names_no_model_is_refused(reference: str, message: str, tmp_path: Path) -> None:
+def test_a_reference_that_names_no_model_is_refused(
+    reference: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=message):
         materialise(reference, tmp_path, "float32")
 
@@ -84,6 +96,7 @@ def test_a_cut_file_of_weights_is_named_with_what_to_do(nano: Path, tmp_path: Pa
     weights = cut / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(
-        ValueError, match=rf"^Cannot load the model '{cut}': {weights} is no whole safetensors file \(.*\)\."
+        ValueError,
+        match=rf"^Cannot load the model '{cut}': {weights} is no whole safetensors file \(.*\)\.",
     ):
         materialise(str(cut), tmp_path / "made", "float32")

@@ -45,7 +45,9 @@ def test_parts_are_read_as_one_model(model: Any, of_any_size: None, tmp_path: Pa
     found, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values()), "nothing is missing, and nothing is too much"
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
-    assert index["metadata"]["total_size"] == sum(weight.nbytes for weight in weights(model).values())
+    assert index["metadata"]["total_size"] == sum(
+        weight.nbytes for weight in weights(model).values()
+    )
     assert weights(found).keys() == weights(model).keys()
     for name, weight in weights(found).items():
         assert (weight.dtype, weight.tolist()) == (model.dtype, weights(model)[name].tolist())
@@ -72,7 +74,10 @@ def test_views_of_one_buffer_as_zero_keeps_them_become_the_same_files(
     own = weights(model)
     flat = torch.cat([weight.flatten() for weight in own.values()])
     views = zip(own, flat.split([weight.numel() for weight in own.values()]), strict=True)
-    for name, found in (("own", own), ("views", {key: view.view_as(own[key]) for key, view in views})):
+    for name, found in (
+        ("own", own),
+        ("views", {key: view.view_as(own[key]) for key, view in views}),
+    ):
         (tmp_path / name).mkdir()
         sharded_save.write(model, found, tmp_path / name)
     assert contents(tmp_path / "own") == contents(tmp_path / "views")

@@ -2,23 +2,36 @@ from __future__ import annotations
 
 import pytest
 
-from agentfly_core.pipeline.gates import GateClosed, stop_if_diverging, stop_if_failing, stop_if_unscored
+from agentfly_core.pipeline.gates import (
+    GateClosed,
+    stop_if_diverging,
+    stop_if_failing,
+    stop_if_unscored,
+)
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.testing.trajectories import trajectory
 
 
 def episodes(failed: int, of: int) -> list[Trajectory]:
     endings = [Ending.FAILED] * failed + [Ending.TERMINAL] * (of - failed)
-    return [trajectory(name=f"t{i}", ending=ending, error="shop died") for i, ending in enumerate(endings)]
+    return [
+        trajectory(name=f"t{i}", ending=ending, error="shop died")
+        for i, ending in enumerate(endings)
+    ]
 
 
 def scores(unscored: int, of: int) -> list[Scored]:
-    return [Scored(f"t{i}", {}, (), Unscored("exact: KeyError") if i < unscored else 1.0) for i in range(of)]
+    return [
+        Scored(f"t{i}", {}, (), Unscored("exact: KeyError") if i < unscored else 1.0)
+        for i in range(of)
+    ]
 
 
 def test_a_tenth_of_the_episodes_may_fail_and_no_more() -> None:
     stop_if_failing(episodes(10, of=100), 0.10)
-    with pytest.raises(GateClosed, match=r"11 of 100 episodes failed \(gates.failed allows 10%\).*shop died"):
+    with pytest.raises(
+        GateClosed, match=r"11 of 100 episodes failed \(gates.failed allows 10%\).*shop died"
+    ):
         stop_if_failing(episodes(11, of=100), 0.10)
 
 
@@ -48,7 +61,9 @@ def test_two_may_be_unscored_however_few_there_are() -> None:
 
 def test_three_skipped_optimizer_steps_in_a_row_stop_a_run() -> None:
     stop_if_diverging(2)
-    with pytest.raises(GateClosed, match=r"3 optimizer steps in a row had a gradient that is not finite"):
+    with pytest.raises(
+        GateClosed, match=r"3 optimizer steps in a row had a gradient that is not finite"
+    ):
         stop_if_diverging(3)
 
 

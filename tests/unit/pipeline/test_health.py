@@ -40,7 +40,9 @@ def test_a_good_step_between_starts_the_count_anew():
 def test_a_sign_that_shall_stops_the_run():
     fatal = {"entropy": DULL["entropy"].model_copy(update={"stop": True})}
     warnings(fatal, steps(fatal, 0.001))
-    with pytest.raises(GateClosed, match=r"entropy is 0.001, below 0.01, for 2 steps in a row \(health.entropy\)"):
+    with pytest.raises(
+        GateClosed, match=r"entropy is 0.001, below 0.01, for 2 steps in a row \(health.entropy\)"
+    ):
         warnings(fatal, steps(fatal, 0.001, 0.001))
 
 
@@ -50,7 +52,9 @@ def test_what_was_not_measured_is_no_sign():
 
 def test_a_sign_whose_metric_is_not_there_is_told_with_the_name_that_was_meant():
     signs = {**DULL, "typo": Sign(metric="train/entrpy", below=0.01), "none": None}
-    told = "health.typo looks at 'train/entrpy', which was not measured. Did you mean 'train/entropy'?"
+    told = (
+        "health.typo looks at 'train/entrpy', which was not measured. Did you mean 'train/entropy'?"
+    )
     assert unmeasured(signs, {"train/entropy": 0.5, "train/loss": 0.1}) == [told]
 
 
@@ -78,8 +82,12 @@ def published(store, step, name, measures):
     return store.artifact(target.uri)
 
 
-@pytest.mark.parametrize(("algorithm", "shown"), [("ppo", 0.0), ("reinforce_pp", 0.0), ("grpo", 3.0)])
-def test_equal_rewards_are_a_sign_only_for_an_algorithm_that_compares_them(algorithm, shown, tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("algorithm", "shown"), [("ppo", 0.0), ("reinforce_pp", 0.0), ("grpo", 3.0)]
+)
+def test_equal_rewards_are_a_sign_only_for_an_algorithm_that_compares_them(
+    algorithm, shown, tmp_path, caplog
+):
     last = logged(tmp_path, algorithm, [{"train/optimizer_steps": 1.0}] * 3)[-1]
     assert last["health/zero_spread"] == shown
     assert ("zero_spread_groups" in caplog.text) == (shown > 0)
@@ -89,7 +97,9 @@ def test_a_sign_that_is_mistyped_is_told_once_after_the_first_step_that_learned(
     learned = {"train/optimizer_steps": 1.0, "train/entropy": 0.5}
     updates = [{"train/optimizer_steps": 0.0}, learned, learned]
     logged(tmp_path, "ppo", updates, health={"typo": Sign(metric="train/entrpy", below=0.01)})
-    told = [record.getMessage() for record in caplog.records if "not measured" in record.getMessage()]
+    told = [
+        record.getMessage() for record in caplog.records if "not measured" in record.getMessage()
+    ]
     hint = "Did you mean 'train/entropy'?"
     assert told == [f"Step 2: health.typo looks at 'train/entrpy', which was not measured. {hint}"]
 
@@ -97,11 +107,18 @@ def test_a_sign_that_is_mistyped_is_told_once_after_the_first_step_that_learned(
 def test_a_step_that_taught_nothing_says_what_to_do(tmp_path, caplog):
     logged(tmp_path, "rft", [{"train/optimizer_steps": 0.0}])
     (told,) = (record.getMessage() for record in caplog.records)
-    assert told.startswith("Step 1 taught nothing: no episode had an advantage. Look at it with `agentfly show demo --")
+    assert told.startswith(
+        "Step 1 taught nothing: no episode had an advantage. Look at it with `agentfly show demo --"
+    )
 
 
 def test_a_healthy_step_shows_none_of_the_vetted_signs():
-    healthy = {"agent/rollout/unscored": 0.0, "train/entropy": 0.7, "mismatch/k3": 1e-6, "train/grad_norm_max": 0.3}
+    healthy = {
+        "agent/rollout/unscored": 0.0,
+        "train/entropy": 0.7,
+        "mismatch/k3": 1e-6,
+        "train/grad_norm_max": 0.3,
+    }
     assert set(lasting(SIGNS, healthy | {"train/skipped_steps": 0.0}, {}).values()) == {0.0}
 
 
@@ -117,13 +134,19 @@ def test_a_sign_has_one_bound():
 
 
 def test_an_experiment_changes_one_value_of_a_sign_or_takes_it_away():
-    science = loading.read("quickstart", ["health.entropy.stop=true", "health.grad_norm=null"]).science
+    science = loading.read(
+        "quickstart", ["health.entropy.stop=true", "health.grad_norm=null"]
+    ).science
     assert science.health["entropy"] == SIGNS["entropy"].model_copy(update={"stop": True})
     assert science.health["grad_norm"] is None
     assert "health/grad_norm" not in lasting(science.health, {}, {})
 
 
 def test_bounds_may_change_when_a_run_is_continued():
-    before, after = (loading.read("quickstart", given).science for given in ([], ["health.entropy.below=0.1"]))
+    before, after = (
+        loading.read("quickstart", given).science for given in ([], ["health.entropy.below=0.1"])
+    )
     changes = loading.differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
-    assert [(change.key, change.resumable) for change in changes] == [("health.entropy.below", True)]
+    assert [(change.key, change.resumable) for change in changes] == [
+        ("health.entropy.below", True)
+    ]

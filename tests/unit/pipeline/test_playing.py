@@ -66,7 +66,10 @@ def science(**changes: Any) -> Science:
         "tools": ["tests.unit.pipeline.test_playing:shop"],
         "rewards": {"tests.unit.pipeline.test_playing:fussy": 1.0},
         "rollout": {"problems": 8, "group_size": 1},
-        "warm_start": {"demonstrations": "tests.unit.pipeline.test_playing:asks_the_shop", "episodes": 8},
+        "warm_start": {
+            "demonstrations": "tests.unit.pipeline.test_playing:asks_the_shop",
+            "episodes": 8,
+        },
         "steps": 1,
     }
     return Science.model_validate(settings | changes)
@@ -77,14 +80,26 @@ def tokenizer(nano: Path) -> Any:
     return AutoTokenizer.from_pretrained(nano, trust_remote_code=False)
 
 
-def played(rules: Science, tokenizer: Any, said: str, folder: Path, kind: type[Scripted] = Scripted) -> None:
+def played(
+    rules: Science, tokenizer: Any, said: str, folder: Path, kind: type[Scripted] = Scripted
+) -> None:
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
-    sampler = kind(partial(tokenizer.encode, add_special_tokens=False), stop, lambda problem, chain, turn: said)
+    sampler = kind(
+        partial(tokenizer.encode, add_special_tokens=False), stop, lambda problem, chain, turn: said
+    )
     problems = PROBLEMS[: rules.rollout.problems]
     with environment_loop({Room: Limit(8)}) as here:
         resolved = resolve(rules)
         episodes = of_step(rules, problems, 1, resolved.greedy)
-        play_shard(resolved.rollout_spec(tokenizer), rules.gates, sampler, episodes, folder, lambda trajectory: None, here)
+        play_shard(
+            resolved.rollout_spec(tokenizer),
+            rules.gates,
+            sampler,
+            episodes,
+            folder,
+            lambda trajectory: None,
+            here,
+        )
 
 
 def test_a_baseline_is_one_more_episode_of_each_problem_that_says_what_is_likeliest(
@@ -121,11 +136,22 @@ def test_a_baseline_is_scored_and_no_episode_of_the_ledger(tokenizer: Any, tmp_p
 
 def test_no_two_training_episodes_have_the_same_seed() -> None:
     rules = science(rollout={"problems": 8, "group_size": 2})
-    assert len({episode_spec.seed for step in (1, 2) for episode_spec in of_step(rules, PROBLEMS, step, False)}) == 2 * 8 * 2
+    assert (
+        len(
+            {
+                episode_spec.seed
+                for step in (1, 2)
+                for episode_spec in of_step(rules, PROBLEMS, step, False)
+            }
+        )
+        == 2 * 8 * 2
+    )
 
 
 def test_an_evaluation_has_a_temperature_of_its_own() -> None:
-    rules = science(rollout={"problems": 8, "temperature": 0.7}, evaluate={"episodes": 2, "temperature": 0.2})
+    rules = science(
+        rollout={"problems": 8, "temperature": 0.7}, evaluate={"episodes": 2, "temperature": 0.2}
+    )
     found = [(a.chain, a.role, a.temperature) for a in of_test(rules, PROBLEMS[:1], "test")]
     assert found == [(0, "evaluation", 0.2), (1, "evaluation", 0.2)]
 
@@ -135,30 +161,56 @@ def test_a_shard_whose_tools_service_is_gone_stops(tokenizer: Any, tmp_path: Pat
         played(science(), tokenizer, CALL, tmp_path)
 
 
-def test_a_shard_without_the_rewards_of_its_environment_is_not_kept(tokenizer: Any, tmp_path: Path) -> None:
-    with pytest.raises(GateClosed, match=r"8 of 8 episodes have no reward .*tidy: KeyError: 'broom'"):
-        played(science(rewards={"tests.unit.pipeline.test_playing:tidy": 1.0}, environments={"tests.unit.pipeline.test_playing:Room": 8}), tokenizer, "2", tmp_path)
+def test_a_shard_without_the_rewards_of_its_environment_is_not_kept(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        GateClosed, match=r"8 of 8 episodes have no reward .*tidy: KeyError: 'broom'"
+    ):
+        played(
+            science(
+                rewards={"tests.unit.pipeline.test_playing:tidy": 1.0},
+                environments={"tests.unit.pipeline.test_playing:Room": 8},
+            ),
+            tokenizer,
+            "2",
+            tmp_path,
+        )
 
 
 def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_path: Path) -> None:
-    with environment_loop({}) as here, pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"):
+    with (
+        environment_loop({}) as here,
+        pytest.raises(GateClosed, match=r"8 of 8 episodes failed .*the shop is closed"),
+    ):
         demonstrate(resolve(science()), tokenizer, PROBLEMS, tmp_path, here)
 
 
 def test_scores_that_are_missing_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:
     played(science(), tokenizer, "2", tmp_path)
-    with pytest.raises(GateClosed, match=r"8 of 8 trajectories have no reward .*fussy: KeyError: 'colour'"):
+    with pytest.raises(
+        GateClosed, match=r"8 of 8 trajectories have no reward .*fussy: KeyError: 'colour'"
+    ):
         score_episodes(resolve(science()), [tmp_path], [], 1, tmp_path)
 
 
-def test_scores_of_baselines_that_are_missing_stop_the_stage_as_well(tokenizer: Any, tmp_path: Path) -> None:
-    rules = science(algorithm="remax", rewards={"tests.unit.pipeline.test_playing:fussy_about_baselines": 1.0})
+def test_scores_of_baselines_that_are_missing_stop_the_stage_as_well(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    rules = science(
+        algorithm="remax", rewards={"tests.unit.pipeline.test_playing:fussy_about_baselines": 1.0}
+    )
     played(rules, tokenizer, "2", tmp_path)
-    with pytest.raises(GateClosed, match=r"8 of 16 trajectories have no reward .*KeyError: 'baseline'"):
+    with pytest.raises(
+        GateClosed, match=r"8 of 16 trajectories have no reward .*KeyError: 'baseline'"
+    ):
         score_episodes(resolve(rules), [tmp_path], [], 1, tmp_path)
 
 
 def test_more_may_be_missing_where_the_experiment_says_so(tokenizer: Any, tmp_path: Path) -> None:
     lenient = science(gates={"failed": 1.0, "unscored": 1.0})
     played(lenient, tokenizer, CALL, tmp_path)
-    assert score_episodes(resolve(lenient), [tmp_path], [], 1, tmp_path)["agent/rollout/ending/failed"] == 1.0
+    assert (
+        score_episodes(resolve(lenient), [tmp_path], [], 1, tmp_path)["agent/rollout/ending/failed"]
+        == 1.0
+    )

@@ -17,7 +17,9 @@ SUM, PRODUCT = Problem("sum", "What is 2+2?"), Problem("product", "What is 2*3?"
 
 
 def scored(name, problem, said, reward, role="train", seed=0):
-    trajectory = replace(played(turn([1], {said: -1.0}), name=name), problem=problem, role=role, seed=seed)
+    trajectory = replace(
+        played(turn([1], {said: -1.0}), name=name), problem=problem, role=role, seed=seed
+    )
     return trajectory, Scored(name, {}, (), reward)
 
 
@@ -43,25 +45,38 @@ def test_of_a_problem_the_best_come_first_and_of_these_the_latest():
 
 
 def test_what_says_the_same_counts_once():
-    stored = [scored("early", SUM, 7, 1.0), scored("late", SUM, 7, 1.0), scored("other", SUM, 8, 1.0)]
+    stored = [
+        scored("early", SUM, 7, 1.0),
+        scored("late", SUM, 7, 1.0),
+        scored("other", SUM, 8, 1.0),
+    ]
     assert names(RejectionSampling().among(stored, 10)) == ["other", "late"]
 
 
 def test_what_is_cut_off_is_what_a_problem_has_more_of():
-    stored = [scored(f"sum {n}", SUM, n, 1.0) for n in range(3)] + [scored("product", PRODUCT, 9, 1.0, seed=1)]
+    stored = [scored(f"sum {n}", SUM, n, 1.0) for n in range(3)] + [
+        scored("product", PRODUCT, 9, 1.0, seed=1)
+    ]
     assert names(RejectionSampling().among(stored, 2)) == ["sum 2", "product"]
 
 
 @pytest.fixture
 def stored(tmp_path):
     """An experiment whose warm start imitates steps 1 and 2 of the run base, which has a third."""
-    found = context(tmp_path, warm_start={"demonstrations": "run:base@2", "episodes": 8, "settings": {"best": 1}})
+    found = context(
+        tmp_path,
+        warm_start={"demonstrations": "run:base@2", "episodes": 8, "settings": {"best": 1}},
+    )
     for step in (1, 2, 3):
         episode, score = scored(f"step {step}", SUM, step, 1.0)
         folder = f"runs/base/steps/{step:06d}"
-        with found.store.publish(ArtifactKey(f"{folder}/rollout-000", "rollout", str(step), {})) as made:
+        with found.store.publish(
+            ArtifactKey(f"{folder}/rollout-000", "rollout", str(step), {})
+        ) as made:
             write_trajectories(made / "trajectories.parquet", [episode])
-        with found.store.publish(ArtifactKey(f"{folder}/scored", "score", str(step), {"rollout-000": ""})) as made:
+        with found.store.publish(
+            ArtifactKey(f"{folder}/scored", "score", str(step), {"rollout-000": ""})
+        ) as made:
             write_scores(made / "scores.parquet", [score])
     return found
 
@@ -71,7 +86,9 @@ def test_the_episodes_of_the_steps_that_are_named_are_chosen_from(stored, tmp_pa
     assert [artifact.uri.removeprefix("runs/base/steps/") for artifact in found] == [
         "000001/scored", "000001/rollout-000", "000002/scored", "000002/rollout-000",
     ]  # fmt: skip
-    assert choose(stored.science, rejection_sampling.stored(stored.store, found), tmp_path) == {"demonstrations": 1.0}
+    assert choose(stored.science, rejection_sampling.stored(stored.store, found), tmp_path) == {
+        "demonstrations": 1.0
+    }
     assert names(read_trajectories(tmp_path / "trajectories.parquet")) == ["step 2"]
 
 
@@ -81,17 +98,25 @@ def test_a_problem_that_this_experiment_holds_out_is_not_imitated():
 
 
 def test_a_step_that_the_run_has_not_is_refused(stored):
-    with pytest.raises(ValueError, match=r"The run 'base' has not scored a step 4 in .*; its last one is 3"):
+    with pytest.raises(
+        ValueError, match=r"The run 'base' has not scored a step 4 in .*; its last one is 3"
+    ):
         rejection_sampling.artifacts(stored.store, "base", 5)
-    with pytest.raises(ValueError, match=r"The run 'bass' has not scored a step 1 in .*; runs there: base"):
+    with pytest.raises(
+        ValueError, match=r"The run 'bass' has not scored a step 1 in .*; runs there: base"
+    ):
         rejection_sampling.artifacts(stored.store, "bass", 2)
 
 
 def test_a_run_without_successes_is_refused(stored, tmp_path):
     demanding = stored.science.warm_start.model_copy(update={"settings": {"threshold": 2.0}})
     science = stored.science.model_copy(update={"warm_start": demanding})
-    played = rejection_sampling.stored(stored.store, rejection_sampling.artifacts(stored.store, "base", 2))
-    with pytest.raises(ValueError, match=r"run:base@2 has no episode of a training problem .* reward of 2 or more"):
+    played = rejection_sampling.stored(
+        stored.store, rejection_sampling.artifacts(stored.store, "base", 2)
+    )
+    with pytest.raises(
+        ValueError, match=r"run:base@2 has no episode of a training problem .* reward of 2 or more"
+    ):
         choose(science, played, tmp_path)
 
 

@@ -22,7 +22,9 @@ from tests.support.experiments import context
 
 @pytest.fixture
 def run(tmp_path):
-    """A run whose first four steps kept their learner states, and of which every second policy was evaluated."""
+    """A run whose first four steps kept their learner states, and of which every second policy was
+    evaluated.
+    """
     settings = {"update": {"keep_learner": 1, "keep_policies": 1}, "evaluate": {"every": 2}}
     with opened(context(tmp_path, **settings), "demo") as run:
         for step in (1, 2, 3, 4):
@@ -35,7 +37,10 @@ def run(tmp_path):
 
 
 def steps(run, file):
-    return [int(path.parent.parent.name) for path in sorted(run.store.root.glob(f"runs/demo/steps/*/{file}"))]
+    return [
+        int(path.parent.parent.name)
+        for path in sorted(run.store.root.glob(f"runs/demo/steps/*/{file}"))
+    ]
 
 
 def test_old_learner_states_are_removed(run):
@@ -43,7 +48,9 @@ def test_old_learner_states_are_removed(run):
     assert steps(run, "learner/learner.safetensors") == [4]
 
 
-def test_old_weights_are_removed_unless_they_were_evaluated_and_their_policies_still_count_as_made(run):
+def test_old_weights_are_removed_unless_they_were_evaluated_and_their_policies_still_count_as_made(
+    run,
+):
     target = ArtifactKey("runs/demo/steps/000001/policy", "update", "1", {})
     digest = run.store.find(target).digest
     retain(run, 4)
@@ -51,7 +58,9 @@ def test_old_weights_are_removed_unless_they_were_evaluated_and_their_policies_s
     assert steps(run, "policy/config.json") == [1, 2, 3, 4]
     found = run.store.find(target)
     assert found.digest == digest
-    with pytest.raises(ValueError, match=r"steps/000001/policy .* was kept without model\.safetensors"):
+    with pytest.raises(
+        ValueError, match=r"steps/000001/policy .* was kept without model\.safetensors"
+    ):
         run.store.open(found)
 
 
@@ -64,10 +73,14 @@ def test_weights_stay_while_updates_may_be_run_again_from_them(run):
 
 
 def test_weights_stay_while_later_steps_sample_from_them(run):
-    science = run.science.model_copy(update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 3})})
+    science = run.science.model_copy(
+        update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 3})}
+    )
     retain(replace(run, context=replace(run.context, resolved=resolve(science))), 4)
     assert steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
-    older = science.model_copy(update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 1})})
+    older = science.model_copy(
+        update={"rollout": run.science.rollout.model_copy(update={"max_staleness": 1})}
+    )
     retain(replace(run, context=replace(run.context, resolved=resolve(older))), 4)
     assert steps(run, "policy/model.safetensors") == [2, 3, 4]
 
@@ -75,7 +88,11 @@ def test_weights_stay_while_later_steps_sample_from_them(run):
 def test_everything_stays_while_the_newest_learner_state_is_damaged(run):
     (run.store.root / "runs/demo/steps/000004/learner/learner.safetensors").write_text("weights of")
     retain(run, 4)
-    assert steps(run, "learner/learner.safetensors") == steps(run, "policy/model.safetensors") == [1, 2, 3, 4]
+    assert (
+        steps(run, "learner/learner.safetensors")
+        == steps(run, "policy/model.safetensors")
+        == [1, 2, 3, 4]
+    )
 
 
 def test_a_state_whose_policy_is_not_published_yet_takes_nothing_away(run):
@@ -85,9 +102,13 @@ def test_a_state_whose_policy_is_not_published_yet_takes_nothing_away(run):
     assert steps(run, "policy/model.safetensors") == [2, 3]
 
 
-def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_preceded_by_old_ones(tmp_path):
+def test_an_update_waits_for_the_state_that_is_on_its_way_instead_of_being_preceded_by_old_ones(
+    tmp_path,
+):
     class Died:
-        """A learner that has lost its state while a copy of it is being written; it takes no update."""
+        """A learner that has lost its state while a copy of it is being written; it takes no
+        update.
+        """
 
         def label(self):
             return None
@@ -126,12 +147,16 @@ def pages(path):
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         found = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
         start = ctypes.c_char.from_buffer(mapped)
-        assert ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), found) == 0
+        assert (
+            ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), found) == 0
+        )
         del start
     return sum(page & 1 for page in found)
 
 
-def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_it_writes_new_ones(tmp_path):
+def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_it_writes_new_ones(
+    tmp_path,
+):
     class Writing:
         """A learner that looks, as it writes, for the weights and the state that it started from."""
 
@@ -144,12 +169,23 @@ def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_i
     if not forgets(tmp_path / "file"):
         pytest.skip("This file system keeps files in memory.")
     store, seen = context(tmp_path).store, []
-    before, state = published(store, "before/policy", ["a", "b"]), published(store, "before/learner", ["c"])
+    before, state = (
+        published(store, "before/policy", ["a", "b"]),
+        published(store, "before/learner", ["c"]),
+    )
     policy, learner = store.open(before), store.open(state)
     old = [policy / "a", policy / "b", learner / "c"]
     job = SimpleNamespace(policy=str(policy), learner=str(learner), adapter=None)
     assert [pages(path) for path in old] == [2**20 // mmap.PAGESIZE] * 3
-    publish(store, AsyncCheckpointer(Writing()), job, before, ArtifactKey("after/policy", "test", "1", {}), None, print)
+    publish(
+        store,
+        AsyncCheckpointer(Writing()),
+        job,
+        before,
+        ArtifactKey("after/policy", "test", "1", {}),
+        None,
+        print,
+    )
     assert seen == [0, 0, 0]
     assert [path.read_bytes() for path in old] == [bytes(2**20)] * 3
 
@@ -164,18 +200,25 @@ def forgets(path):
 
 
 @pytest.mark.parametrize(
-    ("critic", "busy", "needed"), [("head", False, 4000), ("model", False, 7000), ("head", True, 7000)]
+    ("critic", "busy", "needed"),
+    [("head", False, 4000), ("model", False, 7000), ("head", True, 7000)],
 )
-def test_an_update_that_the_disk_cannot_hold_is_not_begun(critic, busy, needed, tmp_path, monkeypatch):
+def test_an_update_that_the_disk_cannot_hold_is_not_begun(
+    critic, busy, needed, tmp_path, monkeypatch
+):
     place = context(tmp_path, algorithm={"use": "ppo", "critic": critic})
     with place.store.publish(ArtifactKey("artifacts/model/tiny", "model", "0", {})) as folder:
         (folder / "model.safetensors").write_bytes(bytes(1000))
     policy = place.store.artifact("artifacts/model/tiny")
     size = sum(path.stat().st_size for path in place.store.open(policy).iterdir())
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000)
+    )
     checkpointer = SimpleNamespace(busy=lambda: busy)
     require_space(place, policy, checkpointer)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed * size // 1000 - 1)
+    )
     with pytest.raises(OSError, match="Free some space"):
         require_space(place, policy, checkpointer)
 

@@ -23,7 +23,9 @@ def repeated(seed, train, validation, test):
 
 def science(builder, **settings):
     data = {"use": f"{__name__}:{builder}", "train": 8, "validation": 2, "test": 4, **settings}
-    return Science(model="nano:calculator", data=data, rewards={"tests.support.problems:clean": 1.0}, steps=1)
+    return Science(
+        model="nano:calculator", data=data, rewards={"tests.support.problems:clean": 1.0}, steps=1
+    )
 
 
 def prepare(tmp_path, builder, **settings):
@@ -35,12 +37,17 @@ def prepare(tmp_path, builder, **settings):
 def test_the_splits_are_written_and_read_back(tmp_path):
     folder = prepare(tmp_path, "clean")
     assert dataset.split(folder, "test") == problems("c", 4)
-    assert json.loads((folder / "report.json").read_text()) == {"train": 8, "validation": 2, "test": 4}
+    assert json.loads((folder / "report.json").read_text()) == {
+        "train": 8,
+        "validation": 2,
+        "test": 4,
+    }
 
 
 def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(tmp_path):
     with pytest.raises(
-        ValueError, match=r"1 rows .* \(tolerated: 0\).*train.jsonl, row 17: field 'question' is missing"
+        ValueError,
+        match=r"1 rows .* \(tolerated: 0\).*train.jsonl, row 17: field 'question' is missing",
     ):
         prepare(tmp_path, "dirty")
     assert json.loads((tmp_path / "quarantine.json").read_text()) == [str(BAD[0])]

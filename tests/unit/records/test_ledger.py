@@ -19,7 +19,9 @@ def test_the_ledger_says_what_became_of_each_problem():
     played, scores = [], []
     for name, values in REWARDS.items():
         for chain, value in enumerate(values):
-            played.append(replace(trajectory(), id=f"{name}{chain}", problem=Problem(name, "?"), chain=chain))
+            played.append(
+                replace(trajectory(), id=f"{name}{chain}", problem=Problem(name, "?"), chain=chain)
+            )
             scores.append(Scored(f"{name}{chain}", {}, (), value))
     assert ledger.ledger(7, played, scores) == ROWS
 

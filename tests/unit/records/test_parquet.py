@@ -12,7 +12,10 @@ from tests.support.recorded import FIRST, trajectory
 
 
 def test_a_trajectory_is_read_back_as_it_was_written(tmp_path):
-    written = [trajectory(), dataclasses.replace(trajectory(), chain=1, branch=Branch("t0", 1), error="lost")]
+    written = [
+        trajectory(),
+        dataclasses.replace(trajectory(), chain=1, branch=Branch("t0", 1), error="lost"),
+    ]
     parquet.write_trajectories(tmp_path / "t.parquet", reversed(written))
     assert parquet.read_trajectories(tmp_path / "t.parquet") == written
 
@@ -20,7 +23,10 @@ def test_a_trajectory_is_read_back_as_it_was_written(tmp_path):
 def test_text_that_is_not_unicode_survives(tmp_path):
     odd = dataclasses.replace(FIRST, read=(Message("user", "\ud800 \x00 é"),))
     parquet.write_trajectories(tmp_path / "t.parquet", [trajectory(turns=(odd,))])
-    assert parquet.read_trajectories(tmp_path / "t.parquet")[0].turns[0].read[0].content == "\ud800 \x00 é"
+    assert (
+        parquet.read_trajectories(tmp_path / "t.parquet")[0].turns[0].read[0].content
+        == "\ud800 \x00 é"
+    )
 
 
 def test_the_same_trajectories_make_the_same_bytes(tmp_path):
@@ -30,7 +36,10 @@ def test_the_same_trajectories_make_the_same_bytes(tmp_path):
 
 
 def test_a_missing_score_is_not_a_zero(tmp_path):
-    written = [Scored("t0", {"exact": 0.0}, (), 0.0), Scored("t1", {}, (), Unscored("exact: TimeoutError"))]
+    written = [
+        Scored("t0", {"exact": 0.0}, (), 0.0),
+        Scored("t1", {}, (), Unscored("exact: TimeoutError")),
+    ]
     parquet.write_scores(tmp_path / "s.parquet", written)
     assert parquet.read_scores(tmp_path / "s.parquet") == written
     assert pq.read_table(tmp_path / "s.parquet")["reward"].to_pylist() == [0.0, None]

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 
 async def scored(code: str, problem: Problem = ADD) -> Score | Unscored:
     sampler = scripted(lambda problem, chain, turn: f"Here:\n```python\n{code}```\nDone.")
-    (trajectory,), *_ = await play_all(episode_specs(problem), rollout_spec(max_tokens=4000), sampler)
+    (trajectory,), *_ = await play_all(
+        episode_specs(problem), rollout_spec(max_tokens=4000), sampler
+    )
     return await code_tests.score(trajectory, {})
 
 
@@ -40,7 +42,8 @@ async def test_a_right_program_is_worth_one_and_a_half_right_one_nothing_but_its
         "class Same(int):\n    def __eq__(self, other): return True\n    __hash__ = int.__hash__\n"
         "def add(a, b): return Same(9)\n",
         "import __main__\n__main__.same = __main__.passes = lambda *_: True\n",
-        "import os\nos.symlink('/proc/self/environ', 'x')\nos.rename('x', 'results.jsonl')\nos._exit(0)\n",
+        "import os\nos.symlink('/proc/self/environ', 'x')\nos.rename('x', "
+        "'results.jsonl')\nos._exit(0)\n",
         "def add(a, b):\n    while True: pass\n",
         "def add(a, b): return [" + "[" * 50 + "]" * 50 + "]\n",
         "def add(a, b): return float('nan')\n",
@@ -57,7 +60,9 @@ async def test_a_program_that_does_not_add_is_worth_nothing(code: str) -> None:
 
 HALVES = [{"args": [1], "expected": 0.5}, {"args": [[1]], "expected": [0.5] * 2000}]
 HALF = Problem("half", "Write half(n).", {"function": "half", "tests": HALVES, "seconds": 1})
-LONG = Problem("long", "Write f().", {"function": "f", "tests": [{"args": [], "expected": [[0]] * 50_000}]})
+LONG = Problem(
+    "long", "Write f().", {"function": "f", "tests": [{"args": [], "expected": [[0]] * 50_000}]}
+)
 FILL = """
 with open("results.jsonl", "wb", 0) as file:
     try:
@@ -104,8 +109,12 @@ async def test_no_program_can_choose_to_be_unscored(code: str) -> None:
 
 
 async def test_results_as_large_as_a_right_one_are_graded_too() -> None:
-    assert await scored("def f(): return [[0]] * 50_000\n", LONG) == Score(1.0, parts={"passed": 1.0})
-    assert await scored(leaving("b'[' + b'{},' * 2_000_000 + b'{}]\\n'"), LONG) == Score(0.0, parts={"passed": 0.0})
+    assert await scored("def f(): return [[0]] * 50_000\n", LONG) == Score(
+        1.0, parts={"passed": 1.0}
+    )
+    assert await scored(leaving("b'[' + b'{},' * 2_000_000 + b'{}]\\n'"), LONG) == Score(
+        0.0, parts={"passed": 0.0}
+    )
 
 
 async def test_what_was_right_before_a_program_hangs_counts_in_its_part() -> None:
@@ -114,9 +123,17 @@ async def test_what_was_right_before_a_program_hangs_counts_in_its_part() -> Non
 
 
 async def test_results_are_compared_as_json() -> None:
-    pairs = Problem("p", "?", {"function": "f", "tests": [{"args": [3], "expected": [1.5, {"a": [True, None]}]}]})
-    assert await scored("def f(n): return n / 2 + 1e-12, {'a': (True, None)}\n", pairs) == Score(1.0, {"passed": 1.0})
-    assert (await scored("def f(n): return 1.5, {'a': (1, None)}\n", pairs)) == Score(0.0, {"passed": 0.0})
+    pairs = Problem(
+        "p",
+        "?",
+        {"function": "f", "tests": [{"args": [3], "expected": [1.5, {"a": [True, None]}]}]},
+    )
+    assert await scored("def f(n): return n / 2 + 1e-12, {'a': (True, None)}\n", pairs) == Score(
+        1.0, {"passed": 1.0}
+    )
+    assert (await scored("def f(n): return 1.5, {'a': (1, None)}\n", pairs)) == Score(
+        0.0, {"passed": 0.0}
+    )
 
 
 async def test_a_problem_without_tests_is_unscored_and_not_wrong() -> None:

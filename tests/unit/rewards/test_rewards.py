@@ -33,7 +33,9 @@ async def test_only_the_exact_answer_is_worth_one(replies: list[str], value: flo
 
 
 async def test_an_answer_may_be_a_number_in_the_facts() -> None:
-    assert await exact.score(await play("99", problem=Problem("p", "?", {"answer": 99})), {}) == Score(1.0)
+    assert await exact.score(
+        await play("99", problem=Problem("p", "?", {"answer": 99})), {}
+    ) == Score(1.0)
 
 
 async def test_a_problem_without_an_answer_is_unscored_and_not_wrong() -> None:
@@ -51,5 +53,9 @@ async def test_a_problem_without_an_answer_is_unscored_and_not_wrong() -> None:
         (["99"], 0.0, 0.0),
     ],
 )
-async def test_the_format_is_the_share_of_readable_calls(replies: list[str], readable: float, answered: float) -> None:
-    assert await tool_format.score(await play(*replies), {}) == Score(readable, {"answered": answered})
+async def test_the_format_is_the_share_of_readable_calls(
+    replies: list[str], readable: float, answered: float
+) -> None:
+    assert await tool_format.score(await play(*replies), {}) == Score(
+        readable, {"answered": answered}
+    )

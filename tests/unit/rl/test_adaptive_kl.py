@@ -17,7 +17,11 @@ ADAPTIVE = GRPO(kl=AdaptiveKL(weight=0.1, target=0.02, horizon=1000))
 
 
 def measured(divergence, weight=0.1):
-    return {"train/kl_reference": divergence, "train/kl_weight": weight, "train/trajectories": 100.0}
+    return {
+        "train/kl_reference": divergence,
+        "train/kl_weight": weight,
+        "train/trajectories": 100.0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -51,7 +55,10 @@ def test_a_fixed_weight_stays():
 
 
 def test_straying_costs_reward_token_by_token():
-    trajectories = [played(turn([1], {3: -1.0, 4: -1.0}), name="far"), played(turn([1], {3: -1.0}), name="near")]
+    trajectories = [
+        played(turn([1], {3: -1.0, 4: -1.0}), name="far"),
+        played(turn([1], {3: -1.0}), name="near"),
+    ]
     batch = pack(trajectories)
     #                                                    given  far   far         given near
     batch = replace(batch, reference_logprobs=torch.tensor([[0.0, -2.0, -1.5], [0.0, -1.0, 0.0]]))
@@ -60,7 +67,9 @@ def test_straying_costs_reward_token_by_token():
         "train/kl_reference": pytest.approx((1.0 + 0.5 + 0.0) / 3),
         "train/kl_weight": 0.1,
     }
-    found = algorithm.estimate_advantages(earned(trajectories, [1.0, 1.0]), batch).advantages  # rewards 1 - 0.1 x 1.5 and 1
+    found = algorithm.estimate_advantages(
+        earned(trajectories, [1.0, 1.0]), batch
+    ).advantages  # rewards 1 - 0.1 x 1.5 and 1
     assert found[0, 1] == found[0, 2] < 0 < found[1, 1]
 
 
@@ -68,5 +77,9 @@ def test_a_token_pays_for_itself_and_for_those_after_it():
     trajectory = played(turn([1], {3: -1.0, 4: -1.0, 5: -1.0}))
     batch = replace(pack([trajectory]), reference_logprobs=torch.tensor([[0.0, -2.0, -1.0, -1.5]]))
     algorithm = ReinforcePP(kl=RewardKL(weight=0.1, kind="k1"), gamma=0.5)
-    first, second, third = algorithm.estimate_advantages(earned([trajectory], [0.0]), batch).advantages[0, 1:].tolist()
-    assert (first - third) / (second - third) == pytest.approx(-2.5)  # returns -0.1125, -0.025 and -0.05
+    first, second, third = (
+        algorithm.estimate_advantages(earned([trajectory], [0.0]), batch).advantages[0, 1:].tolist()
+    )
+    assert (first - third) / (second - third) == pytest.approx(
+        -2.5
+    )  # returns -0.1125, -0.025 and -0.05

@@ -12,7 +12,9 @@ from tests.support import reference
 from tests.support.ragged import by_trajectory, ragged
 
 SHORT = trajectory(turn([1], {3: -1.0}))
-FOLDED = trajectory(turn([1], {3: -1.0, 4: -1.0}), turn([1], {3: -1.0}, fresh=True))  # three tokens in two rows
+FOLDED = trajectory(
+    turn([1], {3: -1.0, 4: -1.0}), turn([1], {3: -1.0}, fresh=True)
+)  # three tokens in two rows
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,9 @@ DEFINITIONS = [
 ]
 
 
-@pytest.mark.parametrize(("aggregation", "definition"), DEFINITIONS, ids=[one.use for one, _ in DEFINITIONS])
+@pytest.mark.parametrize(
+    ("aggregation", "definition"), DEFINITIONS, ids=[one.use for one, _ in DEFINITIONS]
+)
 @settings(max_examples=8)
 @given(seed=st.integers(0, 10_000))
 def test_the_weighted_sum_is_the_mean_of_the_definition(aggregation, definition, seed):

@@ -21,7 +21,10 @@ def test_tool_answers_are_in_the_row_and_out_of_the_loss():
     #                                 given  sampled    tool  two spans   | given sampled  padding
     assert batch.tokens.tolist() == [[1, 2, 3, 4, 5, 6, 7], [1, 9, 0, 0, 0, 0, 0]]
     assert batch.sampled.int().tolist() == [[0, 0, 1, 1, 0, 1, 1], [0, 1, 0, 0, 0, 0, 0]]
-    assert batch.rollout_logprobs.tolist() == [[0, 0, -0.5, -0.25, 0, -1, -2], [0, -3, 0, 0, 0, 0, 0]]
+    assert batch.rollout_logprobs.tolist() == [
+        [0, 0, -0.5, -0.25, 0, -1, -2],
+        [0, -3, 0, 0, 0, 0, 0],
+    ]
     assert batch.turn.tolist() == [[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0, 0]]
     assert (batch.lengths.tolist(), batch.trajectory.tolist()) == ([7, 2], [0, 1])
 
@@ -61,7 +64,9 @@ def test_selected_rows_are_as_wide_as_the_longest_of_them():
 def test_only_outputs_that_predict_a_sampled_token_get_a_gradient():
     batch = pack([trajectory(ASKS, ANSWERS)])
     logits = torch.zeros(1, 7, 10, requires_grad=True)
-    logprobs, _ = token_logprobs(logits[predictors(batch.sampled)], batch.tokens[batch.sampled], 1.0)
+    logprobs, _ = token_logprobs(
+        logits[predictors(batch.sampled)], batch.tokens[batch.sampled], 1.0
+    )
     logprobs.sum().backward()
     #                                                token 0  1  2  3  4  5  6
     assert logits.grad[0].abs().sum(-1).ne(0).int().tolist() == [0, 1, 1, 0, 1, 1, 0]
@@ -69,11 +74,17 @@ def test_only_outputs_that_predict_a_sampled_token_get_a_gradient():
 
 
 def test_log_probabilities_and_entropy_are_those_at_the_temperature():
-    logits = torch.tensor([[0.0, 2.0 * torch.tensor(3.0).log()]], requires_grad=True)  # at temperature 2: odds 1 to 3
+    logits = torch.tensor(
+        [[0.0, 2.0 * torch.tensor(3.0).log()]], requires_grad=True
+    )  # at temperature 2: odds 1 to 3
     logprobs, entropy = token_logprobs(logits, torch.tensor([1]), 2.0)
     assert logprobs.exp().item() == pytest.approx(0.75)
-    assert entropy.item() == pytest.approx(-(0.75 * torch.tensor(0.75).log() + 0.25 * torch.tensor(0.25).log()))
-    assert logprobs.requires_grad and not entropy.requires_grad, "no algorithm learns from the entropy itself"
+    assert entropy.item() == pytest.approx(
+        -(0.75 * torch.tensor(0.75).log() + 0.25 * torch.tensor(0.25).log())
+    )
+    assert logprobs.requires_grad and not entropy.requires_grad, (
+        "no algorithm learns from the entropy itself"
+    )
 
 
 @torch.no_grad()
@@ -82,8 +93,12 @@ def test_column_t_is_the_log_probability_of_token_t_given_those_before_it(nano):
     batch = pack(crowd(2, 2))
     logprobs, *_ = policy(batch.tokens, batch.sampled, 0.7)
     for row, column in batch.sampled.nonzero().tolist():
-        last = policy.model.model(input_ids=batch.tokens[row : row + 1, :column]).last_hidden_state[0, -1]
-        alone = torch.log_softmax(policy.model.lm_head.weight @ last / 0.7, -1)[batch.tokens[row, column]]
+        last = policy.model.model(input_ids=batch.tokens[row : row + 1, :column]).last_hidden_state[
+            0, -1
+        ]
+        alone = torch.log_softmax(policy.model.lm_head.weight @ last / 0.7, -1)[
+            batch.tokens[row, column]
+        ]
         torch.testing.assert_close(logprobs[row, column], alone, atol=1e-5, rtol=0)
     assert logprobs[~batch.sampled].eq(0).all()
 
@@ -104,7 +119,9 @@ def test_many_sampled_tokens_are_projected_piece_by_piece(nano, monkeypatch):
 )
 def test_every_row_is_in_one_micro_batch_and_all_ranks_have_as_many(lengths, budget, ranks):
     problems_of = micro_batches(torch.tensor(lengths), budget, ranks)
-    assert sorted(row for share in problems_of for rows in share for row in rows.tolist()) == list(range(len(lengths)))
+    assert sorted(row for share in problems_of for rows in share for row in rows.tolist()) == list(
+        range(len(lengths))
+    )
     assert len({len(share) for share in problems_of}) == 1
     for rows in (rows.tolist() for share in problems_of for rows in share):
         assert len(rows) <= 1 or len(rows) * max(lengths[row] for row in rows) <= budget
@@ -130,7 +147,9 @@ def test_sampled_tokens_alone_are_projected_and_once_more_in_the_backward_pass_i
         return torch.nn.functional.linear(hidden, *layer)
 
     monkeypatch.setattr("agentfly_core.training.policy.linear", linear)
-    batch = pack([trajectory(ASKS, ANSWERS), trajectory(turn([1, 2, 8], {3: -1.0, 4: -1.0, 5: -1.0}))])
+    batch = pack(
+        [trajectory(ASKS, ANSWERS), trajectory(turn([1, 2, 8], {3: -1.0, 4: -1.0, 5: -1.0}))]
+    )
     assert (batch.lengths.tolist(), int(batch.sampled.sum())) == ([7, 6], 7)
     logprobs, *_ = policy(batch.tokens, batch.sampled, 1.0)
     assert projected == pieces

@@ -26,20 +26,28 @@ def estimated(gae, values, by_turn):
     #                                       read   turn 0      read      turn 1
     batch = replace(batch, old_values=torch.tensor([[9.0, *values[:2], 9.0, 9.0, *values[2:]]]))
     outcomes, layout = earned([TWO_TURNS], [sum(by_turn)], batch, [by_turn]), sequences(batch, 1)
-    found = gae.estimate(outcomes.token_rewards, layout.gather(batch.old_values).double(), layout.turns)
+    found = gae.estimate(
+        outcomes.token_rewards, layout.gather(batch.old_values).double(), layout.turns
+    )
     return [part[0].tolist() for part in found]
 
 
 def test_what_was_read_is_skipped_and_not_discounted_through():
     advantages, returns = estimated(TokenGAE(gamma=1.0, lam=0.95), [0.1, 0.2, 0.3, 0.4], [0.0, 1.0])
-    assert advantages[0] == pytest.approx(0.800, abs=5e-4)  # .1 + .95 x .1 + .95^2 x .1 + .95^3 x .6
+    assert advantages[0] == pytest.approx(
+        0.800, abs=5e-4
+    )  # .1 + .95 x .1 + .95^2 x .1 + .95^3 x .6
     assert advantages[3] == pytest.approx(0.6)
-    assert returns == pytest.approx([a + v for a, v in zip(advantages, [0.1, 0.2, 0.3, 0.4], strict=True)])
+    assert returns == pytest.approx(
+        [a + v for a, v in zip(advantages, [0.1, 0.2, 0.3, 0.4], strict=True)]
+    )
 
 
 def test_a_turn_is_one_action_with_the_value_of_its_first_token():
     advantages, returns = estimated(TurnGAE(gamma=0.5, lam=1.0), [0.2, 7.0, 0.4, 7.0], [0.1, 1.0])
-    assert advantages == pytest.approx([0.4, 0.4, 0.6, 0.6])  # 1 - 0.4; 0.1 + 0.5 x 0.4 - 0.2 + 0.5 x 0.6
+    assert advantages == pytest.approx(
+        [0.4, 0.4, 0.6, 0.6]
+    )  # 1 - 0.4; 0.1 + 0.5 x 0.4 - 0.2 + 0.5 x 0.6
     assert returns == pytest.approx([0.6, 0.6, 1.0, 1.0])
 
 
@@ -77,14 +85,19 @@ DEFINITIONS = [
 ]
 
 
-@pytest.mark.parametrize(("gae", "definition"), DEFINITIONS, ids=[one.use for one, _ in DEFINITIONS])
+@pytest.mark.parametrize(
+    ("gae", "definition"), DEFINITIONS, ids=[one.use for one, _ in DEFINITIONS]
+)
 @settings(max_examples=8)
 @given(seed=st.integers(0, 10_000))
 def test_credit_is_that_of_the_definition_and_whitened(gae, definition, seed):
     case = ragged(seed)
     estimate = PPO(gae=gae).estimate_advantages(case.outcomes, case.batch)
     advantages, returns = zip(*map(definition, case.stories), strict=True)
-    for found, expected in ((estimate.advantages, reference.whitened(list(advantages))), (estimate.returns, returns)):
+    for found, expected in (
+        (estimate.advantages, reference.whitened(list(advantages))),
+        (estimate.returns, returns),
+    ):
         for mine, theirs in zip(by_trajectory(found, case.batch, 8), expected, strict=True):
             assert mine == pytest.approx(theirs, abs=1e-6, rel=1e-5)
 
@@ -96,7 +109,11 @@ def test_the_critics_loss_is_that_of_the_definition(seed):
     batch = ragged(seed).batch
     weight, returns, values = (torch.randn(batch.sampled.shape) * batch.sampled for _ in range(3))
     batch = replace(batch, weight=weight, returns=returns)
-    found = PPO(value_weight=0.7, value_clip=0.3).loss(Outputs(batch.old_logprobs, values, values), batch).total
+    found = (
+        PPO(value_weight=0.7, value_clip=0.3)
+        .loss(Outputs(batch.old_logprobs, values, values), batch)
+        .total
+    )
     expected = sum(
         0.7
         * float(weight[at])

@@ -16,9 +16,13 @@ from tests.support.ragged import ragged
 
 
 def apart(*factors):
-    """One row whose sampled tokens are so many times as probable for the learner as for the sampler."""
+    """One row whose sampled tokens are so many times as probable for the learner as for the
+    sampler.
+    """
     batch = pack([trajectory(turn([1], {i + 2: -3.0 for i in range(len(factors))}))])
-    return replace(batch, old_logprobs=torch.tensor([[0.0, *(math.log(factor) - 3.0 for factor in factors)]]))
+    return replace(
+        batch, old_logprobs=torch.tensor([[0.0, *(math.log(factor) - 3.0 for factor in factors)]])
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,7 +37,9 @@ def apart(*factors):
     ],
     ids=lambda value: repr(value) if hasattr(value, "use") else None,
 )
-def test_three_tokens_that_are_half_eight_times_and_equally_probable_weigh(correction, weights, beyond):
+def test_three_tokens_that_are_half_eight_times_and_equally_probable_weigh(
+    correction, weights, beyond
+):
     found = correction.weights(apart(0.5, 8.0, 1.0))
     assert found.tokens[0, 1:].tolist() == pytest.approx(weights)
     assert found.metrics["mismatch/masked_share"][0, 1:].tolist() == beyond
@@ -57,7 +63,9 @@ DEFINITIONS = [
 ]
 
 
-@pytest.mark.parametrize(("correction", "definition"), DEFINITIONS, ids=[one.use for one, _ in DEFINITIONS])
+@pytest.mark.parametrize(
+    ("correction", "definition"), DEFINITIONS, ids=[one.use for one, _ in DEFINITIONS]
+)
 @settings(max_examples=8)
 @given(seed=st.integers(0, 10_000))
 def test_weights_are_those_of_the_definition(correction, definition, seed):
@@ -65,4 +73,6 @@ def test_weights_are_those_of_the_definition(correction, definition, seed):
     found = correction.weights(batch).tokens
     apart = (batch.old_logprobs.double() - batch.rollout_logprobs.double()).exp()
     for row, here in enumerate(batch.sampled):
-        assert found[row][here].tolist() == pytest.approx(definition(apart[row][here].tolist()), abs=1e-6)
+        assert found[row][here].tolist() == pytest.approx(
+            definition(apart[row][here].tolist()), abs=1e-6
+        )

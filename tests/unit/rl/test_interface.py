@@ -17,7 +17,9 @@ from tests.support.played import crowd, earned
 
 
 def test_mismatch_tells_how_far_sampler_and_learner_are_apart():
-    found = mismatch(torch.tensor([-1.0, -1.0 + math.log(2)]), torch.tensor([-1.0, -1.0]))  # weights 1 and 2
+    found = mismatch(
+        torch.tensor([-1.0, -1.0 + math.log(2)]), torch.tensor([-1.0, -1.0])
+    )  # weights 1 and 2
     assert found["mismatch/max_abs_weight_error"] == pytest.approx(1.0)
     assert found["mismatch/max_abs_dlogp"] == pytest.approx(math.log(2))
     assert found["mismatch/k3"] == pytest.approx((0 + 2 - 1 - math.log(2)) / 2)
@@ -44,7 +46,9 @@ def test_the_gradient_is_the_same_for_any_split_ranks_and_order_of_rows(nano, bu
     policy = load_policy(str(nano), "float32")
     whole, split = _prepared(range(12)), _prepared(order)
     expected = _gradient(policy, whole, [torch.arange(12)])
-    parts = [rows for share in micro_batches(split.lengths, budget, ranks) for rows in share if len(rows)]
+    parts = [
+        rows for share in micro_batches(split.lengths, budget, ranks) for rows in share if len(rows)
+    ]
     found = _gradient(policy, split, parts)
     assert (found - expected).norm() < 1e-5 * expected.norm()
 
@@ -52,7 +56,9 @@ def test_the_gradient_is_the_same_for_any_split_ranks_and_order_of_rows(nano, bu
 def _prepared(order):
     trajectories = [crowd(3, 4)[i] for i in order]
     algorithm, batch = GRPO(), pack(trajectories)
-    estimate = algorithm.estimate_advantages(earned(trajectories, [t.id.endswith(("1", "2")) for t in trajectories]), batch)
+    estimate = algorithm.estimate_advantages(
+        earned(trajectories, [t.id.endswith(("1", "2")) for t in trajectories]), batch
+    )
     return replace(batch, advantages=estimate.advantages, weight=algorithm.weights(batch))
 
 

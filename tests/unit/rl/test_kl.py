@@ -14,9 +14,13 @@ from tests.support import reference
 KINDS = ("k1", "k2", "k3", "abs")
 
 
-@pytest.mark.parametrize(("kind", "value"), [("k1", 0.7), ("k2", 0.245), ("k3", 0.5 - 1 + 0.7), ("abs", 0.7)])
+@pytest.mark.parametrize(
+    ("kind", "value"), [("k1", 0.7), ("k2", 0.245), ("k3", 0.5 - 1 + 0.7), ("abs", 0.7)]
+)
 def test_a_token_twice_as_probable_as_for_the_reference(kind, value):
-    assert kl(torch.tensor(math.log(2)), torch.tensor(0.0), kind).item() == pytest.approx(value, abs=0.01)
+    assert kl(torch.tensor(math.log(2)), torch.tensor(0.0), kind).item() == pytest.approx(
+        value, abs=0.01
+    )
 
 
 @pytest.mark.parametrize("kind", ["k1", "k3"])

@@ -34,7 +34,9 @@ def test_a_reward_after_a_turn_without_a_sampled_token_lies_on_the_turn_before()
 
 
 def test_a_reward_on_a_turn_without_a_sampled_token_is_an_error():
-    with pytest.raises(ValueError, match="Turn 1 of trajectory t0 has a reward and no sampled token"):
+    with pytest.raises(
+        ValueError, match="Turn 1 of trajectory t0 has a reward and no sampled token"
+    ):
         earned([played(ASKS, SILENT)], [1.0], by_turn=[(0.0, 1.0)])
 
 
@@ -44,7 +46,9 @@ def test_a_trajectory_in_which_nothing_was_sampled_has_a_reward_and_no_token_for
 
 
 def test_a_reply_in_pieces_and_in_a_fresh_context_is_one_turn():
-    found = earned([played(ANSWERS, replace(ANSWERS, fresh_context=True))], [3.0], by_turn=[(1.0, 2.0)])
+    found = earned(
+        [played(ANSWERS, replace(ANSWERS, fresh_context=True))], [3.0], by_turn=[(1.0, 2.0)]
+    )
     assert found.token_rewards.tolist() == [[0, 1.0, 0, 2.0]]
 
 
@@ -56,7 +60,13 @@ def test_episodes_of_one_group_are_compared_whatever_lies_between_them():
 def test_an_unscored_trajectory_is_no_zero():
     trajectory = played(ASKS)
     with pytest.raises(ValueError, match=r"t0 has no reward: exact: TimeoutError"):
-        outcomes([trajectory], [Scored("t0", {}, (), Unscored("exact: TimeoutError"))], {}, {}, pack([trajectory]))
+        outcomes(
+            [trajectory],
+            [Scored("t0", {}, (), Unscored("exact: TimeoutError"))],
+            {},
+            {},
+            pack([trajectory]),
+        )
 
 
 def test_what_stopped_at_a_limit_is_cut():
@@ -75,7 +85,11 @@ def test_a_state_is_what_the_environment_calls_it_or_else_what_was_read():
     asked, told = (Message("user", "41+58?"),), (Message("user", "17+4?"),)
     named = replace(ASKS, state="empty cart", read=asked)
     found = earned(
-        [played(named, replace(ASKS, read=asked)), played(replace(ASKS, read=asked), replace(ASKS, read=told))], [0, 0]
+        [
+            played(named, replace(ASKS, read=asked)),
+            played(replace(ASKS, read=asked), replace(ASKS, read=told)),
+        ],
+        [0, 0],
     )
     (first, second), (third, fourth) = found.states
     assert (first, second == third, second == fourth) == ("empty cart", True, False)

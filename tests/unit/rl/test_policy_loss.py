@@ -66,9 +66,15 @@ def test_the_soft_gate_lets_go_of_bad_tokens_sooner_than_of_good_ones():
 
 
 def test_a_reply_has_one_ratio_the_geometric_mean_of_its_tokens():
-    batch = replace(pack([trajectory(turn([1], {3: 0.0, 4: 0.0}))]), advantages=torch.tensor([[0.0, 1.0, 1.0]]))
-    logprobs = torch.tensor([[0.0, math.log(4.0), 0.0]], requires_grad=True)  # ratios 4 and 1: their mean is 2
-    found = GSPO(high=5.0).tokens(Outputs(logprobs, torch.zeros(1, 3), torch.zeros(1, 3)), batch).tokens
+    batch = replace(
+        pack([trajectory(turn([1], {3: 0.0, 4: 0.0}))]), advantages=torch.tensor([[0.0, 1.0, 1.0]])
+    )
+    logprobs = torch.tensor(
+        [[0.0, math.log(4.0), 0.0]], requires_grad=True
+    )  # ratios 4 and 1: their mean is 2
+    found = (
+        GSPO(high=5.0).tokens(Outputs(logprobs, torch.zeros(1, 3), torch.zeros(1, 3)), batch).tokens
+    )
     found.sum().backward()
     assert found.tolist() == [pytest.approx([0.0, -2.0, -2.0])]
     assert logprobs.grad.tolist() == [pytest.approx([0.0, -2.0, -2.0])]
@@ -84,8 +90,12 @@ def test_each_row_of_a_trajectory_has_a_ratio_of_its_own():
 
 def test_a_ratio_beyond_all_numbers_stays_finite():
     for policy_loss in (Clip(), GSPO(), CISPO(), SAPO(), DPPO()):
-        batch = replace(pack([trajectory(turn([1], {3: -1000.0}))]), advantages=torch.tensor([[0.0, -1.0]]))
-        found = policy_loss.tokens(Outputs(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2)), batch)
+        batch = replace(
+            pack([trajectory(turn([1], {3: -1000.0}))]), advantages=torch.tensor([[0.0, -1.0]])
+        )
+        found = policy_loss.tokens(
+            Outputs(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2)), batch
+        )
         assert found.tokens.isfinite().all(), policy_loss
 
 
@@ -101,7 +111,9 @@ DEFINITIONS = [
 ]
 
 
-@pytest.mark.parametrize(("policy_loss", "definition"), DEFINITIONS, ids=[repr(one) for one, _ in DEFINITIONS])
+@pytest.mark.parametrize(
+    ("policy_loss", "definition"), DEFINITIONS, ids=[repr(one) for one, _ in DEFINITIONS]
+)
 @settings(max_examples=6)
 @given(seed=st.integers(0, 10_000))
 def test_losses_and_their_slopes_are_those_of_the_definition(policy_loss, definition, seed):

@@ -1,4 +1,5 @@
-"""verl finds the same advantages and gradients on random ragged masks. Skipped where it cannot be imported:
+"""verl finds the same advantages and gradients on random ragged masks. Skipped where it cannot be
+imported:
 
 pip install --no-deps --target only-verl verl==0.9.1 ray tensordict omegaconf antlr4-python3-runtime==4.9.3 \
     hydra-core codetiming msgpack orjson pyvers
@@ -49,15 +50,23 @@ AGGREGATIONS = [
     (SeqSumNorm(horizon=9), "seq-mean-token-sum-norm"),
 ]
 FOR_SAPO = "seq-mean-token-mean"  # verl takes no other for it, whatever is asked for
-PAIRS = [pair for pair in product(LOSSES, AGGREGATIONS) if pair[0][1] != "sapo" or pair[1][1] == FOR_SAPO]
+PAIRS = [
+    pair for pair in product(LOSSES, AGGREGATIONS) if pair[0][1] != "sapo" or pair[1][1] == FOR_SAPO
+]
 
 
 @pytest.fixture(params=SEEDS)
 def case(request):
-    """Groups of 2 to 4 episodes, what they earned, and what sampler, policy before, reference and critic say."""
+    """Groups of 2 to 4 episodes, what they earned, and what sampler, policy before, reference and
+    critic say.
+    """
     dice, generator = random.Random(request.param), torch.Generator().manual_seed(request.param)
-    everybody = crowd(6, 4, seed=request.param)  # one alone in a group has no advantage here; verl gives it its reward
-    trajectories = [t for group in range(6) for t in everybody[4 * group : 4 * group + dice.randint(2, 4)]]
+    everybody = crowd(
+        6, 4, seed=request.param
+    )  # one alone in a group has no advantage here; verl gives it its reward
+    trajectories = [
+        t for group in range(6) for t in everybody[4 * group : 4 * group + dice.randint(2, 4)]
+    ]
     parts = [{"exact": dice.random(), "brief": dice.random()} for _ in trajectories]
     rewards = [part["exact"] + 0.3 * part["brief"] for part in parts]
     batch = pack(trajectories)
@@ -65,10 +74,20 @@ def case(request):
     def near(base):
         return (base + 0.4 * torch.randn(base.shape, generator=generator)) * batch.sampled
 
-    said = {name: near(batch.rollout_logprobs) for name in ("old_logprobs", "reference_logprobs", "advantages")}
+    said = {
+        name: near(batch.rollout_logprobs)
+        for name in ("old_logprobs", "reference_logprobs", "advantages")
+    }
     batch = replace(batch, **said, old_values=near(torch.zeros_like(batch.weight)))
     greedy = {f"g{i}": dice.random() for i in range(6)}
-    outcomes = earned(trajectories, rewards, batch, parts=parts, weights={"exact": 1.0, "brief": 0.3}, greedy=greedy)
+    outcomes = earned(
+        trajectories,
+        rewards,
+        batch,
+        parts=parts,
+        weights={"exact": 1.0, "brief": 0.3},
+        greedy=greedy,
+    )
     groups = np.array([t.group for t in trajectories])
     return batch, outcomes, groups, now(batch, request.param)
 
@@ -81,8 +100,14 @@ def theirs(name, batch, outcomes, groups):
         return verl.compute_gae_advantage_return(rewards, batch.old_values, mask, 0.9, 0.8)[0]
     if name == "gdpo":
         parts = {key: part.numpy() for key, part in outcomes.parts.items()}
-        config = {"gdpo_reward_keys": list(parts), "gdpo_reward_weights": [outcomes.weights[key] for key in parts]}
-        ones = {"prompts": torch.zeros(len(mask), 0), "attention_mask": torch.ones(mask.shape, dtype=torch.int64)}
+        config = {
+            "gdpo_reward_keys": list(parts),
+            "gdpo_reward_weights": [outcomes.weights[key] for key in parts],
+        }
+        ones = {
+            "prompts": torch.zeros(len(mask), 0),
+            "attention_mask": torch.ones(mask.shape, dtype=torch.int64),
+        }
         return verl.compute_gdpo_outcome_advantage(
             rewards, mask, groups, config=config, non_tensor_batch=parts, batch=ones
         )[0]
@@ -92,7 +117,9 @@ def theirs(name, batch, outcomes, groups):
         config = type("Config", (), {"gamma": 0.9})()
         return verl.compute_reinforce_plus_plus_outcome_advantage(rewards, mask, config=config)[0]
     if name == "dr_grpo":
-        return verl.compute_grpo_outcome_advantage(rewards, mask, groups, norm_adv_by_std_in_grpo=False)[0]
+        return verl.compute_grpo_outcome_advantage(
+            rewards, mask, groups, norm_adv_by_std_in_grpo=False
+        )[0]
     return verl.ADV_ESTIMATOR_REGISTRY[name](rewards, mask, groups)[0]
 
 
@@ -154,7 +181,9 @@ def test_verl_finds_the_same_gradient(case, loss, aggregation):
 def test_verl_estimates_the_same_divergence(case, kind):
     batch, *_ = case
     found = kl(batch.old_logprobs, batch.reference_logprobs, kind)
-    assert (found - verl.kl_penalty(batch.old_logprobs, batch.reference_logprobs, kind)).abs().max() < 1e-6
+    assert (
+        found - verl.kl_penalty(batch.old_logprobs, batch.reference_logprobs, kind)
+    ).abs().max() < 1e-6
 
 
 def test_verl_has_the_same_loss_of_a_critic(case):
@@ -163,5 +192,7 @@ def test_verl_has_the_same_loss_of_a_critic(case):
     batch = replace(batch, returns=estimate.returns, advantages=torch.zeros_like(batch.weight))
     algorithm = PPO(value_weight=1.0)
     found = algorithm.loss(outputs, replace(batch, weight=algorithm.weights(batch))).total
-    expected, _ = verl.compute_value_loss(outputs.values, batch.returns, batch.old_values, batch.sampled.float(), 0.2)
+    expected, _ = verl.compute_value_loss(
+        outputs.values, batch.returns, batch.old_values, batch.sampled.float(), 0.2
+    )
     assert found.item() == pytest.approx(expected.item(), abs=1e-6)

@@ -23,7 +23,8 @@ from agentfly_core.system.service import private_folder
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.clocks import set_clock
 
-# Answers what it is asked for: its environment, the process id of a grandchild in a session of its own, nothing, ...
+# Answers what it is asked for: its environment, the process id of a grandchild in a session of its
+# own, nothing, ...
 PROGRAM = """
 import json, os, signal, sys, time
 def grandchild():
@@ -97,13 +98,17 @@ async def test_it_can_be_ended_where_it_was_not_started() -> None:
 
 async def test_one_that_dies_is_the_services_failure_and_its_last_words_are_told() -> None:
     async with running() as found:
-        with pytest.raises(ServiceFailure, match=rf"process {found.pid} of .*python died; it said: out of memory"):
+        with pytest.raises(
+            ServiceFailure, match=rf"process {found.pid} of .*python died; it said: out of memory"
+        ):
             await found.ask("die", 30)
         with pytest.raises(ServiceFailure, match="died"):
             await found.ask("anything", 30)
 
 
-@pytest.mark.parametrize(("question", "fault"), [("nothing", r"no answer within 0\.05 s"), ("nonsense", "no JSON")])
+@pytest.mark.parametrize(
+    ("question", "fault"), [("nothing", r"no answer within 0\.05 s"), ("nonsense", "no JSON")]
+)
 async def test_one_that_gives_no_answer_or_nonsense_is_killed(question: str, fault: str) -> None:
     async with running() as found:
         assert await found.ask("hello", 30) == "hello"
@@ -127,11 +132,17 @@ async def test_it_sees_what_it_is_given_and_no_secret(monkeypatch: pytest.Monkey
     monkeypatch.setenv("MY_TOKEN", "planted")
     async with running(BOARD="go") as found:
         seen = await found.ask("environment", 30)
-    assert (seen["BOARD"], seen["TMPDIR"], seen["PATH"]) == ("go", str(found.folder), os.environ["PATH"])
+    assert (seen["BOARD"], seen["TMPDIR"], seen["PATH"]) == (
+        "go",
+        str(found.folder),
+        os.environ["PATH"],
+    )
     assert "planted" not in seen.values()
 
 
-async def test_a_program_that_is_not_there_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_that_is_not_there_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     found = Child("no-such-engine")
     with pytest.raises(FileNotFoundError):
@@ -166,7 +177,9 @@ def test_what_a_killed_run_left_is_ended_when_the_next_one_starts_and_no_sooner(
 
 def test_a_process_whose_mark_is_nonsense_is_left_alone() -> None:
     for mark in ("me", "{}", "[1]", '{"host": 1, "pid": "x", "started": 0, "boot": 0}'):
-        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "AGENTFLY_OWNER": mark}) as stranger:
+        with subprocess.Popen(
+            ["cat"], stdin=subprocess.PIPE, env={**os.environ, "AGENTFLY_OWNER": mark}
+        ) as stranger:
             child_process.sweep.__wrapped__()
             assert stranger.poll() is None
 

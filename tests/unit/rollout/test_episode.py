@@ -12,10 +12,26 @@ from agentfly_core.authoring.reward import reward, score
 from agentfly_core.authoring.tool import tool
 from agentfly_core.inference.sampler import Request, SamplerLost
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled, Score, Trajectory, Unscored
+from agentfly_core.records.trajectory import (
+    Ending,
+    Message,
+    Observation,
+    Problem,
+    Sampled,
+    Score,
+    Trajectory,
+    Unscored,
+)
 from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.shard import EpisodeBroken
-from agentfly_core.testing.episodes import ADD, episode_specs, play, play_all, rollout_spec, scripted
+from agentfly_core.testing.episodes import (
+    ADD,
+    episode_specs,
+    play,
+    play_all,
+    rollout_spec,
+    scripted,
+)
 from agentfly_core.testing.letters import STOP, Letters, encode
 from agentfly_core.tools.calculator import calculator
 
@@ -46,10 +62,17 @@ async def test_an_episode_past_its_deadline_fails_alone_and_its_environment_is_c
     rules = rollout_spec(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
     problems = episode_specs(ADD, Problem("stuck", "?"))
     found, _, measured = await play_all(problems, rules, scripted(lambda *_: "99"))
-    assert [(t.problem.id, t.ending) for t in found] == [("add-41-58", Ending.NO_TOOL_CALLS), ("stuck", Ending.FAILED)]
+    assert [(t.problem.id, t.ending) for t in found] == [
+        ("add-41-58", Ending.NO_TOOL_CALLS),
+        ("stuck", Ending.FAILED),
+    ]
     assert found[1].error == "LeaseExpired: no ending within 0.2 s, the agent's deadline"
     assert sorted(Desk.closed) == ["add-41-58", "stuck"]
-    assert [measured[f"resources/Desk/{name}"] for name in ("expired", "started", "closed")] == [1, 2, 1]
+    assert [measured[f"resources/Desk/{name}"] for name in ("expired", "started", "closed")] == [
+        1,
+        2,
+        1,
+    ]
 
 
 async def test_a_slow_tool_of_one_episode_keeps_no_other_from_going_on() -> None:
@@ -68,7 +91,9 @@ async def test_a_slow_tool_of_one_episode_keeps_no_other_from_going_on() -> None
             others_done.set()
 
     sampler = scripted(lambda problem, chain, turn: (f"<wait chain={chain}>", "ok")[turn])
-    trajectories, *_ = await play_all(episode_specs(ADD, chains=8), rollout_spec(wait), sampler, watch)
+    trajectories, *_ = await play_all(
+        episode_specs(ADD, chains=8), rollout_spec(wait), sampler, watch
+    )
     assert ended[-1] == 0
     assert [o for t in trajectories for o in t.observations] == [Observation("wait", "ok")] * 8
 
@@ -125,7 +150,10 @@ async def test_one_lost_environment_and_one_failing_reward_cost_one_episode_each
     assert [t.chain for t in trajectories] == list(range(8))
     assert [t.trajectory_id for t in timings] == [t.id for t in trajectories]
     lost = trajectories.pop(2)
-    assert (lost.ending, lost.error) == (Ending.FAILED, "ServiceFailure: the counter's process died")
+    assert (lost.ending, lost.error) == (
+        Ending.FAILED,
+        "ServiceFailure: the counter's process died",
+    )
     assert (len(lost.turns), lost.observed) == (1, {})
     assert {t.ending for t in trajectories} == {Ending.NO_TOOL_CALLS}
     unscored = trajectories.pop(2)
@@ -155,7 +183,11 @@ async def test_a_lost_environment_is_closed_and_its_place_taken_by_a_fresh_one()
     rules = rollout_spec(tool(lose), limits={Traced: 1})
     trajectories, *_ = await play_all(episode_specs(ADD, chains=3), rules, sampler)
     assert made == ["start", "use 0 of 0", "close", "start", "use 1 of 0", "use 2 of 0", "close"]
-    assert [t.ending for t in trajectories] == [Ending.FAILED, Ending.NO_TOOL_CALLS, Ending.NO_TOOL_CALLS]
+    assert [t.ending for t in trajectories] == [
+        Ending.FAILED,
+        Ending.NO_TOOL_CALLS,
+        Ending.NO_TOOL_CALLS,
+    ]
 
 
 async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again() -> None:
@@ -172,7 +204,9 @@ async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again()
     trajectories, *_ = await play_all(episode_specs(ADD, chains=2), rules, sampler)
     opened.set()
     assert users[0] is not users[1]
-    assert [t.observations for t in trajectories] == [(Observation("hang", "no result within 0.01 s", error=True),)] * 2
+    assert [t.observations for t in trajectories] == [
+        (Observation("hang", "no result within 0.01 s", error=True),)
+    ] * 2
 
 
 async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean_one() -> None:
@@ -189,9 +223,14 @@ async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean
 
     sampler = Seated(encode, STOP, lambda problem, chain, turn: ("<up>", "ok")[turn])
     rules = rollout_spec(up, rewards=[counted], limits={Counter: 2})
-    trajectories, _, measured = await play_all(episode_specs(ADD, Problem("b", "?"), chains=3), rules, sampler)
+    trajectories, _, measured = await play_all(
+        episode_specs(ADD, Problem("b", "?"), chains=3), rules, sampler
+    )
     assert (seats, len(left)) == ([2], 2)
-    assert (measured["resources/Counter/most_in_use"], measured["resources/Counter/started"]) == (2, 2)
+    assert (measured["resources/Counter/most_in_use"], measured["resources/Counter/started"]) == (
+        2,
+        2,
+    )
     assert [t.observed for t in trajectories] == [{"counted": Score(1.0)}] * 6
 
 
@@ -214,7 +253,9 @@ async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_
             raise KeyError("a bug") if request.order[1] else SamplerLost("the server died")
 
     with pytest.raises(EpisodeBroken, match="KeyError: 'a bug'"):
-        await play_all(episode_specs(ADD, chains=2), rollout_spec(), Failing(encode, STOP, lambda *_: ""))
+        await play_all(
+            episode_specs(ADD, chains=2), rollout_spec(), Failing(encode, STOP, lambda *_: "")
+        )
 
 
 async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_the_line() -> None:
@@ -229,8 +270,8 @@ async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_th
         await play_all(episode_specs(ADD), rollout_spec(agent=hinted), scripted(lambda *_: "ok"))
     first, *traced, fault, where = str(caught.value).splitlines()
     assert first == (
-        "An episode of the problem 'add-41-58' (chain 0, agent 'hinted') broke off. It is an error in code, not the "
-        "model's, so the stage stops:"
+        "An episode of the problem 'add-41-58' (chain 0, agent 'hinted') broke off. It is an "
+        "error in code, not the model's, so the stage stops:"
     )
     assert '    return str(episode.problem.facts["hint"])' in traced
     assert fault == "KeyError: 'hint'"
@@ -263,7 +304,9 @@ async def test_an_agent_that_does_not_say_how_it_ended_is_told_where_it_is_writt
     async def forgetful(episode: Episode) -> Any:
         await episode.reply(*episode.opening)
 
-    with pytest.raises(EpisodeBroken, match="The agent forgetful returned None, expected an Ending") as caught:
+    with pytest.raises(
+        EpisodeBroken, match="The agent forgetful returned None, expected an Ending"
+    ) as caught:
         await play_all(episode_specs(ADD), rollout_spec(agent=forgetful), scripted(lambda *_: "ok"))
     assert str(caught.value).endswith(f"Look at {__file__}:{forgetful.__code__.co_firstlineno}.")
 
@@ -273,11 +316,17 @@ async def test_an_error_in_a_template_is_told_with_its_own_line() -> None:
         def parse(self, reply: Any) -> Message:
             raise IndexError("template")
 
-    with pytest.raises(EpisodeBroken, match=r"IndexError: template\nLook at .*test_episode.py:\d+ in parse"):
-        await play_all(episode_specs(ADD), rollout_spec(template=Broken()), scripted(lambda *_: "ok"))
+    with pytest.raises(
+        EpisodeBroken, match=r"IndexError: template\nLook at .*test_episode.py:\d+ in parse"
+    ):
+        await play_all(
+            episode_specs(ADD), rollout_spec(template=Broken()), scripted(lambda *_: "ok")
+        )
 
 
-async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_episode_alone() -> None:
+async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_episode_alone() -> (
+    None
+):
     class Unmade(Counter):
         def __init__(self) -> None:
             raise Mute
@@ -293,19 +342,28 @@ async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_ep
         use.__annotations__ = {"thing": kind, "return": str}
         return tool(use)
 
-    for kind, what in ((Unmade, "Unmade could not be made"), (Stateless, "Stateless could not name its state")):
+    for kind, what in (
+        (Unmade, "Unmade could not be made"),
+        (Stateless, "Stateless could not name its state"),
+    ):
         trajectory = await play(["<use>", "ok"], asked(kind))
         assert trajectory.ending is Ending.FAILED
-        assert trajectory.error == f"ServiceFailure: {what}: Mute: its text cannot be had (ValueError)"
+        assert (
+            trajectory.error == f"ServiceFailure: {what}: Mute: its text cannot be had (ValueError)"
+        )
 
 
 async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> None:
-    sampler = scripted(lambda problem, chain, turn: (f"<calculator expression={chain}+1>", f"{chain}")[turn])
+    sampler = scripted(
+        lambda problem, chain, turn: (f"<calculator expression={chain}+1>", f"{chain}")[turn]
+    )
     problems = episode_specs(Problem("b", "?"), ADD, chains=3)
     first, *_ = await play_all(problems, rollout_spec(calculator), sampler)
     again, *_ = await play_all(problems[::-1], rollout_spec(calculator), sampler)
     assert first == again
-    assert [(t.problem.id, t.chain) for t in first] == [(p, c) for p in ("add-41-58", "b") for c in range(3)]
+    assert [(t.problem.id, t.chain) for t in first] == [
+        (p, c) for p in ("add-41-58", "b") for c in range(3)
+    ]
     assert len({t.id for t in first}) == 6
     assert len({t.group for t in first}) == 2
     assert len({t.seed for t in first}) == 6
@@ -313,7 +371,9 @@ async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> 
 
 async def test_every_trajectory_is_told_to_the_watcher_as_it_ends() -> None:
     seen: list[Trajectory] = []
-    trajectories, *_ = await play_all(episode_specs(ADD, chains=3), rollout_spec(), scripted(lambda *_: "ok"), seen.append)
+    trajectories, *_ = await play_all(
+        episode_specs(ADD, chains=3), rollout_spec(), scripted(lambda *_: "ok"), seen.append
+    )
     assert sorted(seen, key=lambda t: t.chain) == trajectories
 
 
@@ -324,7 +384,13 @@ async def test_no_episode_is_no_work() -> None:
 async def test_times_say_what_an_episode_waited_for() -> None:
     sampler = scripted(lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
     _, (timing,), _ = await play_all(episode_specs(ADD), rollout_spec(calculator), sampler)
-    assert [span.doing for span in timing.spans] == ["waiting", "generating", "tools", "generating", "rewards"]
+    assert [span.doing for span in timing.spans] == [
+        "waiting",
+        "generating",
+        "tools",
+        "generating",
+        "rewards",
+    ]
     starts = [span.start for span in timing.spans]
     assert starts == sorted(starts)
     doings = {span.doing for span in timing.spans}
@@ -333,7 +399,9 @@ async def test_times_say_what_an_episode_waited_for() -> None:
     assert spent == pytest.approx(sum(span.end - span.start for span in timing.spans))
 
 
-async def test_no_time_is_negative_when_the_clock_is_set_back_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_time_is_negative_when_the_clock_is_set_back_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     hours = itertools.count()
     monkeypatch.setattr("time.time", lambda: 1763740000.0 - 3600 * next(hours))
     _, (timing,), _ = await play_all(episode_specs(ADD), rollout_spec(), scripted(lambda *_: "ok"))
@@ -341,5 +409,8 @@ async def test_no_time_is_negative_when_the_clock_is_set_back_meanwhile(monkeypa
 
 
 def test_an_environment_without_a_limit_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"asks for a Counter and there is no limit.*tests.unit.rollout.test_episode:Counter: 8"):
+    with pytest.raises(
+        ValueError,
+        match=r"asks for a Counter and there is no limit.*tests.unit.rollout.test_episode:Counter: 8",
+    ):
         rollout_spec(up, limits={})

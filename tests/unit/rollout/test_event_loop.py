@@ -99,10 +99,15 @@ def test_an_environment_is_started_once_for_two_shards_and_closed_when_its_home_
     rules = rollout_spec(enter, limits={Room: 2})
     with environment_loop(rules.limits) as here:
         for shard in (1, 2):
-            work = collect(episode_specs(ADD, chains=2), rules, calling("enter"), unwatched, here.resources)
+            work = collect(
+                episode_specs(ADD, chains=2), rules, calling("enter"), unwatched, here.resources
+            )
             played, _, measured = here.run(work)
             assert [t.observations[0].content for t in played] == [str(shard)] * 2
-            counts = [measured[f"resources/Room/{name}"] for name in ("started", "closed", "in_use", "most_in_use")]
+            counts = [
+                measured[f"resources/Room/{name}"]
+                for name in ("started", "closed", "in_use", "most_in_use")
+            ]
             assert counts == [2 if shard == 1 else 0, 0, 0, 2]
         assert events() == [["start", "reset add-41-58", "reset add-41-58"]] * 2
     assert events() == [["start", "reset add-41-58", "reset add-41-58", "close"]] * 2
@@ -113,18 +118,24 @@ def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
     rules = rollout_spec(glance, limits={Fresh: 1})
     with environment_loop(rules.limits) as here:
         for shard in (1, 2):
-            (played,), *_ = here.run(collect(episode_specs(ADD), rules, calling("glance"), unwatched, here.resources))
+            (played,), *_ = here.run(
+                collect(episode_specs(ADD), rules, calling("glance"), unwatched, here.resources)
+            )
             assert played.observations[0].content == str(shard)
             assert all(Fresh.started.acquire(timeout=30) for _ in range(2 if shard == 1 else 1))
             assert events() == [["start", "reset add-41-58", "close"]] * shard + [["start"]]
 
 
-def test_an_environment_whose_process_died_while_nobody_played_is_replaced_and_no_episode_fails() -> None:
+def test_an_environment_whose_process_died_while_nobody_played_is_replaced_and_no_episode_fails() -> (
+    None
+):
     Engine.made = []
     rules = rollout_spec(ask, limits={Engine: 2})
     with environment_loop(rules.limits) as here:
         for shard in (1, 2):
-            work = collect(episode_specs(ADD, chains=2), rules, calling("ask"), unwatched, here.resources)
+            work = collect(
+                episode_specs(ADD, chains=2), rules, calling("ask"), unwatched, here.resources
+            )
             played, _, measured = here.run(work)
             assert [t.ending for t in played] == [Ending.NO_TOOL_CALLS] * 2
             if shard == 1:
@@ -144,14 +155,21 @@ def test_a_shard_whose_sampler_was_lost_is_played_again_in_the_same_home() -> No
     rules = rollout_spec(enter, limits={Room: 1})
     with environment_loop(rules.limits) as here:
         with pytest.raises(SamplerLost):
-            here.run(collect(episode_specs(ADD), rules, scripted(script), unwatched, here.resources))
-        (played,), _, measured = here.run(collect(episode_specs(ADD), rules, scripted(script), unwatched, here.resources))
+            here.run(
+                collect(episode_specs(ADD), rules, scripted(script), unwatched, here.resources)
+            )
+        (played,), _, measured = here.run(
+            collect(episode_specs(ADD), rules, scripted(script), unwatched, here.resources)
+        )
     assert played.observations[0].content == "1"
     assert [measured[f"resources/Room/{name}"] for name in ("started", "closed")] == [2, 1]
 
 
 def test_what_is_never_given_back_is_named_when_its_home_closes() -> None:
-    with pytest.raises(RuntimeError, match="Room: 1 were never given back, and are not closed; they were lent for two"):
+    with pytest.raises(
+        RuntimeError,
+        match="Room: 1 were never given back, and are not closed; they were lent for two",
+    ):
         with environment_loop({Room: 2}) as here:
             here.run(visit(here.resources))
             here.run((kept := here.resources.lease(Room, TWO, 30)).__aenter__())
@@ -183,7 +201,9 @@ def test_work_that_is_interrupted_is_cancelled_and_over_before_anything_else_hap
     async def stuck(resources: ResourceManager) -> None:
         try:
             async with resources.lease(Room, ONE, 30):
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # as Ctrl-C does
+                signal.pthread_kill(
+                    threading.main_thread().ident or 0, signal.SIGINT
+                )  # as Ctrl-C does
                 await asyncio.Event().wait()
         finally:
             story.append("cancelled")
@@ -221,7 +241,9 @@ def test_closing_waits_for_no_start() -> None:
     assert events() == [["start", "close"]]
 
 
-def test_an_experiments_environments_start_as_its_services_do_as_many_as_a_shard_needs(tmp_path: Path) -> None:
+def test_an_experiments_environments_start_as_its_services_do_as_many_as_a_shard_needs(
+    tmp_path: Path,
+) -> None:
     settings = {
         "model": "nano:calculator",
         "data": {"use": "a:b", "train": 8, "test": 1},
@@ -231,7 +253,13 @@ def test_an_experiments_environments_start_as_its_services_do_as_many_as_a_shard
         "rollout": {"problems": 2, "group_size": 2},
         "steps": 1,
     }
-    context = ExperimentContext("rooms", resolve(Science.model_validate(settings)), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path))
+    context = ExperimentContext(
+        "rooms",
+        resolve(Science.model_validate(settings)),
+        {},
+        Site(),
+        Store.at(str(tmp_path / "store"), tmp_path),
+    )
     with environments_service(context) as here:
         assert len(here.run(visit(here.resources)).made) == 4
     assert sorted(events()) == [["start", "close"]] * 3 + [["start", "reset one", "close"]]

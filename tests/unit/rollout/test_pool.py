@@ -118,7 +118,9 @@ async def unsure(self: Room) -> bool:
 
 
 @pytest.mark.parametrize("healthy", [unwell, unsure])
-async def test_an_unhealthy_instance_is_closed_and_never_lent_again(healthy: Callable[[Room], Any]) -> None:
+async def test_an_unhealthy_instance_is_closed_and_never_lent_again(
+    healthy: Callable[[Room], Any],
+) -> None:
     kind = broken(healthy=healthy)
     async with ResourceManager({kind: 1}) as resources:
         for problem in (ONE, TWO):
@@ -178,11 +180,15 @@ async def test_a_close_that_raises_harms_nobody_else(caplog: pytest.LogCaptureFi
     async with ResourceManager({kind: 1}) as resources, resources.lease(kind, ONE, 30):
         pass
     measured = resources.metrics()
-    assert [measured[f"resources/Broken/{name}"] for name in ("started", "closed", "closes_failed")] == [1, 0, 1]
+    assert [
+        measured[f"resources/Broken/{name}"] for name in ("started", "closed", "closes_failed")
+    ] == [1, 0, 1]
     assert "was not closed well: BrokenPipeError: already dead" in caplog.text
 
 
-async def test_a_warm_pool_starts_its_environments_at_the_same_time_and_before_the_first_lease() -> None:
+async def test_a_warm_pool_starts_its_environments_at_the_same_time_and_before_the_first_lease() -> (
+    None
+):
     together = asyncio.Barrier(3)  # opens only when three stand at it
 
     async def start(self: Room) -> None:
@@ -224,7 +230,9 @@ async def test_no_more_are_warmed_than_are_asked_for() -> None:
     assert events() == [["start", "close"]] * 2
 
 
-async def test_what_is_there_already_is_not_warmed_once_more_and_what_is_unwell_is_replaced() -> None:
+async def test_what_is_there_already_is_not_warmed_once_more_and_what_is_unwell_is_replaced() -> (
+    None
+):
     ill: list[Room] = []
 
     async def healthy(self: Room) -> bool:
@@ -290,7 +298,9 @@ async def test_what_could_not_be_warmed_is_started_by_the_lease_that_needs_it(fa
         (Limit(1, lifetime=1e-9), [1, 1, 1]),
     ],
 )
-async def test_an_instance_is_replaced_after_its_uses_or_its_lifetime(limit: Limit, uses: list[int]) -> None:
+async def test_an_instance_is_replaced_after_its_uses_or_its_lifetime(
+    limit: Limit, uses: list[int]
+) -> None:
     async with ResourceManager({Room: limit}) as resources:
         for _ in range(3):
             async with resources.lease(Room, ONE, 30):

@@ -15,7 +15,9 @@ def _nothing_made() -> None:
     Room.made.clear()
 
 
-async def test_an_environment_is_started_once_reset_before_each_lease_and_closed_at_the_end() -> None:
+async def test_an_environment_is_started_once_reset_before_each_lease_and_closed_at_the_end() -> (
+    None
+):
     async with ResourceManager({Room: 1}) as resources:
         for problem in (ONE, TWO):
             async with resources.lease(Room, problem, 30) as room:
@@ -23,7 +25,9 @@ async def test_an_environment_is_started_once_reset_before_each_lease_and_closed
     assert events() == [["start", "reset one", "reset two", "close"]]
 
 
-async def test_never_more_than_the_limit_are_lent_and_the_first_to_come_is_the_first_served() -> None:
+async def test_never_more_than_the_limit_are_lent_and_the_first_to_come_is_the_first_served() -> (
+    None
+):
     order: list[int] = []
     arrived, leave = [asyncio.Event() for _ in range(5)], [asyncio.Event() for _ in range(5)]
 
@@ -40,7 +44,9 @@ async def test_never_more_than_the_limit_are_lent_and_the_first_to_come_is_the_f
             await arrived[number].wait()
             leave[number].set()
     found = resources.metrics()
-    assert [found[f"resources/Room/{name}"] for name in ("in_use", "most_in_use", "most_waiting")] == [0, 2, 3]
+    assert [
+        found[f"resources/Room/{name}"] for name in ("in_use", "most_in_use", "most_waiting")
+    ] == [0, 2, 3]
     assert order == [0, 1, 2, 3, 4]
     assert len(Room.made) == 2
 
@@ -49,7 +55,9 @@ async def test_a_wait_ends_with_a_typed_error_that_tells_the_queue() -> None:
     async with ResourceManager({Room: 1}) as resources, resources.lease(Room, ONE, 30):
         patient = asyncio.create_task(resources.lease(Room, TWO, 30).__aenter__())
         await asyncio.sleep(0)
-        with pytest.raises(LeaseTimeout, match=r"Room: none of 1 became free within 0\.01 s, 1 others are waiting"):
+        with pytest.raises(
+            LeaseTimeout, match=r"Room: none of 1 became free within 0\.01 s, 1 others are waiting"
+        ):
             async with resources.lease(Room, TWO, 0.01):
                 pass
         patient.cancel()
@@ -71,7 +79,10 @@ async def test_closing_while_something_is_lent_names_the_leak() -> None:
     resources = ResourceManager({Room: 2})
     lease = resources.lease(Room, ONE, 30)
     await lease.__aenter__()
-    with pytest.raises(RuntimeError, match="Room: 1 were never given back, and are not closed; they were lent for one"):
+    with pytest.raises(
+        RuntimeError,
+        match="Room: 1 were never given back, and are not closed; they were lent for one",
+    ):
         await resources.close()
     await lease.__aexit__(None, None, None)
     await resources.close()
@@ -115,7 +126,9 @@ def test_each_event_loop_may_have_its_own() -> None:
     assert events() == [["start", "reset one", "close"]] * 2
 
 
-async def test_at_its_deadline_the_holder_is_cancelled_and_what_it_held_of_each_kind_is_closed() -> None:
+async def test_at_its_deadline_the_holder_is_cancelled_and_what_it_held_of_each_kind_is_closed() -> (
+    None
+):
     async with ResourceManager({Room: 1, Hall: 1}) as resources:
         with pytest.raises(LeaseExpired, match=r"no ending within 0\.01 s, the agent's deadline"):
             async with resources.leases([Room, Hall], ONE, 30, deadline=0.01):
@@ -165,7 +178,10 @@ async def test_episodes_that_need_the_same_kinds_in_any_order_never_wait_for_eac
             assert {type(env) for env in lent.values()} == {Room, Hall, Once}
             await asyncio.sleep(0)
 
-    async with ResourceManager({Room: 1, Hall: 1, Once: 1}) as resources, asyncio.TaskGroup() as group:
+    async with (
+        ResourceManager({Room: 1, Hall: 1, Once: 1}) as resources,
+        asyncio.TaskGroup() as group,
+    ):
         for number in range(50):
             group.create_task(visit(number))
     found = resources.metrics()

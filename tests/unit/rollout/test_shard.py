@@ -11,7 +11,14 @@ from agentfly_core.authoring.tool import ToolError, tool
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
-from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation, Sampled, ToolCall
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Ending,
+    Message,
+    Observation,
+    Sampled,
+    ToolCall,
+)
 from agentfly_core.rollout.episode import Episode, PromptTooLong
 from agentfly_core.testing.episodes import ADD, episode_specs, play, play_all, rollout_spec
 from agentfly_core.testing.letters import STOP, as_letters, decode, encode, loss_mask
@@ -24,13 +31,21 @@ async def test_two_turns_are_kept_token_by_token_and_only_replies_are_sampled() 
     assert as_letters(trajectory) == "^u41+58?$^a<calculator expression=41+58>$^t99$^a99$"
     assert loss_mask(trajectory)  == "...........xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.......xxx"  # fmt: skip
     assert trajectory.turns[0].read == (Message("user", "41+58?"),)
-    assert trajectory.turns[0].reply == Message("assistant", "", (ToolCall("calculator", {"expression": "41+58"}),))
+    assert trajectory.turns[0].reply == Message(
+        "assistant", "", (ToolCall("calculator", {"expression": "41+58"}),)
+    )
     assert trajectory.turns[1].read == (Observation("calculator", "99"),)
-    assert (trajectory.ending, trajectory.answer, trajectory.closing) == (Ending.NO_TOOL_CALLS, "99", ())
+    assert (trajectory.ending, trajectory.answer, trajectory.closing) == (
+        Ending.NO_TOOL_CALLS,
+        "99",
+        (),
+    )
 
 
 async def test_the_system_prompt_is_read_first() -> None:
-    assert as_letters(await play(["99"], spec=rollout_spec(system="Add."))) == "^sAdd.$^u41+58?$^a99$"
+    assert (
+        as_letters(await play(["99"], spec=rollout_spec(system="Add."))) == "^sAdd.$^u41+58?$^a99$"
+    )
 
 
 async def test_the_sampler_is_asked_with_exactly_the_tokens_of_the_record() -> None:
@@ -41,7 +56,9 @@ async def test_the_sampler_is_asked_with_exactly_the_tokens_of_the_record() -> N
             asked.append(request)
             return await super().sample(request)
 
-    sampler = Listening(encode, STOP, lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
+    sampler = Listening(
+        encode, STOP, lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn]
+    )
     (trajectory,), *_ = await play_all(episode_specs(ADD), rollout_spec(calculator), sampler)
     assert decode(asked[1].prompt) == as_letters(trajectory)[: len(asked[1].prompt)]
     assert [request.order for request in asked] == [("add-41-58", 0, 0), ("add-41-58", 0, 1)]
@@ -50,7 +67,9 @@ async def test_the_sampler_is_asked_with_exactly_the_tokens_of_the_record() -> N
 
 
 async def test_an_end_of_turn_that_was_not_sampled_is_given_and_never_trained() -> None:
-    trajectory = await play(["<calculator expression=1>...", "1"], spec=rollout_spec(calculator, max_tokens=27))
+    trajectory = await play(
+        ["<calculator expression=1>...", "1"], spec=rollout_spec(calculator, max_tokens=27)
+    )
     assert trajectory.turns[0].sampled[0].finish == "length"
     assert as_letters(trajectory) == "^u41+58?$^a<calculator expression=1>..$^t1$^a1$"
     assert loss_mask(trajectory)  == "...........xxxxxxxxxxxxxxxxxxxxxxxxxxx.......xx"  # fmt: skip
@@ -68,7 +87,9 @@ async def test_a_tools_text_cannot_write_the_templates_own_tokens() -> None:
 
 async def test_a_tool_that_ends_the_episode_leaves_its_output_as_the_answer() -> None:
     trajectory = await play(
-        ["<calculator expression=41+58><answer answer=99><calculator expression=1>"], calculator, answer
+        ["<calculator expression=41+58><answer answer=99><calculator expression=1>"],
+        calculator,
+        answer,
     )
     assert (trajectory.ending, trajectory.answer) == (Ending.TERMINAL, "99")
     assert trajectory.closing == (Observation("calculator", "99"), Observation("answer", "99"))
@@ -94,8 +115,12 @@ async def test_an_answer_of_too_many_tokens_loses_its_middle() -> None:
     async def recite() -> str:
         return "a" * 10 + "-" * 80 + "z" * 10
 
-    trajectory = await play(["<recite>", "ok"], spec=rollout_spec(recite, max_observation_tokens=20))
-    assert trajectory.observations[0].content == "a" * 10 + "\n[... 80 bytes omitted ...]\n" + "z" * 10
+    trajectory = await play(
+        ["<recite>", "ok"], spec=rollout_spec(recite, max_observation_tokens=20)
+    )
+    assert (
+        trajectory.observations[0].content == "a" * 10 + "\n[... 80 bytes omitted ...]\n" + "z" * 10
+    )
 
 
 async def test_an_agent_that_ends_without_an_answer_is_an_error() -> None:
@@ -116,12 +141,18 @@ async def test_a_failed_call_of_a_tool_that_ends_the_episode_does_not_end_it() -
 async def test_an_episode_ends_after_its_turns_and_keeps_the_last_answers() -> None:
     rules = rollout_spec(calculator, max_turns=2)
     trajectory = await play(["<calculator expression=1>", "<calculator expression=2>"], spec=rules)
-    assert (trajectory.ending, trajectory.answer, len(trajectory.turns)) == (Ending.MAX_TURNS, None, 2)
+    assert (trajectory.ending, trajectory.answer, len(trajectory.turns)) == (
+        Ending.MAX_TURNS,
+        None,
+        2,
+    )
     assert trajectory.closing == (Observation("calculator", "2"),)
 
 
 async def test_a_reply_is_cut_where_the_context_ends_and_so_is_the_episode() -> None:
-    trajectory = await play(["<calculator expression=1>"], spec=rollout_spec(calculator, max_model_len=22))
+    trajectory = await play(
+        ["<calculator expression=1>"], spec=rollout_spec(calculator, max_model_len=22)
+    )
     assert as_letters(trajectory) == "^u41+58?$^a<calculator"
     assert trajectory.ending is Ending.MAX_MODEL_LEN
 
@@ -132,23 +163,31 @@ async def test_a_reply_that_ends_where_the_context_ends_still_counts() -> None:
 
 
 async def test_an_answer_that_does_not_fit_is_not_read_but_kept() -> None:
-    trajectory = await play(["<calculator expression=1>", "1"], spec=rollout_spec(calculator, max_model_len=40))
+    trajectory = await play(
+        ["<calculator expression=1>", "1"], spec=rollout_spec(calculator, max_model_len=40)
+    )
     assert (trajectory.ending, len(trajectory.turns)) == (Ending.MAX_MODEL_LEN, 1)
     assert trajectory.closing == (Observation("calculator", "1"),)
 
 
 async def test_a_prompt_that_leaves_no_room_for_a_reply_stops_the_stage_and_is_named() -> None:
-    assert len((await play(["99"], spec=rollout_spec(max_model_len=12))).turns[0].sampled[0].tokens) == 1
+    assert (
+        len((await play(["99"], spec=rollout_spec(max_model_len=12))).turns[0].sampled[0].tokens)
+        == 1
+    )
     with pytest.raises(PromptTooLong) as caught:
         await play(["99"], spec=rollout_spec(max_model_len=11))
     assert str(caught.value) == (
-        "What the model reads first leaves no room for a reply in 1 of the problems: agent.max_model_len is 11 tokens, "
-        "'add-41-58' has 11. Raise it to more than 11, shorten agent.system or what the tools say of themselves, or "
-        "leave these problems out of the data."
+        "What the model reads first leaves no room for a reply in 1 of the problems: "
+        "agent.max_model_len is 11 tokens, 'add-41-58' has 11. Raise it to more than 11, shorten "
+        "agent.system or what the tools say of themselves, or leave these problems out of the "
+        "data."
     )
 
 
-async def test_what_an_agent_of_ones_own_asks_first_may_be_short_where_the_problem_is_long() -> None:
+async def test_what_an_agent_of_ones_own_asks_first_may_be_short_where_the_problem_is_long() -> (
+    None
+):
     async def brief(episode: Episode) -> Ending:
         await episode.reply(Message("user", episode.problem.prompt[:2]))
         return Ending.NO_TOOL_CALLS
@@ -162,19 +201,29 @@ async def test_what_the_model_got_wrong_is_answered_and_the_episode_goes_on() ->
     async def crash() -> str:
         raise ToolError("Not like this.")
 
-    replies = ["<calcluator expression=1><crash><calculator expresion=1><calculator expression=1+><calculator", "sorry"]
+    replies = [
+        "<calcluator expression=1><crash><calculator expresion=1><calculator "
+        "expression=1+><calculator",
+        "sorry",
+    ]
     trajectory = await play(replies, calculator, crash)
     assert trajectory.ending is Ending.NO_TOOL_CALLS
     unknown, crashed, misnamed, incomplete, unreadable = trajectory.observations
-    assert unknown == Observation("unknown", "There is no tool 'calcluator'. Did you mean 'calculator'?", error=True)
+    assert unknown == Observation(
+        "unknown", "There is no tool 'calcluator'. Did you mean 'calculator'?", error=True
+    )
     assert crashed == Observation("crash", "Not like this.", error=True)
     assert "there is no argument 'expresion'. Did you mean 'expression'?" in misnamed.content
     assert incomplete == Observation("calculator", "'1+' is not a complete expression.", error=True)
-    assert unreadable == Observation("unreadable", "This tool call could not be read: > is missing", error=True)
+    assert unreadable == Observation(
+        "unreadable", "This tool call could not be read: > is missing", error=True
+    )
     assert trajectory.turns[0].reply.calls[-1] == BadCall("calculator", "> is missing")
 
 
-async def test_calls_of_one_reply_are_answered_in_order_and_parallel_ones_at_the_same_time() -> None:
+async def test_calls_of_one_reply_are_answered_in_order_and_parallel_ones_at_the_same_time() -> (
+    None
+):
     together = asyncio.Barrier(2)  # opens only when two calls stand at it
     done: list[str] = []
 
@@ -209,7 +258,13 @@ async def test_an_agent_of_ones_own_decides_what_is_read() -> None:
 async def test_whatever_tools_answer_the_record_can_be_written_and_read(tmp_path: Path) -> None:
     @tool(max_chars=40)
     async def odd(kind: str) -> Any:
-        return {"half": "\ud83d", "nul": "\0", "bytes": b"\xff\xfe", "long": "x" * 10**6, "none": None}[kind]
+        return {
+            "half": "\ud83d",
+            "nul": "\0",
+            "bytes": b"\xff\xfe",
+            "long": "x" * 10**6,
+            "none": None,
+        }[kind]
 
     @tool
     async def fails(kind: str) -> str:

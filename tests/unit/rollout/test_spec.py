@@ -33,7 +33,10 @@ def science(**changes: Any) -> Science:
         "data": {"use": "a:b", "train": 1, "test": 1},
         "agent": {"system": "Shop.", "max_turns": 6, "max_tokens": 32, "max_model_len": 512},
         "tools": ["agentfly_core.tools.shop:search", "agentfly_core.tools.shop:checkout"],
-        "rewards": {"agentfly_core.rewards.shop:bought": 1.0, "agentfly_core.rewards.format:tool_format": 0.1},
+        "rewards": {
+            "agentfly_core.rewards.shop:bought": 1.0,
+            "agentfly_core.rewards.format:tool_format": 0.1,
+        },
         "environments": {SHOP: 8},
         "evaluate": {"goal": "agentfly_core.rewards.shop:bought"},
         "steps": 1,
@@ -43,8 +46,17 @@ def science(**changes: Any) -> Science:
 
 def test_a_playbook_is_read_from_the_experiment() -> None:
     spec = resolve(science()).rollout_spec("the tokenizer")
-    assert (spec.tools, spec.agent, spec.limits) == ((search, checkout), tool_loop, {Shop: Limit(8)})
-    assert (spec.system, spec.max_turns, spec.max_tokens, spec.max_model_len) == ("Shop.", 6, 32, 512)
+    assert (spec.tools, spec.agent, spec.limits) == (
+        (search, checkout),
+        tool_loop,
+        {Shop: Limit(8)},
+    )
+    assert (spec.system, spec.max_turns, spec.max_tokens, spec.max_model_len) == (
+        "Shop.",
+        6,
+        32,
+        512,
+    )
     assert (spec.template.tokenizer, spec.template.accent) == ("the tokenizer", "soft")  # type: ignore[attr-defined]
     assert spec.kinds == (Shop,)
     assert [schema.name for schema in spec.schemas] == ["search", "checkout"]
@@ -55,7 +67,9 @@ def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
 
 
 def test_what_is_not_decorated_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"evaluate is a function, expected a Tool: decorate it with @tool\."):
+    with pytest.raises(
+        ValueError, match=r"evaluate is a function, expected a Tool: decorate it with @tool\."
+    ):
         resolve(science(tools=["agentfly_core.tools.calculator:evaluate"])).rollout_spec(None)
 
 
@@ -70,16 +84,23 @@ async def mute() -> str:
 
 
 def test_a_tool_that_says_nothing_of_itself_is_refused_before_any_work() -> None:
-    with pytest.raises(ValueError, match="'mute' says nothing of itself to the model: give its function a docstring"):
+    with pytest.raises(
+        ValueError,
+        match="'mute' says nothing of itself to the model: give its function a docstring",
+    ):
         check(science(tools=["tests.unit.rollout.test_spec:mute"]))
 
 
 def test_prompts_without_room_for_a_reply_are_named_before_anything_is_played() -> None:
     problems = [Problem("short", "1?"), Problem("long", "1" * 40), Problem("longer", "1" * 50)]
     agent = {"system": "Shop.", "max_model_len": 55}
-    with pytest.raises(PromptTooLong, match=r"in 2 of .* is 53 tokens, 'longer' has 63, 'long' has 53\."):
+    with pytest.raises(
+        PromptTooLong, match=r"in 2 of .* is 53 tokens, 'longer' has 63, 'long' has 53\."
+    ):
         require_room(resolve(science(agent=agent | {"max_model_len": 53})), None, problems)
-    with pytest.raises(PromptTooLong, match=r"in 1 of .* is 55 tokens, 'longer' has 63\. Raise it to more than 63"):
+    with pytest.raises(
+        PromptTooLong, match=r"in 1 of .* is 55 tokens, 'longer' has 63\. Raise it to more than 63"
+    ):
         require_room(resolve(science(agent=agent)), None, problems)
     require_room(resolve(science(agent=agent)), None, problems[:2])
 

@@ -30,7 +30,9 @@ from agentfly_core.runs.episodes import Piece, lines, pieces, read_step, show, t
 from agentfly_core.testing.trajectories import trajectory
 
 PROMPT = "<|im_start|>user\nWhat is 41+58?<|im_end|>\n<|im_start|>assistant\n"
-CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "41+58"}}</tool_call><|im_end|>'
+CALL = (
+    '<tool_call>{"name": "calculator", "arguments": {"expression": "41+58"}}</tool_call><|im_end|>'
+)
 ANSWER = "\n<|im_start|>tool\n99<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -40,7 +42,9 @@ def make_tokenizer() -> Tokenizer:
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|im_start|>", "<|im_end|>"]
-    tokenizer.train_from_iterator([], BpeTrainer(initial_alphabet=ByteLevel.alphabet(), special_tokens=special))
+    tokenizer.train_from_iterator(
+        [], BpeTrainer(initial_alphabet=ByteLevel.alphabet(), special_tokens=special)
+    )
     return tokenizer
 
 
@@ -50,14 +54,24 @@ TOKENIZER = make_tokenizer()
 def turn(given: str, sampled: str, finish: Finish = "stop") -> Turn:
     tokens = tuple(TOKENIZER.encode(sampled).ids)
     span = Sampled(tokens, (-0.5,) * len(tokens), policy_version=6, finish=finish)
-    return Turn((), Given(tuple(TOKENIZER.encode(given).ids)), Message("assistant", sampled), (span,))
+    return Turn(
+        (), Given(tuple(TOKENIZER.encode(given).ids)), Message("assistant", sampled), (span,)
+    )
 
 
-def episode(chain: int, *turns: Turn, closing: tuple[Observation, ...] = (), error: str | None = None) -> Trajectory:
+def episode(
+    chain: int, *turns: Turn, closing: tuple[Observation, ...] = (), error: str | None = None
+) -> Trajectory:
     problem = Problem("add-41-58", "What is 41+58?", {"answer": "99"})
     ending = Ending.TERMINAL if closing else Ending.FAILED if error else Ending.NO_TOOL_CALLS
     return trajectory(
-        *turns, name=f"chain-{chain}", chain=chain, problem=problem, ending=ending, closing=closing, error=error
+        *turns,
+        name=f"chain-{chain}",
+        chain=chain,
+        problem=problem,
+        ending=ending,
+        closing=closing,
+        error=error,
     )
 
 
@@ -77,12 +91,16 @@ SCORES = [
 def store(tmp_path: Path) -> Store:
     """A run with a scored step 6 and a step 7 that is only partly played."""
     store = Store.at(str(tmp_path), tmp_path / ".agentfly")
-    with store.publish(ArtifactKey("artifacts/warm_start/ab/001/policy", "warm_start", "key", {})) as folder:
+    with store.publish(
+        ArtifactKey("artifacts/warm_start/ab/001/policy", "warm_start", "key", {})
+    ) as folder:
         (folder / "tokenizer.json").write_text(TOKENIZER.to_str())
     start = store.artifact("artifacts/warm_start/ab/001/policy")
     store.write_json("runs/demo/start.json", {"uri": start.uri, "digest": start.digest})
     for step, shard, played in ((6, 0, [GOOD, WRONG]), (6, 1, [ENDED, FAILED]), (7, 0, [WRONG])):
-        with store.publish(ArtifactKey(f"runs/demo/steps/{step:06d}/rollout-{shard:03d}", "rollout", "key", {})) as folder:
+        with store.publish(
+            ArtifactKey(f"runs/demo/steps/{step:06d}/rollout-{shard:03d}", "rollout", "key", {})
+        ) as folder:
             write_trajectories(folder / "trajectories.parquet", played)
     with store.publish(ArtifactKey("runs/demo/steps/000006/scored", "score", "key", {})) as folder:
         write_scores(folder / "scores.parquet", SCORES)
@@ -91,7 +109,10 @@ def store(tmp_path: Path) -> Store:
 
 def printed(store: Store, step: int | None, worst: int, colour: bool) -> str:
     console = Console(
-        file=io.StringIO(), width=110, force_terminal=colour, color_system="truecolor" if colour else None
+        file=io.StringIO(),
+        width=110,
+        force_terminal=colour,
+        color_system="truecolor" if colour else None,
     )
     console.print(show(read_step(store, "demo", step), worst))
     assert isinstance(console.file, io.StringIO)
@@ -123,7 +144,9 @@ def test_colour_sets_sampled_text_apart_and_changes_no_letter(store: Store) -> N
     assert Text.from_ansi(coloured).plain.split() == printed(store, 6, 4, colour=False).split()
 
 
-def test_the_worst_episodes_come_first_and_what_could_not_be_scored_before_them(store: Store) -> None:
+def test_the_worst_episodes_come_first_and_what_could_not_be_scored_before_them(
+    store: Store,
+) -> None:
     ordered = [trajectory.chain for trajectory, _ in read_step(store, "demo", 6).worst_first]
     assert ordered == [3, 1, 2, 0]
     text = printed(store, 6, 2, colour=False)
@@ -146,10 +169,18 @@ def test_without_a_step_the_last_one_is_shown_even_if_it_is_not_scored_yet(store
 
 def test_what_a_step_asked_of_its_environments_is_a_row_a_kind(store: Store) -> None:
     assert "environment" not in printed(store, 6, 1, colour=False)
-    leases = {"most_in_use": 16.0, "most_waiting": 48.0, "wait_p50": 6.2e-06, "wait_p95": 1.5, "started": 38.0}
+    leases = {
+        "most_in_use": 16.0,
+        "most_waiting": 48.0,
+        "wait_p50": 6.2e-06,
+        "wait_p95": 1.5,
+        "started": 38.0,
+    }
     ends = {"closed": 38.0, "resets_failed": 1.0, "expired": 3.0}
     metrics = {f"resources/Shop/{name}": value for name, value in (leases | ends).items()}
-    store.write_json("runs/demo/steps/000006/metrics.json", {"step": 6, "time_ms": 1, "metrics": metrics})
+    store.write_json(
+        "runs/demo/steps/000006/metrics.json", {"step": 6, "time_ms": 1, "metrics": metrics}
+    )
     (row,) = [line for line in printed(store, 6, 1, colour=False).splitlines() if "Shop" in line]
     assert row.split() == ["Shop", "16", "48", "0", "1.5", "38", "38", "1", "3"]
 

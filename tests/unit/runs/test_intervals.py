@@ -6,7 +6,9 @@ from agentfly_core.runs.intervals import improvement, success, wilson
 
 
 def test_the_interval_of_eight_in_ten_is_the_published_one() -> None:
-    assert wilson(8, 10) == pytest.approx((0.4901625, 0.9433178), abs=1e-6)  # R: prop.test(8, 10, correct = FALSE)
+    assert wilson(8, 10) == pytest.approx(
+        (0.4901625, 0.9433178), abs=1e-6
+    )  # R: prop.test(8, 10, correct = FALSE)
 
 
 def test_no_success_still_leaves_room_above_and_full_success_room_below() -> None:
@@ -38,8 +40,12 @@ def test_the_success_of_no_problem_is_refused() -> None:
 
 
 def test_the_paired_interval_is_the_one_made_by_hand() -> None:
-    # differences 1 0 0 1: mean 0.5, variance 1/3, standard error sqrt(1/12) = 0.288675, times 1.959964 = 0.565793
-    before, after = {"a": 0.0, "b": 1.0, "c": 0.0, "d": 0.0}, {"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0}
+    # differences 1 0 0 1: mean 0.5, variance 1/3, standard error sqrt(1/12) = 0.288675, times
+    # 1.959964 = 0.565793
+    before, after = (
+        {"a": 0.0, "b": 1.0, "c": 0.0, "d": 0.0},
+        {"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0},
+    )
     mean, interval = improvement(before, after)
     assert mean == 0.5
     assert interval == pytest.approx((0.5 - 0.565793, 0.5 + 0.565793), abs=1e-6)

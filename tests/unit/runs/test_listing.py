@@ -38,9 +38,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def start(store: Store, name: str, *overrides: str, file: str = "tiny", published: int = 0) -> None:
     """Start a run that ends after `published` steps."""
     read = loading.read(file, overrides)
-    with opened(ExperimentContext(read.name, resolve(read.science), read.origin, Site(), store), name):
+    with opened(
+        ExperimentContext(read.name, resolve(read.science), read.origin, Site(), store), name
+    ):
         for step in range(1, published + 1):
-            with store.publish(ArtifactKey(f"runs/{name}/steps/{step:06d}/policy", "update", "key", {})):
+            with store.publish(
+                ArtifactKey(f"runs/{name}/steps/{step:06d}/policy", "update", "key", {})
+            ):
                 pass
 
 
@@ -90,11 +94,16 @@ def test_a_file_edited_since_does_not_change_what_is_continued(project: Store) -
     assert only(project).command == "agentfly train tiny seed=4 --run tiny-1"
 
 
-def test_an_experiment_of_ones_own_is_continued_by_its_path_and_another_store_is_named(project: Store) -> None:
+def test_an_experiment_of_ones_own_is_continued_by_its_path_and_another_store_is_named(
+    project: Store,
+) -> None:
     Path("mine.yaml").write_text(TINY)
     elsewhere = Store.at("elsewhere", project.root / ".agentfly")
     start(elsewhere, "mine-1", file="mine.yaml")
-    assert only(elsewhere).command == f"agentfly train mine.yaml --run mine-1 --store {project.root}/elsewhere"
+    assert (
+        only(elsewhere).command
+        == f"agentfly train mine.yaml --run mine-1 --store {project.root}/elsewhere"
+    )
 
 
 def test_a_run_that_is_worked_on_names_its_owner(project: Store) -> None:
@@ -109,14 +118,19 @@ def test_a_damaged_lock_file_hides_no_run(project: Store, damaged: bytes) -> Non
     for name in ("tiny-1", "tiny-2"):
         start(project, name)
     (project.root / "runs/tiny-1/lock.json").write_bytes(damaged)
-    assert [(run.name, run.state) for run in listed(project)] == [("tiny-1", "stopped"), ("tiny-2", "stopped")]
+    assert [(run.name, run.state) for run in listed(project)] == [
+        ("tiny-1", "stopped"),
+        ("tiny-2", "stopped"),
+    ]
 
 
 def test_a_run_on_object_storage_is_running_while_its_owner_renews_its_lock(project: Store) -> None:
     start(project, "tiny-1")
     bucket = Bucket({"runs/tiny-1/run.json": (project.root / "runs/tiny-1/run.json").read_text()})
     elsewhere = {"host": "node7", "pid": 4711, "started": 1763740000.25, "boot": "0c5d"}
-    bucket["runs/tiny-1/lock.json"] = json.dumps({"owner": elsewhere, "fence": 1, "released": False})
+    bucket["runs/tiny-1/lock.json"] = json.dumps(
+        {"owner": elsewhere, "fence": 1, "released": False}
+    )
     for seconds, state in ((30.0, "running"), (300.0, "stopped")):
         bucket.ages["runs/tiny-1/lock.json"] = seconds
         assert only(Store(project.root, bucket)).state == state  # type: ignore[arg-type]
@@ -165,7 +179,9 @@ def test_a_run_whose_record_is_damaged_hides_no_other_and_says_what_to_do(projec
     path.write_text(path.read_text().replace('"seed"', '"sead"'))
     damaged, whole = listed(project)
     assert isinstance(damaged, Unreadable)
-    assert damaged.fault.startswith(f"{path} is damaged: it does not say what its checksum stands for.")
+    assert damaged.fault.startswith(
+        f"{path} is damaged: it does not say what its checksum stands for."
+    )
     assert "remove it" in damaged.fault
     assert isinstance(whole, Listed)
     assert whole.step == 1

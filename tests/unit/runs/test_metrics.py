@@ -30,7 +30,9 @@ def timing(name: str, start: float, generating: float, tools: float) -> Timing:
     return Timing(name, (Span("generating", start, middle), Span("tools", middle, middle + tools)))
 
 
-def turn(given: int, sampled: int, *calls: ToolCall | BadCall, read: tuple[Observation, ...] = ()) -> Turn:
+def turn(
+    given: int, sampled: int, *calls: ToolCall | BadCall, read: tuple[Observation, ...] = ()
+) -> Turn:
     span = Sampled((7,) * sampled, (-0.5,) * sampled, policy_version=0, finish="stop")
     return Turn(read, Given((1,) * given), Message("assistant", "", calls), (span,))
 
@@ -39,7 +41,9 @@ def trajectory(
     name: str, group: str, ending: Ending, *turns: Turn, closing: tuple[Observation, ...] = ()
 ) -> Trajectory:
     problem = Problem(group, "What is 41+58?", {"answer": "99"})
-    return trajectories.trajectory(*turns, name=name, group=group, problem=problem, ending=ending, closing=closing)
+    return trajectories.trajectory(
+        *turns, name=name, group=group, problem=problem, ending=ending, closing=closing
+    )
 
 
 CALL = ToolCall("calculator", {"expression": "41+58"})
@@ -47,10 +51,21 @@ ANSWER = ToolCall("answer", {"text": "99"})
 MISTAKE = Observation("calculator", "expected an expression", error=True)
 SHARD = [
     trajectory(
-        "a", "g", Ending.TERMINAL, turn(10, 4, CALL), turn(3, 2, ANSWER), closing=(Observation("answer", "99"),)
+        "a",
+        "g",
+        Ending.TERMINAL,
+        turn(10, 4, CALL),
+        turn(3, 2, ANSWER),
+        closing=(Observation("answer", "99"),),
     ),
     trajectory("b", "g", Ending.NO_TOOL_CALLS, turn(10, 6)),
-    trajectory("c", "h", Ending.MAX_TURNS, turn(10, 4, BadCall("{", "unterminated")), turn(3, 4, read=(MISTAKE,))),
+    trajectory(
+        "c",
+        "h",
+        Ending.MAX_TURNS,
+        turn(10, 4, BadCall("{", "unterminated")),
+        turn(3, 4, read=(MISTAKE,)),
+    ),
     trajectory("d", "h", Ending.FAILED, turn(10, 4, ToolCall("sudo", {}))),
 ]
 SCORES = [
@@ -90,7 +105,9 @@ def test_turns_and_tokens_are_means_over_episodes(metrics: dict[str, float]) -> 
     assert metrics["agent/rollout/cut_replies"] == 0.0
 
 
-def test_calls_are_counted_by_name_and_made_up_names_are_only_bad_calls(metrics: dict[str, float]) -> None:
+def test_calls_are_counted_by_name_and_made_up_names_are_only_bad_calls(
+    metrics: dict[str, float],
+) -> None:
     assert metrics["agent/rollout/avg_tool_calls"] == 4 / 4
     assert metrics["agent/rollout/tool_calls/calculator"] == 1 / 4
     assert metrics["agent/rollout/tool_calls/answer"] == 1 / 4
@@ -110,8 +127,12 @@ def test_endings_are_shares_that_sum_to_one(metrics: dict[str, float]) -> None:
     assert sum(endings.values()) == 1.0
 
 
-def test_a_group_with_one_scored_episode_or_equal_rewards_has_no_spread(metrics: dict[str, float]) -> None:
-    assert metrics["agent/rollout/zero_spread_groups"] == 1 / 2  # g: 1.5 and 0.5; h: 0.0 and unscored
+def test_a_group_with_one_scored_episode_or_equal_rewards_has_no_spread(
+    metrics: dict[str, float],
+) -> None:
+    assert (
+        metrics["agent/rollout/zero_spread_groups"] == 1 / 2
+    )  # g: 1.5 and 0.5; h: 0.0 and unscored
 
 
 def test_tokens_a_second_are_over_the_whole_stage(metrics: dict[str, float]) -> None:

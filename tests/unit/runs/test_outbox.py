@@ -56,7 +56,9 @@ def test_everything_arrives_in_the_order_it_was_put(office: Office, outbox: Outb
     assert office.got == list("abcdef")
 
 
-def test_putting_does_not_wait_for_a_service_that_hangs(office: Office, outbox: Outbox[Office]) -> None:
+def test_putting_does_not_wait_for_a_service_that_hangs(
+    office: Office, outbox: Outbox[Office]
+) -> None:
     hanging, released = threading.Event(), threading.Event()
 
     def hang(office: Office) -> None:
@@ -86,13 +88,19 @@ def test_what_is_put_while_the_service_is_away_arrives_once_when_it_is_back(
     assert office.got == ["a", "b"]
 
 
-def test_the_reason_is_what_lies_at_the_bottom_of_the_error(office: Office, outbox: Outbox[Office]) -> None:
+def test_the_reason_is_what_lies_at_the_bottom_of_the_error(
+    office: Office, outbox: Outbox[Office]
+) -> None:
     office.there = False
     outbox.put(*word("a"))
-    assert outbox.flush(deadline=60).reason == "ConnectionRefusedError: [Errno 111] Connection refused"
+    assert (
+        outbox.flush(deadline=60).reason == "ConnectionRefusedError: [Errno 111] Connection refused"
+    )
 
 
-def test_a_refused_call_is_named_and_does_not_hold_up_the_others(office: Office, outbox: Outbox[Office]) -> None:
+def test_a_refused_call_is_named_and_does_not_hold_up_the_others(
+    office: Office, outbox: Outbox[Office]
+) -> None:
     for text in ("a", "bad", "b", "bad", "c"):
         outbox.put(*word(text))
     unsent = outbox.flush(deadline=60)

@@ -39,7 +39,11 @@ def test_a_run_keeps_its_identity_when_it_is_continued(tmp_path):
     with opened(context(tmp_path), "demo") as first:
         first.link("prefect_flow_run_ids", "5f0e")
     with opened(context(tmp_path, steps=9), "demo") as again:
-        assert (again.uid, again.science.steps, again.links("prefect_flow_run_ids")) == (first.uid, 9, ["5f0e"])
+        assert (again.uid, again.science.steps, again.links("prefect_flow_run_ids")) == (
+            first.uid,
+            9,
+            ["5f0e"],
+        )
 
 
 def test_a_run_tells_in_its_record_which_dataset_it_reads(tmp_path):
@@ -70,7 +74,9 @@ def test_a_run_tells_in_its_record_which_sandbox_its_code_runs_in(tmp_path, monk
 def test_a_run_without_code_of_the_models_names_no_sandbox_and_asks_for_none(tmp_path, monkeypatch):
     monkeypatch.setenv(SANDBOX, "bubblewrap")
     monkeypatch.setenv("PATH", "")
-    with opened(context(tmp_path, tools=["agentfly_core.tools.calculator:calculator"]), "demo") as run:
+    with opened(
+        context(tmp_path, tools=["agentfly_core.tools.calculator:calculator"]), "demo"
+    ) as run:
         run.remember_sandbox()
         assert "sandbox" not in run.record
 
@@ -89,7 +95,10 @@ def test_a_damaged_record_is_refused_with_the_way_out_which_leads_on(tmp_path):
     path = here.store.root / "runs/demo/run.json"
     flip(path)
     for _ in range(2):
-        with pytest.raises(Damaged, match=rf"^{path} is damaged.*Without one, remove it"), opened(here, "demo"):
+        with (
+            pytest.raises(Damaged, match=rf"^{path} is damaged.*Without one, remove it"),
+            opened(here, "demo"),
+        ):
             pass
     assert name_of(here, "demo", True) == "demo-2"
     path.unlink()
@@ -108,7 +117,10 @@ def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(t
         assert run.finished is None
         assert run.links("prefect_flow_run_ids") == []
         told = [record.getMessage() for record in caplog.records]
-        assert ["summary.json is damaged" in told[0], "links.json is damaged" in told[1]] == [True, True]
+        assert ["summary.json is damaged" in told[0], "links.json is damaged" in told[1]] == [
+            True,
+            True,
+        ]
         run.link("prefect_flow_run_ids", "77b0")
         assert run.links("prefect_flow_run_ids") == ["77b0"]
 
@@ -116,7 +128,9 @@ def test_what_a_run_can_make_again_or_do_without_does_not_stop_it_when_damaged(t
 def test_a_damaged_policy_is_not_passed_over_for_an_older_one(tmp_path):
     here = context(tmp_path)
     for step in (1, 2):
-        with here.store.publish(ArtifactKey(f"runs/base/steps/{step:06d}/policy", "update", str(step), {})):
+        with here.store.publish(
+            ArtifactKey(f"runs/base/steps/{step:06d}/policy", "update", str(step), {})
+        ):
             pass
     assert final_policy(here.store, "base").uri == "runs/base/steps/000002/policy"
     flip(here.store.root / "runs/base/steps/000002/policy/MANIFEST.json")
@@ -127,7 +141,10 @@ def test_a_damaged_policy_is_not_passed_over_for_an_older_one(tmp_path):
 def test_other_science_under_the_same_name_is_refused_key_by_key(tmp_path):
     with opened(context(tmp_path), "demo"):
         pass
-    with pytest.raises(ValueError, match=r"seed: 0 -> 1"), opened(context(tmp_path, seed=1), "demo"):
+    with (
+        pytest.raises(ValueError, match=r"seed: 0 -> 1"),
+        opened(context(tmp_path, seed=1), "demo"),
+    ):
         pass
 
 
@@ -143,20 +160,28 @@ def test_stages_of_another_version_are_refused_with_the_way_out(tmp_path):
 def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
     here = context(tmp_path)
     folder = here.store.root / "runs/demo"
-    other = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdin=-1, stdout=-1, cwd=os.getcwd())
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdin=-1, stdout=-1, cwd=os.getcwd()
+    )
     assert other.stdout.readline() == b"held\n"
     with pytest.raises(Locked, match=f"process {other.pid}"), opened(here, "demo"):
         pass
     other.kill()
     other.wait()
-    with opened(here, "demo"), pytest.raises(Locked, match=f"process {os.getpid()}"), opened(here, "demo"):
+    with (
+        opened(here, "demo"),
+        pytest.raises(Locked, match=f"process {os.getpid()}"),
+        opened(here, "demo"),
+    ):
         pass
 
 
 def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_path):
     here = context(tmp_path)
     for step in (1, 2):
-        with here.store.publish(ArtifactKey(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
+        with here.store.publish(
+            ArtifactKey(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})
+        ) as folder:
             (folder / "model").write_text(str(step))
     assert final_policy(here.store, "demo").uri.endswith("000002/policy")
     with pytest.raises(ValueError, match="Runs there: demo"):
@@ -166,7 +191,9 @@ def test_the_last_policy_of_a_run_is_found_and_a_run_without_one_is_named(tmp_pa
 def test_a_run_is_not_wound_back(tmp_path):
     with opened(context(tmp_path, steps=3), "demo") as run:
         for step in (1, 2, 3):
-            with run.store.publish(ArtifactKey(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})) as folder:
+            with run.store.publish(
+                ArtifactKey(f"runs/demo/steps/{step:06d}/policy", "update", str(step), {})
+            ) as folder:
                 (folder / "model").write_text(str(step))
     with (
         pytest.raises(ValueError, match=r"has done 3 steps, and 2 are asked for.*steps=3"),
@@ -187,15 +214,23 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path):
     with opened(context(tmp_path), "demo") as run:
         run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
         run.remember_data(Artifact("artifacts/prepare/77b0", "ab" * 32), "none")
-        with pytest.raises(ValueError, match=r"started with the dataset abababababab, .* make another, cdcdcdcdcdcd"):
+        with pytest.raises(
+            ValueError,
+            match=r"started with the dataset abababababab, .* make another, cdcdcdcdcdcd",
+        ):
             run.remember_data(Artifact("artifacts/prepare/13f9", "cd" * 32), "none")
 
 
 @pytest.fixture()
 def base(tmp_path):
-    """A store with the run `base` of two steps, the first of which was kept without its weights, and its start."""
+    """A store with the run `base` of two steps, the first of which was kept without its weights,
+    and its start.
+    """
     store = context(tmp_path).store
-    for uri in ("artifacts/model/1f2e", *(f"runs/base/steps/{step:06d}/policy" for step in (1, 2, 3))):
+    for uri in (
+        "artifacts/model/1f2e",
+        *(f"runs/base/steps/{step:06d}/policy" for step in (1, 2, 3)),
+    ):
         with store.publish(ArtifactKey(uri, "update", uri, {})) as folder:
             (folder / "model.safetensors").write_text(uri)
     start = store.artifact("artifacts/model/1f2e")
@@ -221,15 +256,24 @@ def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("run:base@9", "The run 'base' has no policy of step 9 in .*; its last one is runs/base/steps/000003/policy"),
-        ("run:base@1", "model: run:base@1 was kept without its weights. Name a step that was evaluated"),
+        (
+            "run:base@9",
+            "The run 'base' has no policy of step 9 in .*; its last one is "
+            "runs/base/steps/000003/policy",
+        ),
+        (
+            "run:base@1",
+            "model: run:base@1 was kept without its weights. Name a step that was evaluated",
+        ),
         ("run:base@last", "model: got 'run:base@last', expected run:NAME or run:NAME@STEP"),
         ("run:", "model: got 'run:', expected run:NAME"),
         ("run:bse@2", "The run 'bse' has published no policy in .* Runs there: base"),
         ("run:bse", "The run 'bse' has published no policy in .* Runs there: base"),
     ],
 )
-def test_a_run_whose_start_is_not_there_is_refused_and_leaves_nothing(tmp_path, base, model, message):
+def test_a_run_whose_start_is_not_there_is_refused_and_leaves_nothing(
+    tmp_path, base, model, message
+):
     with pytest.raises(ValueError, match=message), opened(context(tmp_path, model=model), "demo"):
         pass
     assert [path.name for path in (base.root / "runs").iterdir()] == ["base"]
@@ -276,9 +320,14 @@ def near(tmp_path, reference):
 
 def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_digest(tmp_path):
     here = near(tmp_path, "run:base@1")
-    with pytest.raises(ValueError, match="The run 'base' has published no policy"), opened(here, "demo"):
+    with (
+        pytest.raises(ValueError, match="The run 'base' has published no policy"),
+        opened(here, "demo"),
+    ):
         pass
-    with here.store.publish(ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})) as folder:
+    with here.store.publish(
+        ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})
+    ) as folder:
         (folder / "config.json").write_text("{}")
     base = here.store.artifact("runs/base/steps/000001/policy")
     with opened(here, "demo") as run:
@@ -289,29 +338,48 @@ def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_dig
 
 def test_a_policy_without_weights_is_none_to_stay_near(tmp_path):
     here = near(tmp_path, "run:base@1")
-    with here.store.publish(ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})) as folder:
+    with here.store.publish(
+        ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})
+    ) as folder:
         (folder / "model.safetensors").write_text("weights")
     here.store.strip("runs/base/steps/000001/policy", "*.safetensors")
-    with pytest.raises(ValueError, match=r"run:base@1 was kept without its weights"), opened(here, "demo"):
+    with (
+        pytest.raises(ValueError, match=r"run:base@1 was kept without its weights"),
+        opened(here, "demo"),
+    ):
         pass
 
 
 def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
     here = context(tmp_path)
     made = []
-    for name, text in (("one", '{"vocab": 1}'), ("same", '{"vocab": 1}'), ("other", '{"vocab": 2}'), ("none", "")):
-        with here.store.publish(ArtifactKey(f"artifacts/model/{name}", "model", name, {})) as folder:
+    for name, text in (
+        ("one", '{"vocab": 1}'),
+        ("same", '{"vocab": 1}'),
+        ("other", '{"vocab": 2}'),
+        ("none", ""),
+    ):
+        with here.store.publish(
+            ArtifactKey(f"artifacts/model/{name}", "model", name, {})
+        ) as folder:
             (folder / ("tokenizer.json" if text else "config.json")).write_text(text or "{}")
         made.append(here.store.artifact(f"artifacts/model/{name}"))
     one, same, other, none = made
     require_same_tokens(here.store, "run:base@2", same, one)
     for policy in (other, none):
-        with pytest.raises(ValueError, match=r"run:base@2 has tokens of artifacts/model/.*: the tokenizers differ"):
+        with pytest.raises(
+            ValueError, match=r"run:base@2 has tokens of artifacts/model/.*: the tokenizers differ"
+        ):
             require_same_tokens(here.store, "run:base@2", policy, one)
 
 
 def test_another_policy_to_stay_near_is_another_update(tmp_path):
-    scored, first, second = (Artifact(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e"))
+    scored, first, second = (
+        Artifact(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e")
+    )
     science = near(tmp_path, "run:base@1").science
-    found = [keys.policy(science, "demo", scored, scored, 1, named).key for named in (None, first, second)]
+    found = [
+        keys.policy(science, "demo", scored, scored, 1, named).key
+        for named in (None, first, second)
+    ]
     assert len({*found}) == 3

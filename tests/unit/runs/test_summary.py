@@ -32,47 +32,100 @@ def published(store: Store, target: ArtifactKey) -> Artifact:
 
 
 def evaluation(success: float, seconds: float) -> Evaluation:
-    return Evaluation(f"{success}", "test", success, (success - 0.1, success + 0.1), {}, seconds, 1763740000000)
+    return Evaluation(
+        f"{success}", "test", success, (success - 0.1, success + 0.1), {}, seconds, 1763740000000
+    )
 
 
-def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_order(tmp_path: Path) -> None:
+def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_order(
+    tmp_path: Path,
+) -> None:
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
     warm = {"demonstrations": "a:b", "rounds": 2}
-    settings = {"model": "nano:calculator", "data": data, "rewards": {"agentfly_core.rewards.exact:exact": 1.0}, "steps": 2, "warm_start": warm}
+    settings = {
+        "model": "nano:calculator",
+        "data": data,
+        "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
+        "steps": 2,
+        "warm_start": warm,
+    }
     science = Science.model_validate(settings)
-    context = ExperimentContext("tiny", resolve(science), {}, Site(), Store.at(str(tmp_path), tmp_path))
-    problems, model = published(context.store, keys.prepare(science)), published(context.store, keys.model(science))
+    context = ExperimentContext(
+        "tiny", resolve(science), {}, Site(), Store.at(str(tmp_path), tmp_path)
+    )
+    problems, model = (
+        published(context.store, keys.prepare(science)),
+        published(context.store, keys.model(science)),
+    )
     episodes = published(context.store, keys.demonstrations(science, model, problems))
     for number in (1, 2):
         published(context.store, keys.warm_start(science, model, episodes, number))
     for step in (1, 2):
         metrics = {"time/rollout": 2.0, "time/score": 0.25, "time/update": 1.0}
-        context.store.write_json(RunLayout("demo").step(step).metrics, {"step": step, "metrics": metrics})
+        context.store.write_json(
+            RunLayout("demo").step(step).metrics, {"step": step, "metrics": metrics}
+        )
     with opened(context, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
-        found = summarise(run, stored_stages(context, None), evaluation(0.5, 3.0), evaluation(0.75, 4.0), None)
+        found = summarise(
+            run, stored_stages(context, None), evaluation(0.5, 3.0), evaluation(0.75, 4.0), None
+        )
     assert list(found) == [*KEYS.split(), *LINKS.split()]
-    assert list(found["seconds"]) == ["prepare", "model", "warm_start", "rollout", "score", "update", "evaluate"]
-    assert [found["seconds"][name] for name in ("rollout", "score", "update", "evaluate")] == [4.0, 0.5, 2.0, 7.0]
-    assert (found["success_before"], found["success_after"], found["policy_digest"]) == (0.5, 0.75, "0.75")
+    assert list(found["seconds"]) == [
+        "prepare",
+        "model",
+        "warm_start",
+        "rollout",
+        "score",
+        "update",
+        "evaluate",
+    ]
+    assert [found["seconds"][name] for name in ("rollout", "score", "update", "evaluate")] == [
+        4.0,
+        0.5,
+        2.0,
+        7.0,
+    ]
+    assert (found["success_before"], found["success_after"], found["policy_digest"]) == (
+        0.5,
+        0.75,
+        "0.75",
+    )
     assert (found["mlflow_run_id"], found["prefect_flow_run_ids"]) == (None, ["5f0e"])
 
 
-def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(tmp_path: Path) -> None:
+def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(
+    tmp_path: Path,
+) -> None:
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
     settings = {"model": "nano:calculator", "data": data, "rewards": rewards, "steps": 2}
-    context = ExperimentContext("tiny", resolve(Science.model_validate(settings)), {}, Site(), Store.at(str(tmp_path), tmp_path))
-    lost = replace(trajectory(turn([1], {3: -1.0})), ending=Ending.FAILED, error="ServiceFailure: shop died.")
-    with context.store.publish(target := ArtifactKey("evaluations/9f2c/test-000", "evaluate", "key", {})) as folder:
+    context = ExperimentContext(
+        "tiny",
+        resolve(Science.model_validate(settings)),
+        {},
+        Site(),
+        Store.at(str(tmp_path), tmp_path),
+    )
+    lost = replace(
+        trajectory(turn([1], {3: -1.0})), ending=Ending.FAILED, error="ServiceFailure: shop died."
+    )
+    with context.store.publish(
+        target := ArtifactKey("evaluations/9f2c/test-000", "evaluate", "key", {})
+    ) as folder:
         write_trajectories(folder / EPISODES, [lost])
-    with context.store.publish(scored := ArtifactKey("evaluations/9f2c/scored", "score", "key", {})) as folder:
-        write_scores(folder / SCORES, [Scored(lost.id, {}, (), Unscored(f"episode failed: {lost.error}"))])
+    with context.store.publish(
+        scored := ArtifactKey("evaluations/9f2c/scored", "score", "key", {})
+    ) as folder:
+        write_scores(
+            folder / SCORES, [Scored(lost.id, {}, (), Unscored(f"episode failed: {lost.error}"))]
+        )
     rollout, score = context.store.artifact(target.uri), context.store.artifact(scored.uri)
     with pytest.raises(ValueError) as caught:
         read_evaluation(context, rollout, "test", [rollout], score)
     assert str(caught.value) == (
-        "None of the 1 episodes of the evaluation on test has a score, so that there is no success to tell. First "
-        "causes: episode failed: ServiceFailure: shop died. Mend them, then remove evaluations/9f2c/test-000, "
-        f"evaluations/9f2c/scored from {tmp_path}: they are played again."
+        "None of the 1 episodes of the evaluation on test has a score, so that there is no "
+        "success to tell. First causes: episode failed: ServiceFailure: shop died. Mend them, "
+        f"then remove evaluations/9f2c/test-000, evaluations/9f2c/scored from {tmp_path}: they "
+        "are played again."
     )

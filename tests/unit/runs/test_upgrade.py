@@ -158,7 +158,9 @@ def test_another_value_of_an_added_setting_is_another_experiment_to_the_stages_t
     assert {stage for stage in after if before[stage] != after[stage]} == changed
 
 
-def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(context: ExperimentContext) -> None:
+def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(
+    context: ExperimentContext,
+) -> None:
     made, science, step = RUN["manifests"], context.science, f"runs/{NAME}/steps/000001"
     shared = {uri.split("/")[1]: uri for uri in made if uri.startswith("artifacts/")}
     start = Artifact(**RUN["start.json"])
@@ -180,14 +182,22 @@ def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(context:
     ]
     found += [keys.evaluation(science, start, data, "test", 0), keys.scored(science, [played])]
     found += [
-        keys.rollout(science, NAME, start, data, first_round(science, 1, resolve(science).greedy), 0),
+        keys.rollout(
+            science, NAME, start, data, first_round(science, 1, resolve(science).greedy), 0
+        ),
         *map(keys.learner, (warm, policy)),
     ]
     for target in found:
-        assert made[target.uri] == {"stage": target.stage, "key": target.key, "inputs": target.inputs}
+        assert made[target.uri] == {
+            "stage": target.stage,
+            "key": target.key,
+            "inputs": target.inputs,
+        }
 
 
-def test_a_run_of_the_release_before_is_continued_and_its_record_stays_as_it_was(context: ExperimentContext) -> None:
+def test_a_run_of_the_release_before_is_continued_and_its_record_stays_as_it_was(
+    context: ExperimentContext,
+) -> None:
     kept = {"uid", "science", "science_digest", "origin", "stages", "dataset_digest"}
     with opened(context, NAME) as run:
         assert {key: run.record[key] for key in kept} == {key: RUN["run.json"][key] for key in kept}

@@ -20,7 +20,10 @@ NAMES += [b"a\xc2\x85b", b"\xe2\x80\xa8"]
 def candidates(folder: Path, groups: bytes, mounts: bytes) -> list[tuple[str, list[bytes]]]:
     (folder / "cgroup").write_bytes(groups)
     (folder / "mountinfo").write_bytes(mounts)
-    return [(version, [os.fsencode(place) for place in places]) for version, places in _candidates(folder)]
+    return [
+        (version, [os.fsencode(place) for place in places])
+        for version, places in _candidates(folder)
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)

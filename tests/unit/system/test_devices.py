@@ -48,7 +48,9 @@ def holding(holder: str, *files: Path, program: str = HOLD) -> Iterator[subproce
     """A process that holds, or waits for, a device for each of these files."""
     command = [sys.executable, "-c", program, holder, *map(str, files)]
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with subprocess.Popen(command, text=True, process_group=0, preexec_fn=die_with_parent, **output) as it:
+    with subprocess.Popen(
+        command, text=True, process_group=0, preexec_fn=die_with_parent, **output
+    ) as it:
         try:
             yield it
         finally:
@@ -75,7 +77,17 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
     """A driver that knows so many GPUs, in place of NVIDIA's."""
 
     def install(count: int) -> None:
-        library = ["cc", "-shared", "-fPIC", f"-DCOUNT={count}", "-x", "c", "-", "-o", str(tmp_path / "libcuda.so.1")]
+        library = [
+            "cc",
+            "-shared",
+            "-fPIC",
+            f"-DCOUNT={count}",
+            "-x",
+            "c",
+            "-",
+            "-o",
+            str(tmp_path / "libcuda.so.1"),
+        ]
         subprocess.run(library, input=DRIVER, text=True, check=True)
 
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
@@ -94,7 +106,9 @@ def test_who_waits_says_for_whom_and_goes_on_when_the_holder_is_killed(file: Pat
         with held([Device("GPU 1", (file,))], "the run mine", tell):
             assert file.read_text().startswith(f"the run mine (process {os.getpid()} on ")
     assert len(told) == 1
-    assert told[0].startswith(f"Waiting for GPU 1, used by the run nightly-2026-11-21 (process {night.pid} on ")
+    assert told[0].startswith(
+        f"Waiting for GPU 1, used by the run nightly-2026-11-21 (process {night.pid} on "
+    )
 
 
 def test_who_holds_a_device_shares_it_with_what_runs_within(file: Path) -> None:
@@ -121,9 +135,14 @@ def test_waiting_ends_with_ctrl_c(file: Path) -> None:
         assert "KeyboardInterrupt" in other.communicate()[0]
 
 
-def test_all_take_devices_in_one_order_so_that_none_waits_for_one_who_waits_for_it(tmp_path: Path) -> None:
+def test_all_take_devices_in_one_order_so_that_none_waits_for_one_who_waits_for_it(
+    tmp_path: Path,
+) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
-    with held([Device("GPU 1", (first,))], "the run mine", never), holding("another", second, first) as other:
+    with (
+        held([Device("GPU 1", (first,))], "the run mine", never),
+        holding("another", second, first) as other,
+    ):
         assert says(other).startswith(f"Waiting for {first}")
         with held([Device("GPU 2", (second,))], "the run mine", never):
             pass
@@ -160,22 +179,32 @@ def test_a_lock_that_cannot_be_opened_says_what_to_do(where: str, tmp_path: Path
     assert not (tmp_path / "precious").exists()
 
 
-def test_a_gpu_is_known_by_its_identity_whatever_its_number_here(driver: Driver, tmp_path: Path) -> None:
+def test_a_gpu_is_known_by_its_identity_whatever_its_number_here(
+    driver: Driver, tmp_path: Path
+) -> None:
     driver(4)
     names = [f"GPU-00000000-0000-0000-0000-00000000000{number}" for number in (1, 2, 3, 4)]
     assert gpus.seen() == names
-    assert numbered((3,), "/locks") == [Device("GPU 3", (Path(f"/locks/agentfly-{names[3]}.lock"),))]
+    assert numbered((3,), "/locks") == [
+        Device("GPU 3", (Path(f"/locks/agentfly-{names[3]}.lock"),))
+    ]
 
 
-def test_more_gpus_than_there_are_are_refused(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_gpus_than_there_are_are_refused(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver(2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")
     site = Site(device="cuda", ranks=4)
-    with pytest.raises(ValueError, match=r"GPUs 0, 1, 2, 3, .* no GPU 2: .* sees 2 \(CUDA_VISIBLE_DEVICES=6,7\)"):
+    with pytest.raises(
+        ValueError, match=r"GPUs 0, 1, 2, 3, .* no GPU 2: .* sees 2 \(CUDA_VISIBLE_DEVICES=6,7\)"
+    ):
         numbered(site.gpus, site.locks)
 
 
-@pytest.mark.parametrize(("count", "message"), [(0, "no GPU 0: this process sees 0"), (-1, "cuInit failed with")])
+@pytest.mark.parametrize(
+    ("count", "message"), [(0, "no GPU 0: this process sees 0"), (-1, "cuInit failed with")]
+)
 def test_a_machine_without_gpus_says_so(count: int, message: str, driver: Driver) -> None:
     driver(count)
     with pytest.raises(ValueError, match=message):
@@ -198,7 +227,9 @@ def test_a_terminal_waits_for_a_gpu_and_for_no_slot(driver: Driver, tmp_path: Pa
         with telling(tell), devices(cpu, cpu.gpus, "the run mine"):
             assert told == []
             with devices(cuda, cuda.gpus, "the run mine"):
-                assert told[0].startswith("Waiting for GPU 0, used by the run nightly-2026-11-21 (process")
+                assert told[0].startswith(
+                    "Waiting for GPU 0, used by the run nightly-2026-11-21 (process"
+                )
 
 
 @contextmanager
@@ -216,7 +247,9 @@ def test_a_site_has_the_gpus_of_its_sampler_and_its_learner() -> None:
     assert Site(ranks=2).gpus == ()
 
 
-def test_all_users_have_the_locks_in_one_folder_unless_another_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_users_have_the_locks_in_one_folder_unless_another_is_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TMPDIR", "/somewhere")
     assert loading.site("local").locks in ("/run/lock", "/tmp")
     monkeypatch.setenv("AGENTFLY_LOCKS", "/shared")

@@ -40,7 +40,9 @@ def test_a_hostfile_names_the_nodes_in_order_each_with_its_slots(hostfile: str) 
         ("# nothing\n", r"names no node, expected lines such as `worker-1 slots=4`"),
     ],
 )
-def test_a_line_of_another_format_is_refused_as_it_stands(text: str, message: str, tmp_path: Path) -> None:
+def test_a_line_of_another_format_is_refused_as_it_stands(
+    text: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "hosts").write_text(text)
     with pytest.raises(ValueError, match=message):
         slots(str(tmp_path / "hosts"))
@@ -52,7 +54,9 @@ def test_the_ranks_are_the_places_that_the_hostfile_or_the_gpus_give(hostfile: s
     assert Site(device="cuda").ranks == Site().ranks == 1
 
 
-def test_the_learner_has_the_gpus_from_0_on_each_node_unless_others_are_chosen_here(hostfile: str) -> None:
+def test_the_learner_has_the_gpus_from_0_on_each_node_unless_others_are_chosen_here(
+    hostfile: str,
+) -> None:
     assert Site(device="cuda", ranks=2).nodes == {"localhost": (0, 1)}
     assert Site(device="cuda", learner_gpus=(2, 3)).nodes == {"localhost": (2, 3)}
     chosen = Site(device="cuda", hostfile=hostfile, sampler_gpus=(0,), learner_gpus=(1, 2, 3, 4))
@@ -69,7 +73,9 @@ def test_the_learner_has_the_gpus_from_0_on_each_node_unless_others_are_chosen_h
         ({"sampler": "transformers"}, False),
     ],
 )
-def test_vllm_and_the_learner_take_turns_where_they_have_a_gpu_in_common(gpus: dict[str, object], shared: bool) -> None:
+def test_vllm_and_the_learner_take_turns_where_they_have_a_gpu_in_common(
+    gpus: dict[str, object], shared: bool
+) -> None:
     assert Site.model_validate({"sampler": "vllm", "device": "cuda", **gpus}).shares_gpus is shared
     assert not Site(sampler="vllm", ranks=2).shares_gpus, "on CPU there is none"
 
@@ -77,8 +83,14 @@ def test_vllm_and_the_learner_take_turns_where_they_have_a_gpu_in_common(gpus: d
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"RANKS": "5"}, r"got 5 ranks for 6 places \(worker-1 0,1,2,3; worker-2 0,1\): leave `ranks` out"),
-        ({"DEVICE": "cuda", "LEARNER_GPUS": "1,2,3"}, r"got 6 ranks for 5 places \(worker-1 1,2,3; worker-2 0,1\)"),
+        (
+            {"RANKS": "5"},
+            r"got 5 ranks for 6 places \(worker-1 0,1,2,3; worker-2 0,1\): leave `ranks` out",
+        ),
+        (
+            {"DEVICE": "cuda", "LEARNER_GPUS": "1,2,3"},
+            r"got 6 ranks for 5 places \(worker-1 1,2,3; worker-2 0,1\)",
+        ),
         (
             {"LEARNER_GPUS": "1"},
             r"sampler_gpus \[\] and learner_gpus \[1\] with `device: cpu`; with cpu leave them out",
@@ -86,7 +98,10 @@ def test_vllm_and_the_learner_take_turns_where_they_have_a_gpu_in_common(gpus: d
         ({"SAMPLER_GPUS": "0"}, r"got sampler_gpus \[0\] .* with cpu leave them out"),
         ({"DEVICE": "cuda", "SAMPLER_GPUS": "0,0"}, r"sampler_gpus: .*each GPU can be named once"),
         ({"DEVICE": "cuda", "SAMPLER_GPUS": "-1"}, r"sampler_gpus.0: .*greater than or equal to 0"),
-        ({"DEVICE": "cuda", "SAMPLER": "transformers", "SAMPLER_GPUS": "0,1"}, r"transformers can use one GPU"),
+        (
+            {"DEVICE": "cuda", "SAMPLER": "transformers", "SAMPLER_GPUS": "0,1"},
+            r"transformers can use one GPU",
+        ),
         ({"HOSTFILE": "nowhere"}, r"There is no hostfile 'nowhere'"),
     ],
 )
@@ -100,21 +115,29 @@ def test_places_that_contradict_each_other_are_refused(
     assert len(str(refused.value).splitlines()) == 2, "one fault is told in one line"
 
 
-def test_gpus_count_from_0_in_what_a_scheduler_lets_this_process_see(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_count_from_0_in_what_a_scheduler_lets_this_process_see(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert visible((1, 3)) == ["1", "3"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     assert visible((1, 3)) == ["5", "7"]
-    with pytest.raises(ValueError, match=r"no GPU 4: CUDA_VISIBLE_DEVICES=4,5,6,7 shows 4, which count from 0"):
+    with pytest.raises(
+        ValueError, match=r"no GPU 4: CUDA_VISIBLE_DEVICES=4,5,6,7 shows 4, which count from 0"
+    ):
         visible((3, 4))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(ValueError, match="no GPU 0: CUDA_VISIBLE_DEVICES= shows 0"):
         visible((0,))
 
 
-def test_threads_of_the_learner_and_of_vllm_leave_the_cores_to_each_other_while_they_wait(tmp_path: Path) -> None:
+def test_threads_of_the_learner_and_of_vllm_leave_the_cores_to_each_other_while_they_wait(
+    tmp_path: Path,
+) -> None:
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
-    science = Science(model="m", data={"use": "my:data", "train": 1, "test": 1}, rewards=rewards, steps=1)
+    science = Science(
+        model="m", data={"use": "my:data", "train": 1, "test": 1}, rewards=rewards, steps=1
+    )
     learner = client.launch(str(tmp_path / "learner.sock"), Site())
     sampler = vllm_server.launch(tmp_path / "vllm.sock", tmp_path, science, Site(sampler="vllm"))
     for _, environment in (learner, sampler):

@@ -15,6 +15,8 @@ asyncio.run(calling.call(functools.partial(explode, "a" * 60 + "b"), 0.1, "The t
 
 
 def test_code_that_holds_the_interpreter_is_named_and_ends_the_program():
-    done = subprocess.run([sys.executable, "-c", HOLDS], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", HOLDS], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 1
     assert "Timeout" in done.stderr and "in explode" in done.stderr

@@ -1,4 +1,6 @@
-"""Modules of AgentFly are always AgentFly's, and a user's modules are found in the working directory."""
+"""Modules of AgentFly are always AgentFly's, and a user's modules are found in the working
+directory.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,16 @@ BROKEN = "raise RuntimeError('imported in place of ours')\n"
 
 
 @pytest.mark.parametrize(
-    "file", [*(f"{name}.py" for name in OURS), "tasks/__init__.py", "flows/__init__.py", "tasks/mine.py"]
+    "file",
+    [*(f"{name}.py" for name in OURS), "tasks/__init__.py", "flows/__init__.py", "tasks/mine.py"],
 )
 @pytest.mark.parametrize("command", [["config", "shop.yaml"], ["list"]], ids=["config", "list"])
 def test_a_module_of_ones_own_with_a_name_of_ours_is_refused_with_the_way_out(
-    file: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: str,
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(BROKEN)
@@ -45,15 +52,21 @@ def test_the_program_says_so_in_one_message_and_does_nothing_else(tmp_path: Path
     agentfly = [PROGRAMS / "agentfly", "train", "tiny.yaml"]
     done = subprocess.run(agentfly, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"agentfly: {tmp_path}/tasks.py has the name of a package of AgentFly, 'tasks'")
+    assert done.stderr.startswith(
+        f"agentfly: {tmp_path}/tasks.py has the name of a package of AgentFly, 'tasks'"
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tasks.py", "tiny.yaml"]
 
 
-def test_a_module_that_is_found_before_ours_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_is_found_before_ours_is_refused_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tasks.py").write_text(BROKEN)
     monkeypatch.delitem(sys.modules, "tasks", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ValueError, match=r"tasks\.py has the name of a package of AgentFly, 'tasks'"):
+    with pytest.raises(
+        ValueError, match=r"tasks\.py has the name of a package of AgentFly, 'tasks'"
+    ):
         refuse_namesakes(ROOT)
 
 
@@ -74,7 +87,9 @@ def test_a_module_of_ones_own_that_an_installed_one_hides_is_refused(
 ) -> None:
     (tmp_path / "yaml.py").write_text("def mine(): ...\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=r"What is imported as 'yaml' is not .*yaml\.py but .*site-packages/yaml"):
+    with pytest.raises(
+        ValueError, match=r"What is imported as 'yaml' is not .*yaml\.py but .*site-packages/yaml"
+    ):
         load("yaml:mine")
 
 
@@ -93,16 +108,27 @@ def test_a_service_starts_and_finds_ones_own_modules_whatever_lies_in_the_workin
 ) -> None:
     for name in ("agentfly_core", "psutil", "json"):
         (tmp_path / f"{name}.py").write_text(BROKEN)
-    (tmp_path / "my_part.py").write_text("from pathlib import Path\ndef mine(): Path('found').write_text('yes')\n")
+    (tmp_path / "my_part.py").write_text(
+        "from pathlib import Path\ndef mine(): Path('found').write_text('yes')\n"
+    )
     monkeypatch.chdir(tmp_path)
-    command = [sys.executable, "-c", "from agentfly_core.config.import_path import load; load('my_part:mine')()"]
+    command = [
+        sys.executable,
+        "-c",
+        "from agentfly_core.config.import_path import load; load('my_part:mine')()",
+    ]
     address, log = tmp_path / "a" / "s.sock", tmp_path / "log"
     with supervised("part", command, {}, address, log, "run-importing", restarts=0) as service:
-        service.wait(lambda: (state := State.read(service.address)) is not None and state.exit is not None, 60)
+        service.wait(
+            lambda: (state := State.read(service.address)) is not None and state.exit is not None,
+            60,
+        )
         assert (tmp_path / "found").exists(), log.read_text()
 
 
-async def test_so_does_a_tool_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_so_does_a_tool_in_a_process_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "agentfly_core.py").write_text(BROKEN)
     told = "from agentfly_core.authoring.tool import tool\n@tool(process=True)\ndef seven() -> int:\n    return 7\n"
     (tmp_path / "my_tool_apart.py").write_text(told)
@@ -111,12 +137,16 @@ async def test_so_does_a_tool_in_a_process_of_its_own(tmp_path: Path, monkeypatc
     assert await seven.answer(ToolCall("seven", {}), {}) == Observation("seven", "7")
 
 
-async def test_so_does_code_without_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_so_does_code_without_a_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("agentfly_core", "shutil"):
         (tmp_path / f"{name}.py").write_text(BROKEN)
     monkeypatch.chdir(tmp_path)
     sandbox = Sandbox(Unsafe(), Cgroups("none", ()))
-    result = await sandbox.execute(ExecRequest(b"import shutil, own; print(own.six)", {"own.py": b"six = 6"}))
+    result = await sandbox.execute(
+        ExecRequest(b"import shutil, own; print(own.six)", {"own.py": b"six = 6"})
+    )
     assert (result.status, result.stdout) == (Status.OK, "6\n"), result
 
 

@@ -1,4 +1,6 @@
-"""Who owns something on disk, and whether it still lives: nothing that moves with the system's clock decides it."""
+"""Who owns something on disk, and whether it still lives: nothing that moves with the system's
+clock decides it.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,18 @@ def dead() -> Owner:
 
 def older(owner: Owner) -> dict[str, object]:
     """What an earlier release wrote, before the clock was set by an hour."""
-    return {"host": owner.host, "pid": owner.pid, "started": owner.started - 3600, "boot": owner.boot}
+    return {
+        "host": owner.host,
+        "pid": owner.pid,
+        "started": owner.started - 3600,
+        "boot": owner.boot,
+    }
 
 
 @pytest.mark.parametrize("hour", [3600, -3600])
-def test_an_owner_lives_on_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, hour: int) -> None:
+def test_an_owner_lives_on_when_the_clock_is_set(
+    monkeypatch: pytest.MonkeyPatch, hour: int
+) -> None:
     owner = Owner.current()
     name = f".tmp-scored-{owner.mark}"
     set_clock(monkeypatch, hour)
@@ -75,7 +84,9 @@ def test_a_program_may_have_any_name(tmp_path: Path) -> None:
         process.kill()
 
 
-@pytest.mark.parametrize("name", [".tmp-foo", ".tmp-", ".tmp-a-b-c-d", ".tmp-x-1-2-3", ".tmp-\udcff-a41f-1-1"])
+@pytest.mark.parametrize(
+    "name", [".tmp-foo", ".tmp-", ".tmp-a-b-c-d", ".tmp-x-1-2-3", ".tmp-\udcff-a41f-1-1"]
+)
 def test_a_temporary_name_of_somebody_else_is_no_dead_process_of_ours(name: str) -> None:
     assert not marked(name)
     assert mark_alive(name)

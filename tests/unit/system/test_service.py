@@ -1,4 +1,6 @@
-"""A service lives as long as its owner, is started again when it dies, and leaves no process behind."""
+"""A service lives as long as its owner, is started again when it dies, and leaves no process
+behind.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from agentfly_core.system.service import Service, ServiceLost, end_orphans, new_
 from agentfly_core.system.supervisor import State, die_with_parent
 from tests.support.clocks import set_clock
 
-# Answers each connection with the process ids of a family: itself, a child, and a grandchild in a session of its own
-# whose parent is gone.
+# Answers each connection with the process ids of a family: itself, a child, and a grandchild in a
+# session of its own whose parent is gone.
 FAMILY = """
 import json, os, signal, socket, sys
 def born(act):
@@ -47,7 +49,8 @@ while True:
     connection.close()
 """
 
-# Owns a family as a flow owns vLLM, and has a forked child that inherits its open files, as process pools do.
+# Owns a family as a flow owns vLLM, and has a forked child that inherits its open files, as process
+# pools do.
 FLOW = """
 import os, signal, sys
 from pathlib import Path
@@ -81,12 +84,22 @@ def flow(folder: Path) -> Iterator[tuple[psutil.Popen, Service]]:
 def family(folder: Path, name: str = "a", restarts: int = 3) -> AbstractContextManager[Service]:
     address = folder / name / "family.sock"
     command = [sys.executable, "-c", FAMILY, str(address)]
-    return supervised("family", command, {}, address, folder / "family.log", f"run-{name}", restarts)
+    return supervised(
+        "family", command, {}, address, folder / "family.log", f"run-{name}", restarts
+    )
 
 
 def program(folder: Path, text: str) -> AbstractContextManager[Service]:
     address = folder / "a" / "program.sock"
-    return supervised("program", [sys.executable, "-c", text], {}, address, folder / "program.log", "run-a", restarts=1)
+    return supervised(
+        "program",
+        [sys.executable, "-c", text],
+        {},
+        address,
+        folder / "program.log",
+        "run-a",
+        restarts=1,
+    )
 
 
 def pids(service: Service) -> list[int]:
@@ -101,7 +114,9 @@ def pids(service: Service) -> list[int]:
 
 def members(service: Service, but: Sequence[psutil.Process] = ()) -> list[psutil.Process]:
     """The family's processes, once it listens and is not the one that is known already."""
-    service.wait(lambda: bool(pids(service)) and pids(service)[0] not in [known.pid for known in but], 30)
+    service.wait(
+        lambda: bool(pids(service)) and pids(service)[0] not in [known.pid for known in but], 30
+    )
     return [psutil.Process(pid) for pid in pids(service)]
 
 
@@ -123,14 +138,18 @@ def test_leaving_the_block_ends_every_process_and_removes_the_folder(folder: Pat
     assert not (folder / "a").exists()
 
 
-def test_kill_9_of_the_owner_leaves_no_process_of_its_services(flow: tuple[psutil.Popen, Service]) -> None:
+def test_kill_9_of_the_owner_leaves_no_process_of_its_services(
+    flow: tuple[psutil.Popen, Service],
+) -> None:
     owner, service = flow
     processes = [*members(service), supervisor(service)]
     owner.kill()
     assert left(processes) == []
 
 
-def test_kill_9_of_the_owners_whole_process_group_leaves_none_either(flow: tuple[psutil.Popen, Service]) -> None:
+def test_kill_9_of_the_owners_whole_process_group_leaves_none_either(
+    flow: tuple[psutil.Popen, Service],
+) -> None:
     owner, service = flow
     processes = [*members(service), supervisor(service)]
     os.killpg(owner.pid, signal.SIGKILL)
@@ -146,7 +165,9 @@ def test_a_service_does_not_hold_its_owners_stdout_open(flow: tuple[psutil.Popen
     supervisor(service).resume()
 
 
-def test_a_service_that_died_listens_again_on_the_same_address_without_its_old_children(folder: Path) -> None:
+def test_a_service_that_died_listens_again_on_the_same_address_without_its_old_children(
+    folder: Path,
+) -> None:
     with family(folder) as service:
         old = members(service)
         old[0].kill()
@@ -182,7 +203,9 @@ def test_waiting_for_a_service_that_was_ended_is_an_error_at_once(folder: Path) 
         service.wait(lambda: False)
 
 
-def test_what_a_dead_run_left_is_ended_and_other_runs_are_not(folder: Path, flow: tuple[psutil.Popen, Service]) -> None:
+def test_what_a_dead_run_left_is_ended_and_other_runs_are_not(
+    folder: Path, flow: tuple[psutil.Popen, Service]
+) -> None:
     owner, service = flow
     orphans = members(service)
     with family(folder, "b") as other:
@@ -226,7 +249,10 @@ def test_the_folder_of_a_whole_tree_that_was_killed_goes_when_the_next_service_c
     owner.wait(20)
     end_orphans("run-a")
     address = new_address("vllm")
-    assert {path.name for path in folder.glob("agentfly-*")} >= {"agentfly-notes", address.parent.name}
+    assert {path.name for path in folder.glob("agentfly-*")} >= {
+        "agentfly-notes",
+        address.parent.name,
+    }
     assert not left_behind.exists()
     assert address.parent.stat().st_mode & 0o077 == 0
 
@@ -250,7 +276,13 @@ def test_no_odd_folder_or_file_keeps_a_service_from_starting(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    damaged = {"cut": b'{"host": "no', "empty": b"", "zeroed": b"\0" * 90, "bytes": b"\xff\xfe", "list": b"[]"}
+    damaged = {
+        "cut": b'{"host": "no',
+        "empty": b"",
+        "zeroed": b"\0" * 90,
+        "bytes": b"\xff\xfe",
+        "list": b"[]",
+    }
     for name, written in damaged.items():
         (folder / f"agentfly-{name}").mkdir()
         (folder / f"agentfly-{name}" / "vllm.sock.owner").write_bytes(written)
@@ -259,10 +291,17 @@ def test_no_odd_folder_or_file_keeps_a_service_from_starting(
     (folder / "agentfly-file").touch()
     for _ in range(2):
         assert new_address("vllm").parent.parent == folder
-    assert len([name for name in damaged if (folder / f"agentfly-{name}" / "vllm.sock.owner").exists()]) == 5
+    assert (
+        len(
+            [name for name in damaged if (folder / f"agentfly-{name}" / "vllm.sock.owner").exists()]
+        )
+        == 5
+    )
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 5, "each is told of once"
-    assert all("vllm.sock.owner is damaged (" in line and "its folder stays" in line for line in told)
+    assert all(
+        "vllm.sock.owner is damaged (" in line and "its folder stays" in line for line in told
+    )
 
 
 def test_a_process_that_names_nonsense_as_its_owner_is_left_alone(folder: Path) -> None:

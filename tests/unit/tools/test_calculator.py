@@ -71,14 +71,18 @@ async def test_arithmetic_is_worked_out(expression: str, result: str) -> None:
         ("(" * 50_000 + ")" * 50_000, "100000 characters"),
     ],
 )
-async def test_anything_else_is_told_to_the_model_as_its_mistake(expression: str, told: str) -> None:
+async def test_anything_else_is_told_to_the_model_as_its_mistake(
+    expression: str, told: str
+) -> None:
     observation = await ask(expression)
     assert observation.error
     assert told in observation.content
 
 
 @given(strategies.text("0123456789.eE+-*/%() ", max_size=60))
-def test_whatever_looks_like_arithmetic_ends_in_a_finite_number_or_a_tool_error(expression: str) -> None:
+def test_whatever_looks_like_arithmetic_ends_in_a_finite_number_or_a_tool_error(
+    expression: str,
+) -> None:
     try:
         number = evaluate(expression)
     except ToolError:
@@ -87,7 +91,9 @@ def test_whatever_looks_like_arithmetic_ends_in_a_finite_number_or_a_tool_error(
     assert len(written(number)) <= 102
 
 
-@given(strategies.integers(0, 99), strategies.integers(0, 99), strategies.sampled_from(["+", "-", "*"]))
+@given(
+    strategies.integers(0, 99), strategies.integers(0, 99), strategies.sampled_from(["+", "-", "*"])
+)
 def test_two_digit_arithmetic_is_exact(a: int, b: int, sign: str) -> None:
     right = {"+": a + b, "-": a - b, "*": a * b}[sign]
     assert written(evaluate(f"{a}{sign}{b}")) == str(right)

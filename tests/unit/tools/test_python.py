@@ -19,7 +19,9 @@ async def ask(code: str) -> Observation:
 
 async def test_a_program_is_run_and_what_it_prints_is_read() -> None:
     code = "import math\ndef fact(n): return n * fact(n - 1) if n else 1\n"
-    code += "def all_of(names): return [math.gcd(fact(n), 10) for n in names]\nprint(all_of(range(6)))"
+    code += (
+        "def all_of(names): return [math.gcd(fact(n), 10) for n in names]\nprint(all_of(range(6)))"
+    )
     assert await ask(code) == Observation("python", "[1, 1, 2, 2, 2, 10]")
 
 
@@ -37,7 +39,10 @@ async def test_an_exception_is_told_with_what_was_printed_before_it() -> None:
     [
         ("bytearray(10 << 30)", "Stopped: it needed more than 512 MB of memory."),
         ("while True: print('x' * 1000)", "Stopped: it printed more than 1 MB."),
-        ("open('x', 'wb').write(bytes(100 << 20))", "Stopped: it wrote more than 64 MB or 4096 files."),
+        (
+            "open('x', 'wb').write(bytes(100 << 20))",
+            "Stopped: it wrote more than 64 MB or 4096 files.",
+        ),
         ("import os; os.kill(os.getpid(), 9)", "Ended by signal 9."),
         ("import os; os._exit(3)", "Ended with exit code 3."),
     ],
@@ -59,16 +64,22 @@ async def test_a_long_output_is_cut_to_eight_kilobytes() -> None:
     assert "[... 91808 bytes omitted ...]" in observation.content
 
 
-async def test_a_missing_sandbox_is_ours_and_never_shown_to_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_sandbox_is_ours_and_never_shown_to_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv(SANDBOX, "bubblewrap")
     with pytest.raises(ServiceFailure, match="bubblewrap is not installed"):
         await ask("print(1)")
 
 
-def test_where_no_sandbox_works_an_experiment_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_sandbox_works_an_experiment_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(SANDBOX, "bubblewrap")
     monkeypatch.setenv("PATH", "")
     science = loading.read(str(ROOT / "conf/python-tool.yaml")).science
-    with pytest.raises(OSError, match=r"No sandbox for model-written code works here .*bubblewrap is not installed"):
+    with pytest.raises(
+        OSError, match=r"No sandbox for model-written code works here .*bubblewrap is not installed"
+    ):
         checks.check(science)

@@ -41,7 +41,9 @@ async def test_rows_are_read_under_their_columns(database: Database) -> None:
     assert found == Observation("sql", "name | price\nink | 2\npaper | NULL\npens | 3")
 
 
-async def test_a_change_is_seen_by_the_next_statement_and_by_no_other_episode(database: Database) -> None:
+async def test_a_change_is_seen_by_the_next_statement_and_by_no_other_episode(
+    database: Database,
+) -> None:
     assert (await ask("DELETE FROM products WHERE name = 'ink'", database)).content == "Done."
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n2"
     await asked(database.reset, PROBLEM)
@@ -62,9 +64,13 @@ async def test_many_rows_are_cut_and_counted(database: Database) -> None:
     assert (lines[0], lines[1], lines[50], lines[51]) == ("i", "1", "50", "[... 10 more rows ...]")
 
 
-async def test_a_query_without_end_is_stopped(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_query_without_end_is_stopped(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(databases, "SECONDS", 0.05)
-    assert await ask(ENDLESS, database) == Observation("sql", "It took longer than 0.05 s and was stopped.", error=True)
+    assert await ask(ENDLESS, database) == Observation(
+        "sql", "It took longer than 0.05 s and was stopped.", error=True
+    )
 
 
 async def test_one_that_does_not_stop_by_itself_is_stopped_by_force_and_holds_nobody(
@@ -76,12 +82,18 @@ async def test_one_that_does_not_stop_by_itself_is_stopped_by_force_and_holds_no
     zeros = "hex(zeroblob(400000))"
     slow = f"{ENDLESS.replace('count(*)', f'sum(instr({zeros}, substr({zeros}, 1, 400000 - i) || 1))')}"
     found = await ask(slow, database)
-    assert (found.error, "Stopped: it took longer" in found.content, databases.STOPPED in found.content) == (True,) * 3
+    assert (
+        found.error,
+        "Stopped: it took longer" in found.content,
+        databases.STOPPED in found.content,
+    ) == (True,) * 3
     assert (await ask("SELECT count(*) AS n FROM products", database)).content == "n\n3"
 
 
 async def test_what_a_query_takes_beside_its_rows_is_bounded_too(database: Database) -> None:
-    many = ENDLESS.replace("SELECT count(*) FROM n", "SELECT i, randomblob(900000) AS b FROM n LIMIT 400")
+    many = ENDLESS.replace(
+        "SELECT count(*) FROM n", "SELECT i, randomblob(900000) AS b FROM n LIMIT 400"
+    )
     assert (await ask(f"{many.replace(' LIMIT', ' ORDER BY b LIMIT')}", database)).error
     assert (await ask(f"CREATE TEMP TABLE big AS {many}", database)).error
     assert (await ask(many, database)).error
@@ -90,7 +102,12 @@ async def test_what_a_query_takes_beside_its_rows_is_bounded_too(database: Datab
 
 @pytest.mark.parametrize(
     ("expression", "told"),
-    [("9e999", "inf"), ("x'00ff'", "b'\\x00\\xff'"), ("9223372036854775807", "9223372036854775807"), ("char(0)", "\0")],
+    [
+        ("9e999", "inf"),
+        ("x'00ff'", "b'\\x00\\xff'"),
+        ("9223372036854775807", "9223372036854775807"),
+        ("char(0)", "\0"),
+    ],
 )
 async def test_any_value_is_told(database: Database, expression: str, told: str) -> None:
     assert await ask(f"SELECT {expression} AS v", database) == Observation("sql", f"v\n{told}")
@@ -125,7 +142,9 @@ async def test_nothing_outside_can_be_reached(database: Database, statement: str
 
 
 @pytest.mark.parametrize("restored", [False, True])
-async def test_a_database_that_grows_without_end_is_full(database: Database, restored: bool) -> None:
+async def test_a_database_that_grows_without_end_is_full(
+    database: Database, restored: bool
+) -> None:
     if restored:
         await asked(database.restore, await asked(database.snapshot))
     await ask("CREATE TABLE big (x BLOB)", database)

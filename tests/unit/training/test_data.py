@@ -23,24 +23,32 @@ def job(tmp_path):
 
 
 def stored(folder, rewards):
-    """Three groups of two trajectories, in two files as two shards leave them, with these rewards by id."""
+    """Three groups of two trajectories, in two files as two shards leave them, with these rewards
+    by id.
+    """
     trajectories = crowd(3, 2)
     write_trajectories(folder / "0.parquet", trajectories[:3])
     write_trajectories(folder / "1.parquet", trajectories[3:])
     files = (str(folder / "0.parquet"), str(folder / "1.parquet"))
     job = replace(update_job(folder, [], [], algorithm=SFT), rollouts=files)
-    write_scores(Path(job.scores), [Scored(name, {}, (), reward) for name, reward in rewards.items()])
+    write_scores(
+        Path(job.scores), [Scored(name, {}, (), reward) for name, reward in rewards.items()]
+    )
     return job
 
 
 def test_a_group_may_lie_in_two_shards(tmp_path):
-    data = read_update_data(stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)}))
+    data = read_update_data(
+        stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)})
+    )
     assert data.outcomes.groups == ((0, 1), (2, 3), (4, 5))
     assert data.outcomes.rewards.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
 
 
 def test_unscored_trajectories_are_left_out_and_counted_never_zero(tmp_path):
-    rewards = {f"t{g}-{i}": 1.0 for g in range(3) for i in range(2)} | {"t1-0": Unscored("exact: TimeoutError")}
+    rewards = {f"t{g}-{i}": 1.0 for g in range(3) for i in range(2)} | {
+        "t1-0": Unscored("exact: TimeoutError")
+    }
     data = read_update_data(stored(tmp_path, rewards))
     assert (data.trajectories, data.unscored) == (5, 1)
     assert data.outcomes.groups == ((0, 1), (2,), (3, 4))
@@ -55,7 +63,9 @@ def test_groups_of_equal_rewards_are_left_out_where_the_algorithm_says_so(tmp_pa
 def test_a_greedy_episode_is_a_baseline_and_is_not_learned_from(tmp_path):
     job = stored(tmp_path, {f"t{g}-{i}": g + i / 2 for g in range(3) for i in range(2)})
     first, second, *others = crowd(3, 2)
-    write_trajectories(tmp_path / "0.parquet", [first, replace(second, role="baseline", chain=1), others[0]])
+    write_trajectories(
+        tmp_path / "0.parquet", [first, replace(second, role="baseline", chain=1), others[0]]
+    )
     data = read_update_data(job)
     assert (data.trajectories, data.outcomes.rewards.tolist()) == (5, [0.0, 1.0, 1.5, 2.0, 2.5])
     assert data.outcomes.baselines.nan_to_num(-1.0).tolist() == [0.5, -1.0, -1.0, -1.0, -1.0]

@@ -36,8 +36,12 @@ def test_a_block_that_was_freed_is_touched_again_without_page_faults(service, tm
     if service == "learner":
         _, environment = client.launch("learner.sock", Site())
     else:
-        _, environment = vllm_server.launch(Path("vllm.sock"), tmp_path, context(tmp_path).science, Site(sampler="vllm"))
-    told = subprocess.run([sys.executable, "-c", TWICE], env=os.environ | environment, capture_output=True, check=True)
+        _, environment = vllm_server.launch(
+            Path("vllm.sock"), tmp_path, context(tmp_path).science, Site(sampler="vllm")
+        )
+    told = subprocess.run(
+        [sys.executable, "-c", TWICE], env=os.environ | environment, capture_output=True, check=True
+    )
     first, again = map(int, told.stdout.split())
     assert first > 0.99 * PAGES
     assert again < 0.01 * PAGES

@@ -46,28 +46,38 @@ def test_rows_that_begin_alike_are_one_tree_and_its_tokens_see_only_their_own_ro
 def test_a_row_joins_a_tree_only_if_it_has_as_much_in_common_as_it_adds_and_there_is_room():
     def sizes(rows, limit):
         tokens = torch.tensor(rows)
-        return [tree.size for tree in build_trees(tokens, torch.full((len(tokens),), tokens.shape[1]), limit)]
+        return [
+            tree.size
+            for tree in build_trees(tokens, torch.full((len(tokens),), tokens.shape[1]), limit)
+        ]
 
     assert sizes([[1, 2, 3, 4], [1, 2, 5, 6]], 6) == [6]
     assert sizes([[1, 2, 3, 4], [1, 2, 5, 6]], 5) == [4, 4]
     assert sizes([[1, 2, 3, 4], [1, 5, 6, 7]], 100) == [4, 4]
     assert sizes([[1, 2, 3, 4], [1, 2, 3, 4]], 4) == [4]
     assert sizes([[1, 2, 3, 4], [1, 2, 3, 4]], 0) == [4, 4]
-    assert build_trees(torch.zeros(0, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), 100) == []
+    assert (
+        build_trees(torch.zeros(0, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), 100)
+        == []
+    )
 
 
 def test_a_long_prompt_is_shared_and_a_tree_of_long_replies_stays_small():
     def trees(rows, prompt, reply):
         tokens = torch.arange(prompt).repeat(rows, 1)
         replies = torch.arange(rows * reply).view(rows, reply) + prompt
-        return build_trees(torch.cat([tokens, replies], 1), torch.full((rows,), prompt + reply), 100_000)
+        return build_trees(
+            torch.cat([tokens, replies], 1), torch.full((rows,), prompt + reply), 100_000
+        )
 
     assert [tree.size for tree in trees(8, 4000, 32)] == [4000 + 8 * 32]
     # a fourth reply would make the attention 6000^2, where 5000^2 + 3000^2 do without
     assert [len(tree.rows) for tree in trees(6, 2000, 1000)] == [3, 3]
 
 
-@pytest.mark.parametrize("config", [LlamaConfig, Qwen2Config, Qwen3Config], ids=lambda config: config.model_type)
+@pytest.mark.parametrize(
+    "config", [LlamaConfig, Qwen2Config, Qwen3Config], ids=lambda config: config.model_type
+)
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("critic", ["head", "model"])
 def test_prefix_trees_have_the_outputs_and_the_gradient_of_their_rows(config, attention, critic):
@@ -86,7 +96,9 @@ def test_prefix_trees_have_the_outputs_and_the_gradient_of_their_rows(config, at
 
 
 def episodes(seed):
-    """Groups with a common prompt, in which whole turns of some episodes are those of others, as in a tree search."""
+    """Groups with a common prompt, in which whole turns of some episodes are those of others, as in
+    a tree search.
+    """
     dice = random.Random(seed)
 
     def reply(longest):
@@ -96,16 +108,25 @@ def episodes(seed):
     for group in range(4):
         prompt = [group, *dice.choices(range(128), k=dice.randint(5, 30))]
         first = [turn(prompt, reply(6)) for _ in range(2)]
-        turns = [(dice.choice(first), turn(dice.choices(range(128), k=3), reply(6))) for _ in range(4)]
+        turns = [
+            (dice.choice(first), turn(dice.choices(range(128), k=3), reply(6))) for _ in range(4)
+        ]
         turns += [(turn(prompt, reply(9)),), (first[0],), turns[0]]
-        found += [trajectory(*each, name=f"t{group}-{i}", group=f"g{group}") for i, each in enumerate(turns)]
+        found += [
+            trajectory(*each, name=f"t{group}-{i}", group=f"g{group}")
+            for i, each in enumerate(turns)
+        ]
     return found
 
 
 def taught(policy, batch, trees):
-    """Log-probabilities, entropies and values, and the gradient of a sum of them with random weights."""
+    """Log-probabilities, entropies and values, and the gradient of a sum of them with random
+    weights.
+    """
     policy.zero_grad()
     found = policy(batch.tokens, batch.sampled, 0.8, trees)
     weight = torch.randn(batch.tokens.shape, generator=torch.Generator().manual_seed(0))
     sum((weight * part).sum() for part in found).backward()
-    return [part.detach() for part in found], torch.cat([p.grad.flatten() for p in policy.parameters()])
+    return [part.detach() for part in found], torch.cat(
+        [p.grad.flatten() for p in policy.parameters()]
+    )

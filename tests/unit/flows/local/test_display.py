@@ -60,19 +60,25 @@ def test_a_stage_that_fails_still_tells_how_far_it_came() -> None:
     assert "40/128" in console.file.getvalue()
 
 
-def test_the_end_of_a_run_shows_success_with_intervals_and_where_the_time_went_stage_by_stage() -> None:
+def test_the_end_of_a_run_shows_success_with_intervals_and_where_the_time_went_stage_by_stage() -> (
+    None
+):
     console = Console(file=io.StringIO(), width=80)
     command = "agentfly open mlflow quickstart-1f2e3d4c"
     console.print(summary_table(SUMMARY, {"MLflow": command}))
     assert isinstance(console.file, io.StringIO)
     text = " ".join(re.sub("[│┃━╇]", " ", console.file.getvalue()).split())
     assert "before 55.0% 51.9% to 58.1% after 91.2% 89.3% to 92.8%" in text
-    assert "prepare 1.2 s warm start 1 min 45 s rollout 1 min 00 s evaluate 30.0 s together 3 min 16 s" in text
+    assert (
+        "prepare 1.2 s warm start 1 min 45 s rollout 1 min 00 s evaluate 30.0 s together 3 min 16 s"
+        in text
+    )
     assert text.endswith(f"MLflow {command}")
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(4.23, "4.2 s"), (59.94, "59.9 s"), (200, "3 min 20 s"), (7500, "2 h 05 min")]
+    ("seconds", "text"),
+    [(4.23, "4.2 s"), (59.94, "59.9 s"), (200, "3 min 20 s"), (7500, "2 h 05 min")],
 )
 def test_durations_are_written_for_people(seconds: float, text: str) -> None:
     assert duration(seconds) == text

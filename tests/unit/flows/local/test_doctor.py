@@ -19,12 +19,17 @@ def test_whatever_this_machine_cannot_run_comes_with_what_to_do(tmp_path: Path) 
 
 
 def test_the_quickstart_is_ready_when_only_things_that_it_does_not_need_are_missing() -> None:
-    compiler, gpu = Finding("C++ compiler", True, "g++"), Finding("GPU", False, "none", "buy one", needed=False)
+    compiler, gpu = (
+        Finding("C++ compiler", True, "g++"),
+        Finding("GPU", False, "none", "buy one", needed=False),
+    )
     assert doctor.ready([compiler, gpu])
     assert not doctor.ready([Finding("C++ compiler", False, "not found", "apt install g++"), gpu])
 
 
-def test_a_missing_compiler_is_named_with_what_installs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_named_with_what_installs_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     finding = doctor.compiler()
     assert not finding.ok
@@ -38,7 +43,10 @@ def test_an_mlflow_server_that_is_not_there_is_found_out(tmp_path: Path) -> None
         place = Place.choose(tmp_path, f"http://127.0.0.1:{unused.getsockname()[1]}")
         finding = doctor.mlflow(place)
     assert not finding.ok
-    assert f"{place.uri} (mlflow_tracking_uri of the site): [Errno 111] Connection refused" in finding.detail
+    assert (
+        f"{place.uri} (mlflow_tracking_uri of the site): [Errno 111] Connection refused"
+        in finding.detail
+    )
 
 
 def test_a_prefect_server_that_is_not_there_is_found_out() -> None:
@@ -66,7 +74,9 @@ def test_a_port_in_use_is_named_with_its_use() -> None:
     assert (finding.ok, finding.detail) == (False, "for the MLflow UI: Address already in use")
 
 
-def test_s3_is_possible_as_soon_as_there_are_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s3_is_possible_as_soon_as_there_are_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in doctor.CREDENTIALS:
         monkeypatch.delenv(name, raising=False)
@@ -76,7 +86,9 @@ def test_s3_is_possible_as_soon_as_there_are_credentials(tmp_path: Path, monkeyp
     assert "team" not in doctor.s3().detail
 
 
-def test_the_sandbox_is_told_with_its_backend_and_where_it_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sandbox_is_told_with_its_backend_and_where_it_is_switched_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = doctor.sandbox()
     assert found.detail.startswith(("forkserver: ", "bubblewrap: ")) is found.ok
     monkeypatch.setenv("AGENTFLY_SANDBOX", "unsafe")
@@ -87,7 +99,12 @@ def test_the_sandbox_is_told_with_its_backend_and_where_it_is_switched_off(monke
 def test_the_table_says_what_to_do_only_where_something_is_missing() -> None:
     console = Console(file=io.StringIO(), width=100)
     console.print(
-        doctor.table([Finding("git", True, "git 2.39", "apt install git"), Finding("DVC", False, "-", "dvc init")])
+        doctor.table(
+            [
+                Finding("git", True, "git 2.39", "apt install git"),
+                Finding("DVC", False, "-", "dvc init"),
+            ]
+        )
     )
     assert isinstance(console.file, io.StringIO)
     rows = [line.replace("│", " ").split() for line in console.file.getvalue().splitlines()]
@@ -97,7 +114,10 @@ def test_the_table_says_what_to_do_only_where_something_is_missing() -> None:
 
 @pytest.mark.parametrize(
     ("flags", "ok", "detail"),
-    [("fpu avx512f avx512_bf16", True, "avx512_bf16 on the CPU"), ("fpu avx2 sse4_2", False, "none on the CPU")],
+    [
+        ("fpu avx512f avx512_bf16", True, "avx512_bf16 on the CPU"),
+        ("fpu avx2 sse4_2", False, "none on the CPU"),
+    ],
 )
 def test_whether_the_processor_multiplies_in_bfloat16_is_told(
     flags: str, ok: bool, detail: str, monkeypatch: pytest.MonkeyPatch

@@ -15,4 +15,6 @@ def test_where_other_programs_have_all_ports_it_says_so(monkeypatch):
         port = other.getsockname()[1]
         monkeypatch.setattr(mlflow_ui, "PORTS", range(port, port + 1))
         with pytest.raises(ValueError, match=f"Other programs use all ports from {port} to {port}"):
-            mlflow_ui.open_run(Place("sqlite:///mlflow.db", Path(), "the project's own store"), "5f0e")
+            mlflow_ui.open_run(
+                Place("sqlite:///mlflow.db", Path(), "the project's own store"), "5f0e"
+            )

@@ -21,12 +21,18 @@ def places(tmp_path, monkeypatch):
         raise Became(words[3:])
 
     monkeypatch.setattr(os, "execve", execve)
-    return Places(tmp_path, "http://127.0.0.1:4200/api", Place("Prefect", str(tmp_path), "the project's own"))
+    return Places(
+        tmp_path, "http://127.0.0.1:4200/api", Place("Prefect", str(tmp_path), "the project's own")
+    )
 
 
-@pytest.mark.parametrize("words", [["--host", "0.0.0.0"], ["--port", "4200", "--host=192.168.0.7"], ["--host", "pc"]])
+@pytest.mark.parametrize(
+    "words", [["--host", "0.0.0.0"], ["--port", "4200", "--host=192.168.0.7"], ["--host", "pc"]]
+)
 def test_a_server_that_others_could_reach_without_a_password_is_refused(places, words):
-    with pytest.raises(ValueError, match=r"expected 127\.0\.0\.1.*Set PREFECT_SERVER_API_AUTH_STRING"):
+    with pytest.raises(
+        ValueError, match=r"expected 127\.0\.0\.1.*Set PREFECT_SERVER_API_AUTH_STRING"
+    ):
         prefect_command(places, [*START, *words])
 
 
@@ -36,7 +42,9 @@ def test_so_is_one_whose_host_comes_from_the_environment(places, monkeypatch):
         prefect_command(places, START)
 
 
-@pytest.mark.parametrize("words", [[], ["--host", "127.0.0.1"], ["--host", "::1"], ["--host=localhost"]])
+@pytest.mark.parametrize(
+    "words", [[], ["--host", "127.0.0.1"], ["--host", "::1"], ["--host=localhost"]]
+)
 def test_a_server_on_loopback_starts(places, words):
     with pytest.raises(Became, match="server"):
         prefect_command(places, [*START, *words])

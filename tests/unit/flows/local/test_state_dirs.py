@@ -11,7 +11,11 @@ from flows.local.state_dirs import ELSEWHERE, PRIVATE, settle
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch, tmp_path):
-    paths = ("PREFECT_PROFILES_PATH", "PREFECT_SERVER_MEMO_STORE_PATH", "PREFECT_LOCAL_STORAGE_PATH")
+    paths = (
+        "PREFECT_PROFILES_PATH",
+        "PREFECT_SERVER_MEMO_STORE_PATH",
+        "PREFECT_LOCAL_STORAGE_PATH",
+    )
     for name in (*ELSEWHERE, *PRIVATE, *WAITING, *paths, "PREFECT_PROFILE"):
         monkeypatch.setenv(name, "set first, so that what settle sets is undone too")
         monkeypatch.delenv(name)
@@ -36,7 +40,10 @@ def test_state_lies_in_the_project_by_absolute_path(tmp_path, monkeypatch):
 def test_an_api_in_the_environment_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
     places = settle(tmp_path)
-    assert (places.api, places.prefect.why) == ("https://prefect.example/api", "PREFECT_API_URL is set")
+    assert (places.api, places.prefect.why) == (
+        "https://prefect.example/api",
+        "PREFECT_API_URL is set",
+    )
     assert "PREFECT_HOME" not in os.environ
 
 
@@ -56,5 +63,10 @@ def test_a_profile_that_chooses_no_place_leaves_the_project_its_own(tmp_path):
 def test_nothing_is_told_to_anybody_unless_asked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "true")
     settle(tmp_path)
-    assert os.environ["DO_NOT_TRACK"] == os.environ["DVC_NO_ANALYTICS"] == os.environ["VLLM_NO_USAGE_STATS"] == "1"
+    assert (
+        os.environ["DO_NOT_TRACK"]
+        == os.environ["DVC_NO_ANALYTICS"]
+        == os.environ["VLLM_NO_USAGE_STATS"]
+        == "1"
+    )
     assert os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] == "true"
