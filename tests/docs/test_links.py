@@ -53,7 +53,7 @@ def unknown(text: str) -> list[str]:
 
 
 def resolves(name: str) -> bool:
-    """Whether there is a `package.module`, a `package.module:attribute` or a `package.attribute`."""
+    """Whether there is a `package.module`, `package.module:attribute` or `package.attribute`."""
     module, _, attribute = name.partition(":")
     if not attribute and not is_module(module):
         module, _, attribute = module.rpartition(".")

@@ -36,7 +36,10 @@ def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(
         {"id": "12", "answer": 12}
     ]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    data = "data={use: 'agentfly_core.datasets.files:files', train_file: rows.jsonl, train: 6, validation: 1, test: 2}"
+    data = (
+        "data={use: 'agentfly_core.datasets.files:files', train_file: rows.jsonl, "
+        "train: 6, validation: 1, test: 2}"
+    )
     end = lives.run(tmp_path, "prepare", TINY, data)
     assert end.code == 2
     message, ending = end.printed.splitlines()
@@ -83,10 +86,8 @@ def test_what_fails_in_any_command_ends_with_the_cause_and_the_command_that_goes
         *traced, cause, ending = end.printed.splitlines()
         assert f'  File "{tmp_path}/mine.py", line 2, in rows' in traced
         assert cause == "ZeroDivisionError: division by zero"
-        assert (
-            ending
-            == f"The log is {tmp_path}/.agentfly/logs/{command}/flow.log. To go on: agentfly {shlex.join(words)}"
-        )
+        log = f"{tmp_path}/.agentfly/logs/{command}/flow.log"
+        assert ending == f"The log is {log}. To go on: agentfly {shlex.join(words)}"
 
 
 def test_a_second_process_is_refused_at_once_and_leaves_the_first_alone(

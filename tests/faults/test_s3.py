@@ -33,8 +33,9 @@ BUCKET = "s3://agents"
 ARITHMETIC = "agentfly_core.datasets.arithmetic:arithmetic"
 SLOT = ArtifactKey("runs/demo/steps/000001/scored", "score", "key-1", {})
 HOLD = """
-import sys; from agentfly_core.artifacts.lease import remote_lock; from agentfly_core.artifacts.object_storage import Refused
-from agentfly_core.artifacts.object_storage import Remote
+import sys
+from agentfly_core.artifacts.lease import remote_lock
+from agentfly_core.artifacts.object_storage import Refused, Remote
 with remote_lock(Remote(sys.argv[1]), "runs/demo"):
     print("held", flush=True); sys.stdin.read()
 """
@@ -54,8 +55,14 @@ def s3(
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with serving(command, service_address("s3"), tmp_path_factory.mktemp("s3") / "log"):
         until(lambda: listens(url))
-        boto3.client("s3", endpoint_url=url, aws_access_key_id="agents", aws_secret_access_key="agents",
-                     region_name="us-east-1").create_bucket(Bucket="agents")  # fmt: skip
+        client = boto3.client(
+            "s3",
+            endpoint_url=url,
+            aws_access_key_id="agents",
+            aws_secret_access_key="agents",
+            region_name="us-east-1",
+        )
+        client.create_bucket(Bucket="agents")
         yield env
 
 

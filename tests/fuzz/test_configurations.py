@@ -178,7 +178,7 @@ def places(tree: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def spoil(draw: random.Random, settings: Any) -> Spoilt:
-    """One to three values replaced, removed, given another key, or joined by a key that is unknown."""
+    """One to three values replaced, removed, given another key, or joined by an unknown key."""
     touched: list[str] = []
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
         if not (known := list(places(settings))):

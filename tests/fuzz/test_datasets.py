@@ -108,9 +108,19 @@ def parquet(draw: random.Random, path: Path) -> None:
 
 TEXTS = ("question", "answer")
 COLUMNS = (
-    str, float, lambda n: None, lambda n: b"\xff\x00", lambda n: [n], lambda n: {"a": n}, lambda n: Decimal(n),
-    lambda n: pd.Timestamp(n), lambda n: n % 2 == 0, lambda n: float("nan"), lambda n: "\0", lambda n: "",
-)  # fmt: skip
+    str,
+    float,
+    lambda n: None,
+    lambda n: b"\xff\x00",
+    lambda n: [n],
+    lambda n: {"a": n},
+    lambda n: Decimal(n),
+    lambda n: pd.Timestamp(n),
+    lambda n: n % 2 == 0,
+    lambda n: float("nan"),
+    lambda n: "\0",
+    lambda n: "",
+)
 
 
 def scrambled(draw: random.Random, content: bytes) -> bytes:

@@ -109,7 +109,7 @@ def test_two_ranks_learn_what_one_learns(workers, job, tmp_path):
         assert bool(weight.any()), "every layer's adapter has learned"
 
 
-def test_another_seed_begins_with_another_adapter_and_none_of_them_changes_the_policy_before_it_learns(
+def test_another_seed_begins_with_another_adapter_and_none_changes_the_policy_before_it_learns(
     nano,
 ):
     one, other = (

@@ -59,7 +59,8 @@ for text in LENGTHY.values():
         strict_json.parse(text)
     except ValueError:
         pass
-    program(text), plaintext.clip(text, 4000), _CALL.sub("", text), episodes.lines(episodes.Piece("sampled", text), 120)
+    program(text), plaintext.clip(text, 4000), _CALL.sub("", text)
+    episodes.lines(episodes.Piece("sampled", text), 120)
 """
 
 

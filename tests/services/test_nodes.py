@@ -33,7 +33,10 @@ from agentfly_core.training import remote_watchdog
 remote_watchdog.SILENCE = float(sys.argv.pop(1))
 remote_watchdog.main()
 """
-PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import signal; signal.pause()'])"
+PARENT = (
+    "import subprocess, sys; "
+    "subprocess.run([sys.executable, '-c', 'import signal; signal.pause()'])"
+)
 
 
 def after(command: list[str], name: str) -> str:

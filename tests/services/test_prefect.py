@@ -239,8 +239,11 @@ def test_a_night_goes_on_as_it_was_started_whatever_the_file_says_today(tmp_path
 def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monkeypatch, tmp_path):
     monkeypatch.setenv("PREFECT_API_URL", prefect_api)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
-    program = "import os, signal\nfrom prefect import flow, runtime\n@flow\ndef killed():\n"
-    program += "    print(runtime.flow_run.id, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\nkilled()\n"
+    program = (
+        "import os, signal\nfrom prefect import flow, runtime\n@flow\ndef killed():\n"
+        "    print(runtime.flow_run.id, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\nkilled()\n"
+    )
     (tmp_path / "killed.py").write_text(program)
     done = subprocess.run(
         [sys.executable, str(tmp_path / "killed.py")],
@@ -260,9 +263,8 @@ def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monk
 def test_without_an_api_a_process_has_a_server_of_its_own_that_dies_with_it(tmp_path):
     program = (
         "import os, signal\nfrom pathlib import Path\nfrom flows.local.state_dirs import settle\n"
-    )
-    program += "from flows.local.prefect_server import prefect_api\nwith prefect_api(settle(Path.cwd())) as api:\n"
-    program += (
+        "from flows.local.prefect_server import prefect_api\n"
+        "with prefect_api(settle(Path.cwd())) as api:\n"
         "    api.wait()\n    print(api.url, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}

@@ -46,9 +46,12 @@ PROGRAM = """
 import atexit, subprocess, sys, threading, multiprocessing, asyncio, concurrent.futures
 def double(x): return 2 * x
 threading.Thread(target=lambda: print("thread")).start()
-print(subprocess.run([sys.executable, "-c", "print(1 + 1)"], capture_output=True, text=True).stdout.strip())
+command = [sys.executable, "-c", "print(1 + 1)"]
+print(subprocess.run(command, capture_output=True, text=True).stdout.strip())
 with multiprocessing.Pool(2) as pool: print(pool.map(double, [1, 2]))
-async def child(): return (await (await asyncio.create_subprocess_exec("cat", stdin=0, stdout=-1)).communicate())[0]
+async def child():
+    cat = await asyncio.create_subprocess_exec("cat", stdin=0, stdout=-1)
+    return (await cat.communicate())[0]
 print(asyncio.run(child()))
 with concurrent.futures.ProcessPoolExecutor(2) as pool: print(list(pool.map(double, [3, 4])))
 here, there = multiprocessing.Pipe()
@@ -173,7 +176,10 @@ async def test_files_go_in_and_plain_files_come_out() -> None:
 
 
 async def test_result_files_that_are_larger_than_the_disk_are_left() -> None:
-    code = "for name in 'ab':\n    with open(name, 'w') as file: file.truncate(40 << 20)\nopen('c', 'w').write('c')"
+    code = (
+        "for name in 'ab':\n    with open(name, 'w') as file: file.truncate(40 << 20)\n"
+        "open('c', 'w').write('c')"
+    )
     result = await run(code, collect=["a", "b", "c"])
     assert {name: len(content) for name, content in result.files.items()} == {"a": 40 << 20, "c": 1}
 
@@ -242,7 +248,10 @@ async def test_they_work_in_bubblewrap_too_and_its_disk_is_as_large_as_asked_for
     assert (
         await bubblewrap.execute(ExecRequest(fill, limits=Limits(disk=MIB)))
     ).status is Status.DISK_LIMIT
-    written = b"try: open('/dev/x', 'w')\nexcept OSError: print('refused')\nopen('/dev/stderr', 'w').write('seen')"
+    written = (
+        b"try: open('/dev/x', 'w')\nexcept OSError: print('refused')\n"
+        b"open('/dev/stderr', 'w').write('seen')"
+    )
     result = await bubblewrap.execute(ExecRequest(written))
     assert (result.stdout, result.stderr) == ("refused\n", "seen")
 
@@ -265,9 +274,7 @@ async def test_a_hundred_executions_32_at_once_leave_nothing(sandbox: Sandbox) -
     assert (children(), groups()) == (0, [])
 
 
-async def test_more_executions_than_there_is_room_for_wait_without_open_files_and_without_holding_the_loop() -> (
-    None
-):
+async def test_executions_beyond_the_room_wait_without_open_files_or_holding_the_loop() -> None:
     few, many = psutil.Process().num_fds() + 400, resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, many[1]))
     try:
@@ -336,8 +343,11 @@ async def test_no_program_is_given_to_what_waited_for_one_when_the_server_ended(
 
 
 async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_up() -> None:
-    code = "import asyncio; from agentfly_core.sandbox.running import run\n"
-    code += "asyncio.run(run('pass')); print('ready', flush=True); asyncio.run(run('import time; time.sleep(9)'))"
+    code = (
+        "import asyncio; from agentfly_core.sandbox.running import run\n"
+        "asyncio.run(run('pass')); print('ready', flush=True); "
+        "asyncio.run(run('import time; time.sleep(9)'))"
+    )
     owner = psutil.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, preexec_fn=die_with_parent
     )

@@ -38,7 +38,10 @@ OWNER = """
 import asyncio, threading
 from agentfly_core.sandbox.running import session
 
-CODE = "import os, threading; child = os.fork(); child or threading.Event().wait(); print(os.getpid(), child)"
+CODE = (
+    "import os, threading; child = os.fork(); child or threading.Event().wait(); "
+    "print(os.getpid(), child)"
+)
 
 async def main():
     async with session() as it:
@@ -263,7 +266,10 @@ async def test_an_attack_leaves_the_session_in_order_or_ended(it: Session) -> No
 async def test_one_session_sees_nothing_of_another() -> None:
     async with session() as one, session() as other:
         await one.run("secret = 1; open('secret', 'w').close(); open('/tmp/secret', 'w').close()")
-        code = "import os; print('secret' in dir(), os.listdir('.'), os.listdir('/tmp'), os.getpid() in (2, 3))"
+        code = (
+            "import os; "
+            "print('secret' in dir(), os.listdir('.'), os.listdir('/tmp'), os.getpid() in (2, 3))"
+        )
         assert await told(other, code) == "False [] [] True\n"
 
 

@@ -14,7 +14,7 @@ from agentfly_core.artifacts.lease import Clock
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """From now on the time is later by these seconds, and so is the boot, as the system tells it."""
+    """From now on the time, and the boot as the system tells it, are later by these seconds."""
     now, boot = time.time, psutil.boot_time()
     monkeypatch.setattr(time, "time", lambda: now() + seconds)
     monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot + seconds)

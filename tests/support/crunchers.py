@@ -59,7 +59,10 @@ def wrong(how: str) -> str:
 @tool(process=True, timeout=2.0)
 def explode(text: str, told: str) -> bool:
     """Match in exponential time, in C, with the interpreter's lock held; leave a process behind."""
-    escaped = "import os, signal; os.setsid(); os.fork() and os._exit(0); print(os.getpid(), flush=True); signal.pause()"
+    escaped = (
+        "import os, signal; os.setsid(); os.fork() and os._exit(0); "
+        "print(os.getpid(), flush=True); signal.pause()"
+    )
     command = [sys.executable, "-c", escaped]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
     assert child.stdout is not None

@@ -26,7 +26,9 @@ TEXTS = {
     "half a call": '<tool_call>{"name": "answer", "arguments": {"answer": "99',
     "calls in calls": "<tool_call><tool_call></tool_call></tool_call>" * 50,
     "a call of nothing": '<tool_call>{"name": "", "arguments": {}}</tool_call>',
-    "a call of a class": '<tool_call>{"name": "__class__", "arguments": {"__proto__": 1}}</tool_call>',
+    "a call of a class": (
+        '<tool_call>{"name": "__class__", "arguments": {"__proto__": 1}}</tool_call>'
+    ),
     "a call of a list": '<tool_call>[{"name": "answer"}]</tool_call>',
     "a format": "%s%n{0}{answer!r:>99999}$(id)`id`",
     "console markup": "[/b][bold]\\[link=x]",

@@ -50,9 +50,14 @@ class Lives:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._program = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.mortal"], cwd=ROOT, text=True, env=env, preexec_fn=die_with_parent,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            [sys.executable, "-m", "tests.support.mortal"],
+            cwd=ROOT,
+            text=True,
+            env=env,
+            preexec_fn=die_with_parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
 
     def run(
         self,

@@ -5,7 +5,7 @@ It imports what a command needs once; a fork is then a process like that of any 
 ends it for real. Orders come as lines of JSON on stdin, what became of each goes as a line of JSON
 to stdout:
 
-    {"words": ["train", "tiny"], "folder": "/tmp/x", "env": {}, "largest": null, "death": {"at": "update 1 1"}}
+    {"words": ["train"], "folder": "/x", "env": {}, "largest": null, "death": {"at": "update 1 1"}}
     {"code": -9, "moments": [], "opened": 0}
 
 The death of a command that is not to die is `{}`; only then are `moments` and `opened` known at the

@@ -19,7 +19,7 @@ CLONED = ("agentfly_core", "flows", "tasks", "data/raw", *FILES)
 
 
 class Project:
-    """A folder with everything in it, and its commands: `project.run("agentfly", "train", "tiny")`."""
+    """A folder with all in it, and its commands: `project.run("agentfly", "train", "tiny")`."""
 
     def __init__(self, root: Path, **env: str) -> None:
         self.root = root
@@ -34,7 +34,7 @@ class Project:
 
     @classmethod
     def clone(cls, root: Path, **env: str) -> "Project":
-        """Copy the repository's tracked parts to `root`; the experiment of its dvc.yaml is `tiny`."""
+        """Copy the repository's tracked parts to `root`; its dvc.yaml's experiment is `tiny`."""
         for name in CLONED:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -47,9 +47,16 @@ class Project:
     def start(self, *words: str, **env: str) -> "subprocess.Popen[str]":
         """Start a command in a process group of its own; its output goes to a pipe."""
         return subprocess.Popen(
-            words, cwd=self.root, env={**self.env, **env}, text=True, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=die_with_parent,
-        )  # fmt: skip
+            words,
+            cwd=self.root,
+            env={**self.env, **env},
+            text=True,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=die_with_parent,
+        )
 
     def run(self, *words: str, **env: str) -> str:
         """What a command prints; fails the test when the command fails."""

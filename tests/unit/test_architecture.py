@@ -68,7 +68,7 @@ def room(module: str) -> str:
 
 @cache
 def imported(path: Path) -> list[str]:
-    """All that a file imports, inside functions and for types too; `a.b.c` for `from a.b import c`."""
+    """All that a file imports, in functions and for types too; `a.b.c` for `from a.b import c`."""
     found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

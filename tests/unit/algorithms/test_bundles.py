@@ -1,4 +1,4 @@
-"""What an algorithm is where an experiment names it and says no more, and the loss that this makes."""
+"""What an algorithm is where an experiment only names it, and the loss that this makes."""
 
 import pkgutil
 from dataclasses import fields, replace

@@ -64,9 +64,7 @@ async def ignores_its_cancellation(end: Signal, result: Any = "late") -> Any:
             continue
 
 
-async def test_a_call_that_ignores_its_cancellation_ends_at_its_limit_and_its_late_answer_is_dropped() -> (
-    None
-):
+async def test_a_call_deaf_to_cancellation_ends_at_its_limit_and_a_late_answer_is_dropped() -> None:
     end, place = Signal(), Environment()
 
     async def deaf(place: Environment) -> str:
@@ -172,9 +170,7 @@ async def test_the_time_in_which_other_code_holds_the_loop_does_not_count(
     assert await asyncio.gather(early, late, blocking) == ["ok", "ok", None]
 
 
-def test_threads_that_a_tool_starts_by_asyncio_keep_neither_each_other_nor_the_program_waiting() -> (
-    None
-):
+def test_threads_a_tool_starts_by_asyncio_keep_neither_each_other_nor_the_program_waiting() -> None:
     program = """
 import asyncio, threading
 from agentfly_core.authoring.calling import Overdue, call
@@ -183,7 +179,8 @@ async def hangs():
 async def answers():
     return await asyncio.to_thread(sum, (1, 2))
 async def main():
-    ends = await asyncio.gather(*(call(hangs, 0.01, "hangs") for _ in range(50)), return_exceptions=True)
+    hanging = (call(hangs, 0.01, "hangs") for _ in range(50))
+    ends = await asyncio.gather(*hanging, return_exceptions=True)
     print({type(end).__name__ for end in ends}, await call(answers, 30, "answers"))
 asyncio.run(main())
 """
@@ -288,9 +285,7 @@ async def deaf(episode: Episode) -> Ending:
             return Ending.NO_TOOL_CALLS
 
 
-async def test_an_agent_that_does_not_listen_fails_at_the_deadline_and_is_given_no_more_replies() -> (
-    None
-):
+async def test_a_deaf_agent_fails_at_the_deadline_and_is_given_no_more_replies() -> None:
     trajectory = await play(["99"], spec=rollout_spec(agent=deaf, deadline=0.1))
     assert (trajectory.ending, trajectory.turns) == (Ending.FAILED, ())
     assert trajectory.error == "LeaseExpired: no ending within 0.1 s, the agent's deadline"

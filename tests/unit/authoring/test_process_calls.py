@@ -157,7 +157,8 @@ from agentfly_core.testing.episodes import play
 from tests.support import crunchers
 from agentfly_core.records.trajectory import Problem, ToolCall
 lent = {Problem: Problem("p", "?", {"answer": "2"})}
-print(asyncio.run(crunchers.where.answer(ToolCall("where", {"what": "a"}), lent)).content, flush=True)
+answer = crunchers.where.answer(ToolCall("where", {"what": "a"}), lent)
+print(asyncio.run(answer).content, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     command = [sys.executable, "-c", program]

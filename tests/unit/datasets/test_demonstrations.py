@@ -139,16 +139,17 @@ async def test_only_what_the_model_says_is_trained(tokenizer: PreTrainedTokenize
         [sum_], demonstrations.calculator([sum_], 0, 0.0), rules, tokenizer
     )
     batch = pack([trajectory])
-    table = [
-        ("<|im_start|>", "."), ("user\nWhat is ", "."), ("4", "."), ("1", "."), ("+", "."), ("5", "."), ("8", "."),
-        ("?", "."), ("<|im_end|>", "."), ("\n", "."), ("<|im_start|>", "."), ("assistant\n", "."),
-        ('<tool_call>\n{"name": "calculator", "arguments": {"expression": "', "x"), ("4", "x"), ("1", "x"), ("+", "x"),
-        ("5", "x"), ("8", "x"), ('"}}\n</tool_call>', "x"), ("<|im_end|>", "x"),
-        ("\n", "."), ("<|im_start|>", "."), ("user\n<tool_response>\n", "."), ("9", "."), ("9", "."),
-        ("\n</tool_response>", "."), ("<|im_end|>", "."), ("\n", "."), ("<|im_start|>", "."), ("assistant\n", "."),
-        ('<tool_call>\n{"name": "answer", "arguments": {"answer": "', "x"), ("9", "x"), ("9", "x"),
-        ('"}}\n</tool_call>', "x"), ("<|im_end|>", "x"),
-    ]  # fmt: skip
+    marked = [
+        (".", ["<|im_start|>", "user\nWhat is ", "4", "1", "+", "5", "8", "?", "<|im_end|>", "\n"]),
+        (".", ["<|im_start|>", "assistant\n"]),
+        ("x", ['<tool_call>\n{"name": "calculator", "arguments": {"expression": "', "4", "1"]),
+        ("x", ["+", "5", "8", '"}}\n</tool_call>', "<|im_end|>"]),
+        (".", ["\n", "<|im_start|>", "user\n<tool_response>\n", "9", "9"]),
+        (".", ["\n</tool_response>", "<|im_end|>", "\n", "<|im_start|>", "assistant\n"]),
+        ("x", ['<tool_call>\n{"name": "answer", "arguments": {"answer": "', "9", "9"]),
+        ("x", ['"}}\n</tool_call>', "<|im_end|>"]),
+    ]
+    table = [(piece, mark) for mark, pieces in marked for piece in pieces]
     read = [tokenizer.decode([token]) for token in batch.tokens[0].tolist()]
     assert (
         list(zip(read, (".x"[sampled] for sampled in batch.sampled[0].tolist()), strict=True))

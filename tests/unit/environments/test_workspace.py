@@ -101,7 +101,10 @@ async def test_another_episode_sees_nothing_of_this_one_and_a_snapshot_all(
 
 @pytest.mark.usefixtures("sandbox")
 async def test_a_command_sees_the_files_and_what_it_leaves_is_kept(workspace: Workspace) -> None:
-    command = "sed -i s/1/2/ notes.py && python3 main.py && mkdir -p out && echo done > out/log && rm main.py"
+    command = (
+        "sed -i s/1/2/ notes.py && python3 main.py && "
+        "mkdir -p out && echo done > out/log && rm main.py"
+    )
     assert await ask(shell, workspace, command=command) == Observation("shell", "2")
     assert workspace.files == {"notes.py": "COUNT = 2\n", "out/log": "done\n"}
     await ask(undo_change, workspace)

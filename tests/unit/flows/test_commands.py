@@ -96,7 +96,10 @@ def test_a_run_is_looked_for_where_its_own_site_sent_it(
     store.write_json("runs/mine/run.json", {"site": {"mlflow_tracking_uri": "http://127.0.0.1:9"}})
     store.write_json("runs/mine/links.json", {"mlflow_run_ids": ["5f0e"]})
     assert main(["open", "mlflow", "mine", "--store", "elsewhere"]) == 2
-    told = "agentfly: MLflow at http://127.0.0.1:9 (mlflow_tracking_uri of the site) does not show the run 5f0e: "
+    told = (
+        "agentfly: MLflow at http://127.0.0.1:9 (mlflow_tracking_uri of the site) "
+        "does not show the run 5f0e: "
+    )
     assert capsys.readouterr().err.startswith(told)
 
 

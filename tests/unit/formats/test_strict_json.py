@@ -9,7 +9,10 @@ from agentfly_core.formats import strict_json
 
 
 def test_a_plain_call_is_read() -> None:
-    text = '{"name": "calculator", "arguments": {"expression": "41+58", "digits": [1, 2.5, true, null]}}'
+    text = (
+        '{"name": "calculator", '
+        '"arguments": {"expression": "41+58", "digits": [1, 2.5, true, null]}}'
+    )
     assert strict_json.parse(text) == {
         "name": "calculator",
         "arguments": {"expression": "41+58", "digits": [1, 2.5, True, None]},

@@ -1,4 +1,4 @@
-"""What a policy that is an adapter says of the model that it stands on, and what follows from it."""
+"""What a policy that is an adapter says of the model it stands on, and what follows from it."""
 
 import shutil
 from types import SimpleNamespace

@@ -84,8 +84,11 @@ def stored(tmp_path):
 def test_the_episodes_of_the_steps_that_are_named_are_chosen_from(stored, tmp_path):
     found = rejection_sampling.artifacts(stored.store, "base", 2)
     assert [artifact.uri.removeprefix("runs/base/steps/") for artifact in found] == [
-        "000001/scored", "000001/rollout-000", "000002/scored", "000002/rollout-000",
-    ]  # fmt: skip
+        "000001/scored",
+        "000001/rollout-000",
+        "000002/scored",
+        "000002/rollout-000",
+    ]
     assert choose(stored.science, rejection_sampling.stored(stored.store, found), tmp_path) == {
         "demonstrations": 1.0
     }

@@ -158,7 +158,7 @@ def test_an_update_gives_up_the_memory_of_the_policy_and_the_state_before_when_i
     tmp_path,
 ):
     class Writing:
-        """A learner that looks, as it writes, for the weights and the state that it started from."""
+        """A learner that looks, as it writes, for the weights and the state it started from."""
 
         def update(self, job, progress):
             return {"train/skipped_in_a_row": 0.0}

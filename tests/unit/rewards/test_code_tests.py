@@ -74,7 +74,10 @@ os._exit(0)
 
 
 def leaving(results: str, more: str = "") -> str:
-    return f"import os\nwith open('results.jsonl', 'wb') as file:\n    file.write({results})\n{more}os._exit(0)\n"
+    return (
+        "import os\nwith open('results.jsonl', 'wb') as file:\n"
+        f"    file.write({results})\n{more}os._exit(0)\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,8 @@ def test_a_turn_without_reward_is_a_turn():
 def test_the_end_of_a_turn_is_worth_what_comes_after_it_and_tokens_share_that_within_their_turn():
     gae = BilevelGAE(gamma=1.0, lam=1.0, gamma_turn=0.5, lam_turn=1.0)
     advantages, returns = estimated(gae, [0.1, 0.2, 0.3, 0.4], [0.0, 1.0])
-    #  ends: 1 - 0.4 = 0.6, and 0.5 x 0.4 - 0.2 + 0.5 x 0.6 = 0.3; so turn 0 is worth 0.5 and turn 1 is worth 1
+    # ends: 1 - 0.4 = 0.6, and 0.5 x 0.4 - 0.2 + 0.5 x 0.6 = 0.3;
+    # so turn 0 is worth 0.5 and turn 1 is worth 1
     assert advantages == pytest.approx([0.4, 0.3, 0.7, 0.6])
     assert returns == pytest.approx([0.5, 0.5, 1.0, 1.0])
 

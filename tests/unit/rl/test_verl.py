@@ -1,8 +1,8 @@
 """verl finds the same advantages and gradients on random ragged masks. Skipped where it cannot be
 imported:
 
-pip install --no-deps --target only-verl verl==0.9.1 ray tensordict omegaconf antlr4-python3-runtime==4.9.3 \
-    hydra-core codetiming msgpack orjson pyvers
+pip install --no-deps --target only-verl verl==0.9.1 ray tensordict omegaconf \
+    antlr4-python3-runtime==4.9.3 hydra-core codetiming msgpack orjson pyvers
 PYTHONPATH=only-verl python -m pytest tests/unit/rl/test_verl.py
 """
 

@@ -409,8 +409,6 @@ async def test_no_time_is_negative_when_the_clock_is_set_back_meanwhile(
 
 
 def test_an_environment_without_a_limit_is_refused() -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"asks for a Counter and there is no limit.*tests.unit.rollout.test_episode:Counter: 8",
-    ):
+    told = r"asks for a Counter and there is no limit.*tests.unit.rollout.test_episode:Counter: 8"
+    with pytest.raises(ValueError, match=told):
         rollout_spec(up, limits={})

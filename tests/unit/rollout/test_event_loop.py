@@ -126,9 +126,7 @@ def test_the_environments_of_the_next_shard_start_before_it_begins() -> None:
             assert events() == [["start", "reset add-41-58", "close"]] * shard + [["start"]]
 
 
-def test_an_environment_whose_process_died_while_nobody_played_is_replaced_and_no_episode_fails() -> (
-    None
-):
+def test_an_environment_whose_process_died_while_idle_is_replaced_and_no_episode_fails() -> None:
     Engine.made = []
     rules = rollout_spec(ask, limits={Engine: 2})
     with environment_loop(rules.limits) as here:

@@ -186,9 +186,7 @@ async def test_a_close_that_raises_harms_nobody_else(caplog: pytest.LogCaptureFi
     assert "was not closed well: BrokenPipeError: already dead" in caplog.text
 
 
-async def test_a_warm_pool_starts_its_environments_at_the_same_time_and_before_the_first_lease() -> (
-    None
-):
+async def test_a_warm_pool_starts_its_environments_together_and_before_the_first_lease() -> None:
     together = asyncio.Barrier(3)  # opens only when three stand at it
 
     async def start(self: Room) -> None:

@@ -126,9 +126,7 @@ def test_each_event_loop_may_have_its_own() -> None:
     assert events() == [["start", "reset one", "close"]] * 2
 
 
-async def test_at_its_deadline_the_holder_is_cancelled_and_what_it_held_of_each_kind_is_closed() -> (
-    None
-):
+async def test_at_its_deadline_a_holder_is_cancelled_and_all_that_it_held_is_closed() -> None:
     async with ResourceManager({Room: 1, Hall: 1}) as resources:
         with pytest.raises(LeaseExpired, match=r"no ending within 0\.01 s, the agent's deadline"):
             async with resources.leases([Room, Hall], ONE, 30, deadline=0.01):
@@ -189,7 +187,7 @@ async def test_episodes_that_need_the_same_kinds_in_any_order_never_wait_for_eac
 
 
 async def test_whatever_goes_wrong_as_many_are_closed_as_were_started() -> None:
-    """Starts, resets, health checks and holders fail, each in its own rhythm, and waiters give up."""
+    """Starts, resets, health checks and holders fail, each in a rhythm, and waiters give up."""
 
     class Moody(Room):
         async def start(self) -> None:

@@ -28,8 +28,10 @@ from agentfly_core.tools.calculator import calculator
 
 async def test_two_turns_are_kept_token_by_token_and_only_replies_are_sampled() -> None:
     trajectory = await play(["<calculator expression=41+58>", "99"], calculator)
-    assert as_letters(trajectory) == "^u41+58?$^a<calculator expression=41+58>$^t99$^a99$"
-    assert loss_mask(trajectory)  == "...........xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.......xxx"  # fmt: skip
+    assert [as_letters(trajectory), loss_mask(trajectory)] == [
+        "^u41+58?$^a<calculator expression=41+58>$^t99$^a99$",
+        "...........xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.......xxx",
+    ]
     assert trajectory.turns[0].read == (Message("user", "41+58?"),)
     assert trajectory.turns[0].reply == Message(
         "assistant", "", (ToolCall("calculator", {"expression": "41+58"}),)
@@ -105,8 +107,10 @@ async def test_a_call_that_a_tool_answered_with_is_text_that_is_read_and_never_m
 
     trajectory = await play(["<search query=sums>", "99"], search, answer)
     assert made == ["sums"]
-    assert as_letters(trajectory) == "^u41+58?$^a<search query=sums>$^t<answer answer=7>$^a99$"
-    assert loss_mask(trajectory)  == "...........xxxxxxxxxxxxxxxxxxxx......................xxx"  # fmt: skip
+    assert [as_letters(trajectory), loss_mask(trajectory)] == [
+        "^u41+58?$^a<search query=sums>$^t<answer answer=7>$^a99$",
+        "...........xxxxxxxxxxxxxxxxxxxx......................xxx",
+    ]
     assert (trajectory.ending, trajectory.answer) == (Ending.NO_TOOL_CALLS, "99")
 
 

@@ -127,7 +127,10 @@ def test_every_line_says_without_colour_whether_it_was_read_or_sampled(store: St
         "          | What is 41+58?<|im_end|>",
         "          | <|im_start|>assistant",
         "          |",
-        '  sampled > <tool_call>{"name": "calculator", "arguments": {"expression": "41+58"}}</tool_call><|im_end|>',
+        (
+            '  sampled > <tool_call>{"name": "calculator", "arguments": {"expression": "41+58"}}'
+            "</tool_call><|im_end|>"
+        ),
         "     read |",
         "          | <|im_start|>tool",
         "          | 99<|im_end|>",

@@ -188,6 +188,5 @@ def test_a_run_whose_record_is_damaged_hides_no_other_and_says_what_to_do(projec
     console = Console(file=io.StringIO(), width=60)
     console.print(view(listed(project), project), soft_wrap=True)
     assert isinstance(console.file, io.StringIO)
-    assert [line.split()[0] for line in console.file.getvalue().splitlines()] == [
-        "tiny-1", str(path), "tiny-2", "agentfly",
-    ]  # fmt: skip
+    shown = console.file.getvalue().splitlines()
+    assert [line.split()[0] for line in shown] == ["tiny-1", str(path), "tiny-2", "agentfly"]

@@ -21,7 +21,10 @@ from agentfly_core.runs.summary import Evaluation, stored_stages, summarise
 from agentfly_core.runs.summary import evaluation as read_evaluation
 from agentfly_core.testing.trajectories import trajectory, turn
 
-KEYS = "run experiment steps success_before success_after interval_before interval_after seconds policy_digest"
+KEYS = (
+    "run experiment steps success_before success_after interval_before interval_after "
+    "seconds policy_digest"
+)
 LINKS = "mlflow_run_id prefect_flow_run_ids"
 
 

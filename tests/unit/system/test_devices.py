@@ -26,20 +26,24 @@ HOLD = """
 import os, signal, subprocess, sys
 from pathlib import Path
 from agentfly_core.system.devices import Device, held
-with held([Device(name, (Path(name),)) for name in sys.argv[2:]], sys.argv[1], lambda text: print(text, flush=True)):
+devices = [Device(name, (Path(name),)) for name in sys.argv[2:]]
+with held(devices, sys.argv[1], lambda text: print(text, flush=True)):
     print("held", flush=True)
     signal.pause()
 """
 WITH_CHILDREN = HOLD.replace(
     'print("held"',
-    'subprocess.Popen(["sleep", "600"], close_fds=False); os.fork() and signal.pause(); print("held"',
+    'subprocess.Popen(["sleep", "600"], close_fds=False); '
+    'os.fork() and signal.pause(); print("held"',
 )
 DRIVER = """
 #include <string.h>
 int cuInit(unsigned flags) { return COUNT < 0 ? 999 : COUNT ? 0 : 100; }
 int cuDeviceGetCount(int *count) { *count = COUNT; return 0; }
 int cuDeviceGet(int *device, int number) { *device = number; return 0; }
-int cuDeviceGetUuid_v2(char *identity, int device) { memset(identity, 0, 16); identity[15] = device + 1; return 0; }
+int cuDeviceGetUuid_v2(char *identity, int device) {
+    memset(identity, 0, 16); identity[15] = device + 1; return 0;
+}
 """
 
 

@@ -130,7 +130,10 @@ async def test_so_does_a_tool_in_a_process_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "agentfly_core.py").write_text(BROKEN)
-    told = "from agentfly_core.authoring.tool import tool\n@tool(process=True)\ndef seven() -> int:\n    return 7\n"
+    told = (
+        "from agentfly_core.authoring.tool import tool\n"
+        "@tool(process=True)\ndef seven() -> int:\n    return 7\n"
+    )
     (tmp_path / "my_tool_apart.py").write_text(told)
     monkeypatch.chdir(tmp_path)
     seven = load("my_tool_apart:seven")

@@ -56,7 +56,8 @@ import os, signal, sys
 from pathlib import Path
 from agentfly_core.system.service import supervised
 address, log, run, program = sys.argv[1:]
-with supervised("family", [sys.executable, "-c", program, address], {}, Path(address), Path(log), run):
+command = [sys.executable, "-c", program, address]
+with supervised("family", command, {}, Path(address), Path(log), run):
     if os.fork() == 0:
         os.close(1)
         signal.pause()
@@ -177,7 +178,10 @@ def test_a_service_that_died_listens_again_on_the_same_address_without_its_old_c
 
 
 def test_a_service_that_keeps_dying_is_given_up_with_the_end_of_its_log(folder: Path) -> None:
-    text = "print('ValueError: no such model: smollm3'); print(*range(40), sep='\\n'); raise SystemExit(3)"
+    text = (
+        "print('ValueError: no such model: smollm3'); "
+        "print(*range(40), sep='\\n'); raise SystemExit(3)"
+    )
     (folder / "program.log").write_text("ValueError: what went wrong last week\n")
     with program(folder, text) as service, pytest.raises(ServiceLost) as lost:
         service.wait(lambda: False, 30)

@@ -59,7 +59,10 @@ async def test_a_mistake_is_told_to_the_model(database: Database) -> None:
 
 
 async def test_many_rows_are_cut_and_counted(database: Database) -> None:
-    rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60) SELECT i FROM n"
+    rows = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60) "
+        "SELECT i FROM n"
+    )
     lines = (await ask(rows, database)).content.splitlines()
     assert (lines[0], lines[1], lines[50], lines[51]) == ("i", "1", "50", "[... 10 more rows ...]")
 
@@ -80,7 +83,7 @@ async def test_one_that_does_not_stop_by_itself_is_stopped_by_force_and_holds_no
     await asked(database.reset, PROBLEM)
     await ask("DELETE FROM products", database)
     zeros = "hex(zeroblob(400000))"
-    slow = f"{ENDLESS.replace('count(*)', f'sum(instr({zeros}, substr({zeros}, 1, 400000 - i) || 1))')}"
+    slow = ENDLESS.replace("count(*)", f"sum(instr({zeros}, substr({zeros}, 1, 400000 - i) || 1))")
     found = await ask(slow, database)
     assert (
         found.error,
@@ -148,8 +151,10 @@ async def test_a_database_that_grows_without_end_is_full(
     if restored:
         await asked(database.restore, await asked(database.snapshot))
     await ask("CREATE TABLE big (x BLOB)", database)
-    fill = "INSERT INTO big SELECT randomblob(900000) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
-    fill += "FROM n WHERE i < 100) SELECT i FROM n)"
+    fill = (
+        "INSERT INTO big SELECT randomblob(900000) FROM (WITH RECURSIVE n(i) AS "
+        "(SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) SELECT i FROM n)"
+    )
     found = await ask(fill, database)
     assert (found.error, found.content) == (True, "OperationalError: database or disk is full")
 

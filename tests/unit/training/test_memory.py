@@ -1,4 +1,4 @@
-"""On a CPU learner and vLLM keep memory that an update, or a policy, has freed, for the next one."""
+"""On a CPU learner and vLLM keep memory that an update, or a policy, has freed, for the next."""
 
 import os
 import resource
