@@ -21,7 +21,8 @@ from flows.local.prefect_server import leave
 
 EXAMPLES = """
 examples:
-  agentfly train quickstart                     train; run it again after any interruption and it goes on
+  agentfly train quickstart                     train; run it again after any interruption and \
+it goes on
   agentfly train quickstart seed=1              another seed is another run
   agentfly train quickstart --run mine steps=30 continue the run 'mine' up to step 30
   agentfly show quickstart-1a2b3c4d --worst 3   read the three worst episodes of the last step

@@ -16,7 +16,7 @@ from flows.local.state_dirs import settle
 def context_of(
     experiment: str, overrides: Sequence[str], site: str, store: str
 ) -> ExperimentContext:
-    """An experiment as resolved, and where it is worked on; raises ValueError for what cannot be."""
+    """An experiment as resolved, and where it runs; raises ValueError for what cannot be."""
     read = experiments.read(experiment, overrides)
     resolved = checks.check(read.science)
     place = experiments.site(site, store)

@@ -71,7 +71,7 @@ LONGEST_TAG = 5000
 
 @contextmanager
 def reporting(run: Run) -> Iterator[RunReporter]:
-    """Reports to MLflow what the run does; prints at the end what MLflow lacks, and how to send it."""
+    """Reports to MLflow what a run does; prints at the end what MLflow lacks and how to send it."""
     tracker = _tracker(run.context, run.name, run.uid, run.created_ms)
     command = continuing(run.store, run.name, run.record)
     try:

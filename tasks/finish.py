@@ -17,7 +17,7 @@ from tasks.stage import stage
 def finish(
     run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
 ) -> Summary:
-    """Write the ledger and summary.json of a run that has done all its steps; returns the summary."""
+    """Write the ledger and summary.json of a run that did all its steps; returns the summary."""
     summary = summarise(run, made, before, after, mlflow_run_id)
     target = keys.ledger(run.name, final_policy(run.store, run.name))
     with run.store.publish(target) as folder:

@@ -29,7 +29,7 @@ clock.
 
 
 def refuse_if_leased(remote: Remote, uri: str) -> None:
-    """Raise Locked while a living process holds a run; may watch its lock for two minutes to know."""
+    """Raise Locked while a living process holds a run; may watch its lock for two minutes."""
     Lease(remote, f"{uri}/lock.json").awaited()
 
 

@@ -1,4 +1,4 @@
-"""One writer for each run: a lock on its folder that names its owner and that no dead owner keeps."""
+"""One writer a run: a lock on its folder that names its owner and that no dead owner keeps."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _taken(file: IO[str] | IO[bytes], how: int) -> bool:
 
 
 def _owner_of(folder: Path) -> Owner | None:
-    """Who holds or last held a run folder; None in a new one, and where it cannot be read any more."""
+    """Who holds or last held a run folder; None in a new one and where it can no longer be read."""
     path = folder / "lock.json"
     try:
         return Owner.read(written) if (written := path.read_bytes()) else None

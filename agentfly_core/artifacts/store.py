@@ -297,7 +297,7 @@ class Store:
 
 
 def verify(folder: Path) -> Manifest:
-    """Check the files of a published folder against its manifest, and return that; raises Damaged."""
+    """Check the files of a published folder against its manifest, and return it; raises Damaged."""
     manifest = _manifest(folder)
     if manifest is None:
         raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")

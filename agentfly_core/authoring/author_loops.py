@@ -33,7 +33,8 @@ LONGEST_TICK = 1.0  # what is more is not the loop's fault: the whole process st
 GRACE = 1.0
 STEP_SECONDS = 60.0
 ADVICE: dict[Which, str] = {
-    "parts": "use `await` with an async client, or a plain `def`, which runs in a thread, or process=True",
+    "parts": "use `await` with an async client, or a plain `def`, which runs in a thread, "
+    "or process=True",
     "agents": "an agent has to `await` whatever takes time",
 }
 _log = logging.getLogger(__name__)
@@ -189,7 +190,7 @@ async def _done(work: Work, function: Callable[[], Awaitable[None]]) -> None:
 
 
 def harmless(error: BaseException) -> Exception:
-    """What was raised, as an Exception: what an author wrote cannot end the program (`sys.exit`)."""
+    """What was raised, as an Exception: an author's code cannot end the program (`sys.exit`)."""
     if isinstance(error, Exception):
         return error
     return RuntimeError(

@@ -115,8 +115,8 @@ def _is_asynchronous(
     """
     wrapped = getattr(function, "func", function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(wrapped, "__call__", None)
-    )  # noqa: B004
+        getattr(wrapped, "__call__", None)  # noqa: B004
+    )
 
 
 def is_awaitable(result: Awaitable[R] | R) -> TypeIs[Awaitable[R]]:

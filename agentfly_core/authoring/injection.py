@@ -71,7 +71,7 @@ def read(function: AuthorFunction) -> Signature:
 
 
 def name(function: AuthorFunction) -> str:
-    """What a function is called; an object with `__call__` is called like its class, in lower case."""
+    """The name of a function; an object with `__call__` is called like its class, in lower case."""
     own: str | None = getattr(function, "__name__", None)
     return own or type(function).__name__.lower()
 

@@ -43,7 +43,7 @@ class Caller(Protocol):
 
 
 class Answer(TypedDict, total=False):
-    """What a process says: its `answer`, or what went wrong with the process or the part, `lost`."""
+    """What a process says: its `answer`, or what went wrong with the process or part, `lost`."""
 
     answer: JSON
     lost: str
@@ -54,7 +54,7 @@ class Died(Exception):
 
 
 def path_of(function: AuthorFunction) -> str:
-    """The import path of a tool or reward, under which another process finds it: "my_quiz:look_up"."""
+    """The import path by which another process finds a tool or reward: "my_quiz:look_up"."""
     return f"{function.__module__}:{getattr(function, '__qualname__', '')}"
 
 
@@ -140,9 +140,12 @@ class _Process:
         with theirs:
             command = [sys.executable, "-u", "-m", PROGRAM, str(theirs.fileno())]
             self._keeper = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
                 env={**os.environ, **finding_ours()},
-            )  # fmt: skip
+            )
         self._known: set[str] = set()
         self._rest = b""
 

@@ -207,7 +207,7 @@ class Update(Section):
 
 
 class Evaluate(Section):
-    """Held-out evaluation: on test before and after, on validation each `every` steps (0: never)."""
+    """Held-out evaluation: test before and after, validation each `every` steps (0: never)."""
 
     goal: str = Field(
         default="",

@@ -205,7 +205,7 @@ def _override(text: str) -> tuple[str, JSON]:
 
 
 def _keys(key: str) -> list[str]:
-    """Where a dotted key leads; an import path, as in rewards.my_project.rewards:cites, is one key."""
+    """Where a dotted key leads; the import path in rewards.my_project.rewards:cites is one key."""
     return key.split(".", 1 if ":" in key else -1)
 
 

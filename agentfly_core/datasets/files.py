@@ -73,7 +73,10 @@ def read(path: Path, needs: Sequence[str] = ()) -> Iterator[Problem | BadRow]:
         if isinstance(problem, str):
             yield BadRow(path.name, number, problem)
         elif problem.id in seen:
-            fault = f"row {seen[problem.id]} has its id, or its question where neither has an `id`: give each one"
+            fault = (
+                f"row {seen[problem.id]} has its id, or its question where neither has an `id`: "
+                "give each one"
+            )
             yield BadRow(path.name, number, fault)
         else:
             seen[problem.id] = number

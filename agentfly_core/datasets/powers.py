@@ -17,7 +17,11 @@ EXPONENTS = (1, 2, 3)
 def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
     """So many problems a split, such as
 
-        Problem("pow-2-12-15", "Add up i**2 for i from 12, below 15.", {"answer": "509", "bounds": [2, 12, 15]})
+        Problem(
+            "pow-2-12-15",
+            "Add up i**2 for i from 12, below 15.",
+            {"answer": "509", "bounds": [2, 12, 15]},
+        )
 
     No two splits share the bounds of a sum. Raises ValueError for more problems than there are.
     """

@@ -20,11 +20,12 @@ Wish = tuple[tuple[str, int], ...]
 def shop(
     seed: int, train: int, validation: int, test: int, products: int = 6
 ) -> dict[str, list[Problem]]:
-    """So many problems a split, each with a shop of `products` products; no two problems have the
-    same wish.
+    """So many problems a split, each with a shop of `products` products, no two with the same wish.
 
         Problem("2-red-cup-1-blue-pen", "Buy 2 red cup and 1 blue pen.", {
-            "products": {"47": {"name": "red cup", "price": 3, "stock": 5}, ...}, "order": {"47": 2, "81": 1}})
+            "products": {"47": {"name": "red cup", "price": 3, "stock": 5}, ...},
+            "order": {"47": 2, "81": 1},
+        })
 
     Raises ValueError for more problems than there are, and for fewer than 2 or more than 36
     products.

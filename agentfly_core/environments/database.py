@@ -33,7 +33,9 @@ def trusted(work):
     work()
     opened.execute("PRAGMA max_page_count = {PAGES}")
     content = opened.serialize()
-    opened.set_authorizer(lambda what, *_: sqlite3.SQLITE_DENY if what in OUTSIDE else sqlite3.SQLITE_OK)
+    opened.set_authorizer(
+        lambda what, *_: sqlite3.SQLITE_DENY if what in OUTSIDE else sqlite3.SQLITE_OK
+    )
     return content
 
 def tell(found, work=lambda: None):
@@ -50,9 +52,17 @@ def run(statement, most, seconds):
         cursor = opened.execute(statement)
         rows = [[plain(value) for value in row] for row in cursor.fetchmany(most)]
         found = [[column[0] for column in cursor.description or ()], rows, sum(1 for _ in cursor)]
-        tell(found if len(json.dumps(found)) <= {MOST_FOUND} else "It found too much: ask for less of it.")
+        tell(
+            found
+            if len(json.dumps(found)) <= {MOST_FOUND}
+            else "It found too much: ask for less of it."
+        )
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-        late = f"It took longer than {{seconds:g}} s and was stopped." if time.monotonic() > over else ""
+        late = (
+            f"It took longer than {{seconds:g}} s and was stopped."
+            if time.monotonic() > over
+            else ""
+        )
         tell(late or f"{{type(error).__name__}}: {{error}}")
 
 def save():
@@ -77,7 +87,8 @@ class Table:
 class Database(Environment):
     """A database that a problem's fact `database`, a script of SQL, sets up:
 
-        {"database": "CREATE TABLE products (name TEXT, price INT); INSERT INTO products VALUES ('pens', 3)"}
+        {"database": "CREATE TABLE products (name TEXT, price INT); "
+                     "INSERT INTO products VALUES ('pens', 3)"}
 
     Statements run in a sandbox, so that none can reach anything, take more than its limits or go on
     for ever. It holds 16 MiB at most, and takes no pragmas.
@@ -126,7 +137,7 @@ class Database(Environment):
         return self._state
 
     async def _do(self, code: str) -> Any:
-        """What our program tells; when it was stopped by force it starts again, from the beginning."""
+        """What our program tells; when stopped by force it starts again, from the beginning."""
         result = await self._interpreter.run(code)
         if not self._interpreter.alive and code != self._beginning:
             await self._do(self._beginning)

@@ -32,7 +32,7 @@ class Interpreter(Environment):
         self._session = Session(await asyncio.to_thread(chosen), LIMITS)
 
     async def run(self, code: str, collect: Sequence[str] = ()) -> ExecResult:
-        """Run code after all that this episode ran before; `collect` names the files to bring back."""
+        """Run code after all that this episode ran before; `collect` names files to bring back."""
         return await self._session.run(code, collect)
 
     @property

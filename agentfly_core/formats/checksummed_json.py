@@ -1,6 +1,7 @@
 """JSON files with a checksum of their content, so that damaged ones are detected.
 
-    {"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 2, "uri": "artifacts/warm_start/1f2e/001/policy"}
+    {"checksum": "9f2c...e1", "digest": "77b0...3a", "schema": 2,
+     "uri": "artifacts/warm_start/1f2e/001/policy"}
 
 `checksum` is the digest of all the rest. Files of schema 1, of earlier releases, have none.
 """
@@ -46,7 +47,7 @@ def value_of(content: bytes, where: str) -> dict[str, JSON]:
 
 
 def json_of(content: bytes, where: str) -> dict[str, JSON]:
-    """The JSON object in a file of ours that may have any schema; raises Damaged, which names it."""
+    """The JSON object in a file of ours, of any schema; raises Damaged, which names the file."""
     try:
         found = json.loads(content.decode(), object_pairs_hook=_object, parse_constant=_number)
     except (ValueError, RecursionError) as error:

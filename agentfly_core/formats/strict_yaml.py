@@ -53,7 +53,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+01234
 
 
 def parse(text: str | bytes, source: str) -> JSON:
-    """The value of a YAML text; raises ValueError that names its source, the fault and where it is."""
+    """The value of a YAML text; raises ValueError with its source, the fault and where it is."""
     try:
         found: JSON = _Loader(text).get_single_data()
         return found

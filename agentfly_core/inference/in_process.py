@@ -179,7 +179,7 @@ def _forward(
 
 
 def _choose(logits: Tensor, rows: Sequence[_Row]) -> tuple[list[int], list[float]]:
-    """One token a row by inverting the cumulative distribution in float64, and its log-probability."""
+    """A token a row, by inverting the cumulative distribution in float64; its log-probability."""
     temperature = torch.tensor(
         [[row.request.params.temperature] for row in rows], device=logits.device
     )

@@ -11,10 +11,13 @@ from agentfly_core.records.trajectory import Sampled
 
 
 class Scripted:
-    """Replies with `script(problem id, chain, turn)`, encoded by `encode` and ended by
-    `stop_token`.
+    """Replies with `script(problem id, chain, turn)`, encoded by `encode`, ended by `stop_token`.
 
-        Scripted(encode, stop_token=2, script=lambda problem, chain, turn: ("<call 41+58>", "99")[turn])
+        Scripted(
+            encode,
+            stop_token=2,
+            script=lambda problem, chain, turn: ("<call 41+58>", "99")[turn],
+        )
 
     Every log-probability is 0.0: it could say nothing else. The policy version is -1 until a policy
     is loaded. A reply that is longer than the request allows is cut, as a model's would be.

@@ -205,7 +205,7 @@ class _Shard:
 
 
 def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
-    """Every field that changes what is sampled, so that no default of the model or the server does."""
+    """Every field that changes what is sampled, so that no default of model or server does."""
     return {
         "n": 1,
         "temperature": params.temperature,

@@ -31,7 +31,7 @@ def make(name: str, folder: Path, dtype: str) -> None:
 
 
 def source(name: str) -> Path:
-    """The directory in which the package `name` keeps its GGUF; raises ValueError as `make` does."""
+    """The directory in which the package `name` keeps its GGUF; raises ValueError like `make`."""
     if name not in PACKAGES:
         raise ValueError(
             f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}"

@@ -10,7 +10,7 @@ from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
 
 class GateClosed(RuntimeError):
-    """Too much of a stage went wrong; the message says how much, of how much, and the first causes."""
+    """Too much of a stage went wrong; the message says how much, of how much, and first causes."""
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
@@ -80,4 +80,7 @@ def stop_if_diverging(skipped: int) -> None:
 
 def _message(what: str, causes: Sequence[str], setting: str, share: float) -> str:
     first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
-    return f"{len(causes)} {what} ({setting} allows {share:.0%}). First causes: {first} Mend them, or raise {setting}."
+    return (
+        f"{len(causes)} {what} ({setting} allows {share:.0%}). First causes: {first} "
+        f"Mend them, or raise {setting}."
+    )

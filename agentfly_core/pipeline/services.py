@@ -37,7 +37,7 @@ class RolloutServices:
     tokenizer: PreTrainedTokenizerBase
 
     def load(self, context: ExperimentContext, policy: Artifact, version: int) -> None:
-        """Have the sampler take a policy, whose tokens are labelled `version`; raises SamplerLost."""
+        """Have the sampler take a policy, its tokens labelled `version`; raises SamplerLost."""
         folder, base = adapter_artifact.folders(context.store, policy)
         self.sampler.load(folder, version, base)
 

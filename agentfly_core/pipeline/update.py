@@ -144,7 +144,7 @@ def label_of(run: Run, step: int) -> str:
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
-    """Run the updates before `step` again whose learner state neither the learner nor the disk has."""
+    """Run the updates before `step` again whose learner state neither learner nor disk has."""
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
     checkpointer.wait()

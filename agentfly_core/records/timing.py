@@ -1,4 +1,4 @@
-"""Episode timings: on disk one row a span of an episode, beside its shard and outside the digest."""
+"""Episode timings: on disk a row a span of an episode, beside its shard and outside the digest."""
 
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ def same(got, expected):
     if isinstance(expected, list):
         return len(got) == len(expected) and all(map(same, got, expected))
     if isinstance(expected, dict):
-        return got.keys() == expected.keys() and all(same(got[key], expected[key]) for key in expected)
+        return got.keys() == expected.keys() and all(
+            same(got[key], expected[key]) for key in expected
+        )
     return got == expected
 
 def passes(line, expected):
@@ -73,14 +75,13 @@ with open("verdict.json", "w") as file:
 
 @reward(timeout=120.0, ready=chosen)
 async def code_tests(trajectory: Trajectory) -> Score:
-    """1 when the program in the episode's answer passes every hidden test, else 0; its part
-    `passed` is their share.
+    """1 when the program in the episode's answer passes every hidden test, else 0.
 
-    The program is the answer's last
-    ``` block, or else all of it. `problem.facts["function"]` names the function to call, and `problem.facts["tests"]` lists `{"args":
-    [2, 3], "expected": 5}`, all of it JSON; a tuple that it returns counts as a list, and floats
-    are compared to nine digits. All calls together may take `problem.facts["seconds"]`, 10 without
-    it.
+    The part `passed` of the score is the share of the tests that it passes. The program is the
+    answer's last ``` block, or else all of it. `problem.facts["function"]` names the function to
+    call, and `problem.facts["tests"]` lists `{"args": [2, 3], "expected": 5}`, all of it JSON; a
+    tuple that it returns counts as a list, and floats are compared to nine digits. All calls
+    together may take `problem.facts["seconds"]`, 10 without it.
     """
     facts = trajectory.problem.facts
     tests = list(facts["tests"])

@@ -1,4 +1,4 @@
-"""Statistics over groups, trajectories and the batch; a trajectory's sampled tokens side by side."""
+"""Statistics of groups, trajectories and the batch; a trajectory's sampled tokens side by side."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
 
 
 def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
-    """Give every sampled token [rows, T] the value of its trajectory, from `values` [trajectories]."""
+    """Give every sampled token [rows, T] its trajectory's value, from `values` [trajectories]."""
     return (values[batch.trajectory].unsqueeze(1) * batch.sampled).float()
 
 

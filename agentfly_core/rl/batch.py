@@ -19,20 +19,20 @@ Spans = list[tuple[int, Given | Sampled]]
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """Rows of tokens, padded on the right; column t says something about token t, never about the
-    next one.
+    """Rows of tokens, padded on the right; column t is about token t, never about the next one.
 
-    Two trajectories that answered "99" and "98"; the second was cut before its end of turn (token
-    2):
+    Two trajectories that answered "99" and "98"; the second was cut before its end of turn, 2:
 
-        tokens            [[1, 87, 4, 66, 66, 2], [1, 87, 4, 66, 65, 0]]    int64 [rows, T]
-        lengths           [6, 5]                                            int64 [rows]
-        sampled           [[F, F, F, T, T, T], [F, F, F, T, T, F]]          bool [rows, T]
-        rollout_logprobs  [[0, 0, 0, -.1, -.7, -.01], [0, 0, 0, -.1, -2., 0]]   float32, as the sampler said
-        trajectory        [0, 1]                                            int64 [rows], the row's trajectory
-        turn              [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]          int64 [rows, T], the token's turn
-        old_logprobs, reference_logprobs, old_values, returns, advantages, weight   float32 [rows, T]
+        tokens            [[1, 87, 4, 66, 66, 2], [1, 87, 4, 66, 65, 0]]       int64 [rows, T]
+        lengths           [6, 5]                                               int64 [rows]
+        sampled           [[F, F, F, T, T, T], [F, F, F, T, T, F]]             bool [rows, T]
+        rollout_logprobs  [[0, 0, 0, -.1, -.7, -.01], [0, 0, 0, -.1, -2., 0]]  float32 [rows, T]
+        trajectory        [0, 1]                                               int64 [rows]
+        turn              [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]             int64 [rows, T]
+        old_logprobs, reference_logprobs, old_values, returns,
+        advantages, weight                                                     float32 [rows, T]
 
+    `rollout_logprobs` are as the sampler said, `trajectory` is the row's and `turn` the token's.
     The last six are 0 where no token was sampled. `weight` is a token's share in the loss of its
     optimizer step, `returns` are the critic's value targets. A batch fresh from `pack` knows the
     sampler alone: its old and reference log-probabilities are the sampler's, and the other four are

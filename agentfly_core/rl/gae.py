@@ -33,7 +33,7 @@ class TokenGAE(Section):
     lam: Share = 0.95
 
     def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages and value targets; `turns` are those of Sequences, -1 where there is no token."""
+        """Advantages and value targets; `turns` are those of Sequences, -1 where no token is."""
         everywhere = torch.ones_like(rewards, dtype=torch.bool)
         advantages = _backwards(rewards, values, everywhere, self.gamma, self.lam)
         return advantages, advantages + values
@@ -52,7 +52,7 @@ class TurnGAE(Section):
     lam: Share = 0.95
 
     def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages and value targets; `turns` are those of Sequences, -1 where there is no token."""
+        """Advantages and value targets; `turns` are those of Sequences, -1 where no token is."""
         first, last = first_of_turns(turns), last_of_turns(turns)
         earned = torch.zeros_like(rewards)
         total = torch.zeros(len(rewards), dtype=rewards.dtype)
@@ -78,7 +78,7 @@ class BilevelGAE(Section):
     lam_turn: Share = 0.95
 
     def estimate(self, rewards: Tensor, values: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages and value targets; `turns` are those of Sequences, -1 where there is no token."""
+        """Advantages and value targets; `turns` are those of Sequences, -1 where no token is."""
         last = last_of_turns(turns)
         worth = _backwards(rewards, values, last, self.gamma_turn, self.lam_turn) + values
         earned = torch.where(last, worth, rewards)

@@ -28,7 +28,7 @@ class TokenTIS(Section):
     cap: Bound = 2.0
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
-        """What each token's loss is multiplied with; `mismatch/masked_share` counts the truncated."""
+        """What each token's loss is multiplied by; `mismatch/masked_share` counts the truncated."""
         weight = log_ratio(batch.old_logprobs, batch.rollout_logprobs).exp()
         return _weights(weight.clamp(max=self.cap), weight > self.cap)
 
@@ -42,7 +42,7 @@ class SequenceTIS(Section):
     cap: Bound = 2.0
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
-        """What each token's loss is multiplied with; `mismatch/masked_share` counts the truncated."""
+        """What each token's loss is multiplied by; `mismatch/masked_share` counts the truncated."""
         total = (batch.old_logprobs - batch.rollout_logprobs).sum(dim=1, keepdim=True)
         weight = log_ratio(total, total.new_zeros(())).exp().expand_as(batch.old_logprobs)
         return _weights(weight.clamp(max=self.cap), weight > self.cap)
@@ -68,7 +68,7 @@ class IcePop(_Between):
     high: Bound = 5.0
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
-        """What each token's loss is multiplied with; `mismatch/masked_share` counts those left out."""
+        """What each token's loss is multiplied by; `mismatch/masked_share` counts the masked."""
         weight = log_ratio(batch.old_logprobs, batch.rollout_logprobs).exp()
         beyond = (weight < self.low) | (weight > self.high)
         return _weights(weight.masked_fill(beyond, 0.0), beyond)
@@ -82,7 +82,7 @@ class SequenceMask(_Between):
     use: Literal["sequence_mask"] = "sequence_mask"
 
     def weights(self, batch: RolloutBatch) -> TokenLosses:
-        """What each token's loss is multiplied with; `mismatch/masked_share` counts those left out."""
+        """What each token's loss is multiplied by; `mismatch/masked_share` counts the masked."""
         mean = row_means(log_ratio(batch.old_logprobs, batch.rollout_logprobs), batch).exp()
         beyond = ((mean < self.low) | (mean > self.high)).expand_as(batch.sampled)
         return _weights((~beyond).float(), beyond)

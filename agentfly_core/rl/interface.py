@@ -150,7 +150,7 @@ class Algorithm(Protocol):
         ...
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
-        """The loss of a micro-batch: the part of the optimizer step's sum that lies in these rows."""
+        """The loss of a micro-batch: these rows' part of the optimizer step's sum."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""KL penalties: estimates of KL(policy || reference), added to the loss or taken off the rewards."""
+"""KL penalties: estimates of KL(policy || reference), added to the loss or taken off rewards."""
 
 from __future__ import annotations
 

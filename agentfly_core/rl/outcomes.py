@@ -21,15 +21,17 @@ from agentfly_core.rl.batch import RolloutBatch
 class Outcomes:
     """Two trajectories of one problem in one step, the first of two turns:
 
-        rewards       tensor([1.0, 0.0])                float64 [n], the weighted sum of all rewards
-        token_rewards float64 [n, longest], in the layout of `sequences`: a turn's reward is on the last token
-                      sampled in it; they add up to `rewards`
-        parts         {"exact": tensor([1.0, 0.0])}     float64 [n] by reward, unweighted
-        weights       {"exact": 1.0}                    by reward
-        groups        ((0, 1),)                         indices of trajectories
-        states        (("4f2a..", "9b01.."), ("4f2a..",))   what each turn was a reply to
-        cut           tensor([False, True])             whether the reply, the turns or the context were at their limit
-        baselines     tensor([0.0, 0.0])                float64 [n], what the greedy episode earned; nan without one
+        rewards       tensor([1.0, 0.0])             float64 [n], the weighted sum of all rewards
+        token_rewards float64 [n, longest], in the layout of `sequences`: a turn's reward is on the
+                      last token sampled in it; they add up to `rewards`
+        parts         {"exact": tensor([1.0, 0.0])}  float64 [n] by reward, unweighted
+        weights       {"exact": 1.0}                 by reward
+        groups        ((0, 1),)                      indices of trajectories
+        states        (("4f2a..", "9b01.."), ("4f2a..",))  what each turn was a reply to
+        cut           tensor([False, True])          whether the reply, the turns or the context
+                                                     were at their limit
+        baselines     tensor([0.0, 0.0])             float64 [n], what the greedy episode earned;
+                                                     nan without one
 
     A trajectory without a sampled token has a reward and no token_rewards.
     """

@@ -52,7 +52,7 @@ class PolicyGradient(ABC):
 
     @property
     def needs(self) -> Needs:
-        """What the parts need: a ratio, importance weights and a KL penalty; most compare a group."""
+        """What the parts need: a ratio, importance weights, a KL penalty; most compare a group."""
         ratio, corrects = self.policy_loss.needs_old, self.correction is not None
         needs = Needs(
             old_logprobs=ratio or corrects,

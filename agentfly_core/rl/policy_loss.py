@@ -131,7 +131,7 @@ class GSPO(Section):
         return True
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
-        """See TokenLosses; `train/clip_fraction` is the share of tokens in replies beyond a bound."""
+        """See TokenLosses; `train/clip_fraction`: the share of tokens in replies beyond a bound."""
         mean = row_means(log_ratio(outputs.logprobs, batch.old_logprobs).detach(), batch)
         s = (mean + outputs.logprobs - outputs.logprobs.detach()).exp()
         free = -batch.advantages * s

@@ -84,9 +84,14 @@ class Child:
         marks = {OWNER: json.dumps(Owner.current().to_json()), "TMPDIR": str(self.folder)}
         with (self.folder / LOG).open("wb") as said:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=PIPE, stdout=PIPE, stderr=said, env={**inherited, **self._env, **marks},
-                start_new_session=True, limit=LONGEST_LINE,
-            )  # fmt: skip
+                *self._command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=said,
+                env={**inherited, **self._env, **marks},
+                start_new_session=True,
+                limit=LONGEST_LINE,
+            )
 
     @property
     def pid(self) -> int:

@@ -36,7 +36,7 @@ STATE_SECONDS = 30.0
 
 
 class PromptTooLong(ValueError):
-    """Prompts leave no room for a reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens."""
+    """Prompts leave no room to reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens."""
 
     def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
         worst = sorted(tokens, key=lambda problem: -tokens[problem])

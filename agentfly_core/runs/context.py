@@ -115,7 +115,7 @@ class ExperimentContext:
 
     @property
     def parent(self) -> Parent | None:
-        """The policy that the model reference `run:NAME` or `run:NAME@STEP` names, None for others."""
+        """The policy that a model reference `run:NAME` or `run:NAME@STEP` names, or None."""
         where = self.science.model
         return of_run(self.store, where, "model") if where.startswith("run:") else None
 

@@ -1,4 +1,4 @@
-"""The small files in results/ that DVC keeps instead of an artifact: where it is, and its digest."""
+"""The small files in results/ that DVC keeps instead of an artifact: its place and its digest."""
 
 from __future__ import annotations
 
@@ -21,5 +21,6 @@ def read(path: Path) -> Artifact:
             return Artifact(uri, digest)
         case found:
             raise Damaged(
-                f'{path} holds the keys {[*found]}, expected a pointer: {{"uri": <text>, "digest": <text>}}.'
+                f"{path} holds the keys {[*found]}, expected a pointer: "
+                f'{{"uri": <text>, "digest": <text>}}.'
             )

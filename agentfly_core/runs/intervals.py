@@ -1,4 +1,4 @@
-"""Intervals around success rates, and around the difference of two policies on the same problems."""
+"""Intervals around success rates, and around two policies' difference on the same problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of a store: which are finished, who works on which, and the command that continues each."""
+"""The runs of a store: which are finished, who works on which, the command that continues each."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
 
 
 def _forget_if_empty(store: Store, uri: str) -> None:
-    """Remove a run of which there is its record only; the lock goes last, since it guards the rest."""
+    """Remove a run that has its record only; the lock goes last, since it guards the rest."""
     if {*store.names(uri)} <= {"run.json", "links.json", "lock.json"}:
         for name in ("run.json", "links.json", "lock.json"):
             store.remove(f"{uri}/{name}")

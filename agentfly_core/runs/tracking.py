@@ -176,7 +176,7 @@ class Tracker:
         self._outbox.put("the end of the run", lambda sink: sink.finish(status, time_ms))
 
     def flush(self, deadline: float = 20.0) -> Unsent:
-        """Wait until all is sent, at most `deadline` seconds, and less when MLflow does not answer."""
+        """Wait until all is sent, at most `deadline` seconds, less when MLflow does not answer."""
         return self._outbox.flush(deadline)
 
     def close(self, deadline: float = 20.0) -> Unsent:

@@ -34,7 +34,7 @@ BUSY = "is being blocked by"
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What DVC keeps of a dataset: `Version("dc97ba12e9cc...e1.dir", "data/generated/quickstart")`."""
+    """What DVC keeps of a dataset: `Version("dc97ba12...e1.dir", "data/generated/quickstart")`."""
 
     md5: str
     path: str

@@ -36,7 +36,13 @@ class Attack:
 READ = Attack(
     "read a file of this machine",
     """
-for path in ("{file}", "/proc/1/root{file}", "/proc/self/root/../{file}", "/etc/shadow", "/root/.bashrc"):
+for path in (
+    "{file}",
+    "/proc/1/root{file}",
+    "/proc/self/root/../{file}",
+    "/etc/shadow",
+    "/root/.bashrc",
+):
     try:
         print("REACHED", open(path).read())
     except OSError:
@@ -96,7 +102,8 @@ def pair(family, kind):
 
 def arrives(attempt, near, far):
     for half in (near, far):
-        libc.connect(half.fileno(), bytes(16), 16)  # with no address a datagram socket forgets its other half
+        # with no address a datagram socket forgets its other half
+        libc.connect(half.fileno(), bytes(16), 16)
     try:
         return attempt(near) != 1 or far.recv(1, socket.MSG_DONTWAIT) == b"x"
     except OSError:
@@ -110,9 +117,18 @@ ATTEMPTS = (
     lambda near: near.listen(),
     lambda near: near.accept(),
 )
-FLAGS = (0, socket.SOCK_NONBLOCK, socket.SOCK_CLOEXEC, socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0x10, 1 << 30)
+FLAGS = (
+    0,
+    socket.SOCK_NONBLOCK,
+    socket.SOCK_CLOEXEC,
+    socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC,
+    0x10,
+    1 << 30,
+)
 for kind, flags, attempt in itertools.product(range(16), FLAGS, ATTEMPTS):
-    if (ours := pair(socket.AF_UNIX, kind | flags)) and (others := pair(socket.AF_UNIX, kind | flags)):
+    if (ours := pair(socket.AF_UNIX, kind | flags)) and (
+        others := pair(socket.AF_UNIX, kind | flags)
+    ):
         others[0].bind(there)
         if arrives(attempt, ours[0], others[0]):
             print("REACHED with kind", kind)
@@ -246,7 +262,11 @@ if libc.mount(b"none", b"/tmp", b"tmpfs", 0, None) == 0 or libc.umount2(b"/proc"
         """
 import ctypes, re
 status = open("/proc/self/status").read()
-if int(re.search("CapEff:\\\\s*(\\\\w+)", status)[1], 16) or "NoNewPrivs:\\t1" not in status or os.getuid() == 0:
+if (
+    int(re.search("CapEff:\\\\s*(\\\\w+)", status)[1], 16)
+    or "NoNewPrivs:\\t1" not in status
+    or os.getuid() == 0
+):
     print("REACHED", status)
 if ctypes.CDLL(None).setuid(0) == 0:
     print("REACHED root")

@@ -22,10 +22,12 @@ def told(result: ExecResult, limits: Limits, note: str = "") -> str:
 
 def _ending(result: ExecResult, limits: Limits) -> str:
     stopped = {
-        Status.TIMEOUT: f"Stopped: it took longer than {limits.wall:g} s, or {limits.cpu} s of computing.",
+        Status.TIMEOUT: f"Stopped: it took longer than {limits.wall:g} s, "
+        f"or {limits.cpu} s of computing.",
         Status.OOM: f"Stopped: it needed more than {limits.memory // MIB} MB of memory.",
         Status.OUTPUT_LIMIT: f"Stopped: it printed more than {limits.captured // MIB} MB.",
-        Status.DISK_LIMIT: f"Stopped: it wrote more than {limits.disk // MIB} MB or {limits.inodes} files.",
+        Status.DISK_LIMIT: f"Stopped: it wrote more than {limits.disk // MIB} MB "
+        f"or {limits.inodes} files.",
         Status.KILLED: f"Ended by signal {-(result.exit_code or 0)}.",
     }
     exited = "" if result.stderr.strip() else f"Ended with exit code {result.exit_code}."

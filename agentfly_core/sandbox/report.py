@@ -18,7 +18,8 @@ from agentfly_core.sandbox.self_test import Outcome
 WHAT_IT_IS = {
     "forkserver": "a warm interpreter, forked for each execution into namespaces of its own",
     "bubblewrap": "bubblewrap, started for each execution",
-    "unsafe": "none, since AGENTFLY_SANDBOX says so: code runs as you, with your files and your network",
+    "unsafe": "none, since AGENTFLY_SANDBOX says so: code runs as you, "
+    "with your files and your network",
 }
 NOT_STOPPED = (
     "A flaw in the kernel, which the sandbox shares with this machine.",
@@ -27,7 +28,10 @@ NOT_STOPPED = (
     "Using what it may use: 32 executions at their limits take 16 GB and every core.",
     "Lying: an exit code and printed text are the code's own words, and prove nothing.",
 )
-NO_CGROUP = "Up to 0.05 s of too much memory by many processes together: there is no control group, they are polled."
+NO_CGROUP = (
+    "Up to 0.05 s of too much memory by many processes together: "
+    "there is no control group, they are polled."
+)
 
 
 def described(sandbox: Sandbox) -> str:

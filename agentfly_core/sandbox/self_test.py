@@ -114,7 +114,7 @@ async def _judged(attack: Attack, result: ExecResult, on: Target) -> tuple[bool,
 
 
 def _strays() -> int:
-    """How many processes below this one are in a process namespace of their own, and not its first."""
+    """How many processes below this one are in their own process namespace, and not its first."""
     strays = 0
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):

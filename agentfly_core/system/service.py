@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServiceLost(RuntimeError):
-    """A service is gone for good, or was not ready in time; the message carries the end of its log."""
+    """A service is gone for good, or was not ready in time; the message has the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +152,13 @@ def supervised(
         options += ["--address", service.address, "--log", str(log), "--", *command]
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "agentfly_core.system.supervisor", *options],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[reading], start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=[reading],
+            start_new_session=True,
             env={**os.environ, **finding_ours(), **env, **marks},
-        )  # fmt: skip
+        )
     os.close(reading)
     try:
         yield service

@@ -1,7 +1,7 @@
-"""The program that keeps one child service alive, and ends everything it started when its owner is
-gone.
+"""The program that keeps one child service alive, and ends all it started when its owner is gone.
 
-    python -m agentfly_core.system.supervisor --owner 4711 --lifeline 3 --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
+    python -m agentfly_core.system.supervisor --owner 4711 --lifeline 3 \\
+        --address /tmp/a/vllm.sock --log vllm.log -- COMMAND...
 
 It is a child subreaper, so that whatever the service starts stays below it, in a session of its own
 or not. It ends, and with it all descendants, when the lifeline pipe is closed, when the owner dies,

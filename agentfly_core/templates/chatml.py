@@ -30,7 +30,8 @@ You are provided with function signatures within <tools></tools> XML tags:
 {signatures}
 </tools>
 
-For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+For each function call, return a json object with function name and arguments within \
+<tool_call></tool_call> XML tags:
 <tool_call>
 {{"name": <function-name>, "arguments": <args-json-object>}}
 </tool_call>"""
@@ -84,7 +85,7 @@ class Hermes:
     def extend(
         self, reply: Sequence[int], read: Sequence[Message | Observation]
     ) -> tuple[int, ...]:
-        """The tokens between the last of `reply` and the first of the next reply; see ChatTemplate."""
+        """The tokens between the end of `reply` and the start of the next; see ChatTemplate."""
         ended = bool(reply) and reply[-1] == self._end
         return (*(() if ended else (self._end,)), *self._after, *self._read(read), *self._header)
 

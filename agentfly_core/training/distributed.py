@@ -43,7 +43,7 @@ class Ranks:
         return said[0]
 
     def gather(self, patience: timedelta) -> bool:
-        """Whether all ranks get here in time; one that waits for another in a collective does not."""
+        """Whether all ranks get here in time; one waiting for another in a collective does not."""
         try:
             dist.monitored_barrier(self.channel, patience)
         except RuntimeError:

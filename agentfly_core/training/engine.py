@@ -32,7 +32,8 @@ from agentfly_core.training.distributed import MOMENTS, Engine
 from agentfly_core.training.job import UpdateJob
 from agentfly_core.training.policy import load_policy, recompute_activations
 
-POLICY = "model."  # where the policy's weights stand in the engine's module; the critic's begin with "critic."
+# where the policy's weights stand in the engine's module; the critic's begin with "critic."
+POLICY = "model."
 TENSORS, STATE = "learner.safetensors", "learner.json"
 TOKENIZER = (
     "tokenizer*",
@@ -67,7 +68,7 @@ class State:
 
 
 def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
-    """An engine around the policy of a job and a new critic, with an optimizer that has no history."""
+    """An engine around a job's policy and a new critic, with an optimizer that has no history."""
     model = load_policy(job.policy, job.dtype, critic, job.base, job.adapter, job.seed)
     parts = [model.model, model.critic] if model.critic is not None else [model.model]
     groups = [{"params": [p for p in part.parameters() if p.requires_grad]} for part in parts]

@@ -17,26 +17,27 @@ FRESH = "fresh:"
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
 class UpdateJob:
-    """One update, by references to what is on disk: from the learner state labelled `start` to the
-    one labelled `end`.
+    """One update, by references to what is on disk, between the learner states `start` and `end`.
 
         UpdateJob(
-            start="step/6", end="step/7",                       # a start that begins with "fresh:" has no history
-            policy="/store/runs/shop-1f2e/steps/000006/policy", # HF directory at `start`
+            start="step/6",  # one that begins with "fresh:" has no history
+            end="step/7",
+            policy="/store/runs/shop-1f2e/steps/000006/policy",  # HF directory at `start`
             learner="/store/runs/shop-1f2e/steps/000006/learner",
             rollouts=("/store/.../rollout-000/trajectories.parquet",),
-            scores="/store/.../scored/scores.parquet",          # None: demonstrations
+            scores="/store/.../scored/scores.parquet",  # None: demonstrations
             algorithm=AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO", skip_cut=True),
-            rewards={"exact": 1.0, "tool_format": 0.2},         # the weight of each reward by its name
+            rewards={"exact": 1.0, "tool_format": 0.2},  # the weight of each reward by its name
             update=Update(learning_rate=1e-6, epochs=1, mini_batches=2),
-            batch=None,                                         # trajectories a mini-batch; None: update.mini_batches
+            batch=None,  # trajectories a mini-batch; None: update.mini_batches
             temperature=1.0, dtype="float32", seed=8123, reference=None,
         )
 
-    `before` are the metrics of the run's update before this one: an adaptive setting goes on from
-    them, and so does the count of optimizer steps skipped in a row; the update stops after three of
-    them. `learner` is None for a fresh optimizer on `policy`, and where the state at `start` was
-    not kept on disk: then the learner must have it in memory.
+    `start` and `end` are labels. `before` are the metrics of the run's update before this one: an
+    adaptive setting goes on from them, and so does the count of optimizer steps skipped in a row;
+    the update stops after three of them. `learner` is None for a fresh optimizer on
+    `policy`, and where the state at `start` was not kept on disk: then the learner must have it in
+    memory.
 
     With an `adapter`, only that is trained: a new one, made from the `seed`, on the model that
     `policy` is, or the one that `policy` is, on the model in the directory `base`. A `reference`

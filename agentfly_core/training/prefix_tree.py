@@ -43,13 +43,15 @@ class Tree:
 
 @dataclass(frozen=True)
 class PrefixTrees:
-    """Trees of tokens in preorder, padded on the right. The two rows [1, 87, 4, 2] and [1, 87, 5]
-    are one tree:
+    """Trees of tokens in preorder, padded on the right.
 
-    tokens     [[1, 87, 4, 2, 5]]               int64 [trees, N]
-    depths     [[0, 1, 2, 3, 2]]                int64 [trees, N], the position of a token in its rows
-    ends       [[5, 5, 4, 4, 5]]                int64 [trees, N], one more than its last descendant
-    places     [[0, 1, 2, 3], [0, 1, 4, 0]]     int64 [rows, T], the places of a row's tokens among all trees * N
+    The two rows [1, 87, 4, 2] and [1, 87, 5] are one tree:
+
+    tokens  [[1, 87, 4, 2, 5]]            int64 [trees, N]
+    depths  [[0, 1, 2, 3, 2]]             int64 [trees, N], the position of a token in its rows
+    ends    [[5, 5, 4, 4, 5]]             int64 [trees, N], one more than its last descendant
+    places  [[0, 1, 2, 3], [0, 1, 4, 0]]  int64 [rows, T], the places of a row's tokens among all
+                                          trees * N
     """
 
     tokens: Tensor
@@ -59,7 +61,7 @@ class PrefixTrees:
 
     @property
     def attends(self) -> Tensor:
-        """The attention mask: each token attends to itself and its ancestors; bool [trees, N, N]."""
+        """The attention mask: a token attends to itself and its ancestors; bool [trees, N, N]."""
         node = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return (node <= node.unsqueeze(1)) & (node.unsqueeze(1) < self.ends.unsqueeze(1))
 

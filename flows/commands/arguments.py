@@ -11,8 +11,14 @@ from agentfly_core.runs.context import ExperimentContext
 from flows.context import context_of
 
 EXPERIMENT = "name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml"
-OVERRIDES = "settings that differ from the file, for example update.learning_rate=3e-4 rollout.group_size=16"
-SITE = "where it runs: a file in ./conf/site (default: local); AGENTFLY_<KEY> variables change single settings"
+OVERRIDES = (
+    "settings that differ from the file, for example "
+    "update.learning_rate=3e-4 rollout.group_size=16"
+)
+SITE = (
+    "where it runs: a file in ./conf/site (default: local); "
+    "AGENTFLY_<KEY> variables change single settings"
+)
 STORE = "where runs and artifacts go: a folder (default: .) or s3://bucket/prefix"
 RUN = "name of a run, see `agentfly list`"
 Command = Callable[[Namespace], int]

@@ -1,4 +1,4 @@
-"""Prefect around a command, and what a person reads when the command ends before its work is done."""
+"""Prefect around a command, and what a person reads when it ends before its work is done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flows.local.state_dirs import Places, settle
 
 
 class Stopped(RuntimeError):
-    """A command came to an end before its work was done; the message says why, and how to continue."""
+    """A command ended before its work was done; the message says why, and how to continue."""
 
 
 LONGEST_CAUSE = 20_000

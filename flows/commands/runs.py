@@ -65,7 +65,7 @@ def list_runs(arguments: Namespace) -> int:
 
 
 def open_ui(arguments: Namespace) -> int:
-    """Open a run in the MLflow or the Prefect UI; serves it until interrupted where no server runs."""
+    """Open a run in the MLflow or Prefect UI; serves it until interrupted where no server runs."""
     store, name = store_at(arguments.store), arguments.run
     record = record_of(store, name)
     if record is None:

@@ -30,7 +30,10 @@ from flows.local.state_dirs import Places
 from flows.session import report_again
 
 logger = logging.getLogger(__name__)
-RUN = "the run's name (default: EXPERIMENT-<digest of its settings>, so that the same command continues it)"
+RUN = (
+    "the run's name (default: EXPERIMENT-<digest of its settings>, "
+    "so that the same command continues it)"
+)
 
 
 def add_training(commands: Commands) -> None:

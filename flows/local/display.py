@@ -84,7 +84,10 @@ class _Lines:
         told, seconds = self._last, self._heard - self._started
         reward = "" if told.reward is None else f"reward {told.reward:.3f}"
         where = f"step {told.step}/{self._steps}" if told.step else ""
-        line = f"{where:<11} {told.stage:<11} {told.done:>6}/{told.total:<6} {duration(seconds):>12}  {reward}"
+        line = (
+            f"{where:<11} {told.stage:<11} {told.done:>6}/{told.total:<6} "
+            f"{duration(seconds):>12}  {reward}"
+        )
         self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
         self._last = None
 

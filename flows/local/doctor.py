@@ -119,7 +119,10 @@ def table(findings: Sequence[Finding]) -> RenderableType:
 def python() -> Finding:
     """Python and the operating system."""
     ok = sys.version_info >= (3, 11) and sys.platform == "linux"
-    detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    detail = (
+        f"{platform.python_version()} on {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores"
+    )
     return Finding("Python", ok, detail, "use Linux and Python 3.11 or newer")
 
 
@@ -212,14 +215,17 @@ def bfloat16() -> Finding:
     path = Path("/proc/cpuinfo")
     words = set(path.read_text().split()) if path.is_file() else set()
     found = sorted(words & BFLOAT16)
-    remedy = "leave `dtype: bfloat16` to GPUs: without such instructions its products are slower than float32's"
+    remedy = (
+        "leave `dtype: bfloat16` to GPUs: "
+        "without such instructions its products are slower than float32's"
+    )
     return Finding(
         "bfloat16", bool(found), f"{', '.join(found) or 'none'} on the CPU", remedy, needed=False
     )
 
 
 def sandbox() -> Finding:
-    """The sandbox for model-written code, by attacking it; `agentfly doctor --sandbox` tells more."""
+    """The sandbox for model-written code, by attacking it; more by `agentfly doctor --sandbox`."""
     try:
         found = preflight.chosen()
     except (Unavailable, ValueError) as error:
@@ -254,7 +260,10 @@ def mlflow(place: Place) -> Finding:
         return found
     fault = _answer(f"{place.uri}/health") if place.served else _database(place)
     detail = f"{place.uri} ({place.why})" + (f": {fault}" if fault else "")
-    remedy = f"start it, or choose another; runs go on without it, and send what is missing later ({place.why})"
+    remedy = (
+        "start it, or choose another; "
+        f"runs go on without it, and send what is missing later ({place.why})"
+    )
     return Finding("MLflow", not fault, detail, remedy)
 
 
@@ -314,7 +323,7 @@ def _package(name: str, distributions: Sequence[str], remedy: str, needed: bool 
 
 
 def _run(*words: str, given: str = "") -> tuple[bool, str]:
-    """Whether a command succeeds, and what it says: its output, or the last line of its complaint."""
+    """Whether a command succeeds, and what it says: its output, or its complaint's last line."""
     try:
         done = subprocess.run(
             words, input=given, capture_output=True, text=True, timeout=SECONDS, check=False

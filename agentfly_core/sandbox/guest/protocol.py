@@ -100,7 +100,7 @@ class Order(TypedDict):
 
 
 class Report(TypedDict):
-    """The header of a keeper's message: how the code ended, and the names of the files behind it."""
+    """The header of a keeper's message: how the code ended, and the names of the files after it."""
 
     ended: str | None
     wait: int

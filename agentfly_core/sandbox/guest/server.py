@@ -1,9 +1,10 @@
 """The fork server: isolates itself, imports common modules, and forks for each execution.
 
-    python -m agentfly_core.sandbox.guest.server 3          (3: the descriptor on which requests come, one a message)
+    python -m agentfly_core.sandbox.guest.server 3
 
-It lives in mount and process namespaces of its own, as an unprivileged user: its end, for whatever
-reason, is the end of all executions, and it ends when the other end of its descriptor is closed.
+3 is the descriptor on which requests come, one a message. The server lives in mount and process
+namespaces of its own, as an unprivileged user: its end, for whatever reason, is the end of all
+executions, and it ends when the other end of its descriptor is closed.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _enter_namespaces() -> None:
 
 
 def _settle() -> None:
-    """Take leave of the machine's files and of all privileges, then import what code often needs."""
+    """Give up the machine's files and all privileges, then import what code often needs."""
     sys.executable, sites = (
         str(view.interpreter()),
         [str(package.parent) for package in view.packages()],
