@@ -186,7 +186,7 @@ FAULTS = (
     ),
     Fault(
         "a policy diverges without end",
-        "pipeline/gates.py",
+        "pipeline/stop_conditions.py",
         "if skipped >= SKIPPED_IN_A_ROW:",
         "if skipped > 10 * SKIPPED_IN_A_ROW:",
         "unit/pipeline",

@@ -16,10 +16,10 @@ from agentfly_core.formats import hashing
 from agentfly_core.formats.json_value import as_json
 from agentfly_core.formats.text import fault, keeping_secrets
 from agentfly_core.records.run_record import Summary
-from agentfly_core.runs import tracking
+from agentfly_core.runs import mlflow_client
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.reporter import MlflowReporter, RunReporter
+from agentfly_core.runs.mlflow_reporter import MlflowReporter, RunReporter
 from agentfly_core.runs.run import Run, links_of, name_of, opened
 from agentfly_core.system.progress import listening
 from flows.local.devices import devices
@@ -118,9 +118,11 @@ def report_again(context: ExperimentContext, name: str, summary: Summary) -> Sum
     return summary
 
 
-def _tracker(context: ExperimentContext, name: str, uid: str, started_ms: int) -> tracking.Tracker:
-    place = tracking.Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
-    return tracking.Tracker(place, context.experiment, name, uid, started_ms)
+def _tracker(
+    context: ExperimentContext, name: str, uid: str, started_ms: int
+) -> mlflow_client.Tracker:
+    place = mlflow_client.Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
+    return mlflow_client.Tracker(place, context.experiment, name, uid, started_ms)
 
 
 def _now() -> int:

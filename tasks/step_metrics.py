@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from agentfly_core.artifacts.stage_metrics import measured, worst
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline import health
+from agentfly_core.pipeline import stop_conditions
 from agentfly_core.runs.metrics import ZERO_SPREAD, point
 from agentfly_core.runs.run import Run
 from tasks.stage import stage
@@ -43,7 +43,7 @@ def log_step(
         scores.pop(ZERO_SPREAD, None)
     metrics = {**scores, **updated.metrics, **worst(played, "resources/"), **seconds}
     before = run.store.read_json(run.layout.step(step - 1).metrics) if step > 1 else {"metrics": {}}
-    metrics |= health.lasting(run.science.health, metrics, before["metrics"])
+    metrics |= stop_conditions.lasting(run.science.health, metrics, before["metrics"])
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
 
 
@@ -53,7 +53,7 @@ def look_at_health(run: Run, step: int) -> None:
     the run.
     """
     metrics = _metrics(run, step)
-    mistyped = health.unmeasured(run.science.health, metrics)
+    mistyped = stop_conditions.unmeasured(run.science.health, metrics)
     if (
         mistyped
         and _learned(metrics)
@@ -61,7 +61,7 @@ def look_at_health(run: Run, step: int) -> None:
     ):
         for warning in mistyped:
             logger.warning("Step %s: %s", step, warning)
-    for warning in health.warnings(run.science.health, metrics):
+    for warning in stop_conditions.warnings(run.science.health, metrics):
         logger.warning("Step %s: %s.", step, warning)
 
 

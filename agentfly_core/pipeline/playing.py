@@ -16,7 +16,7 @@ from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats import hashing
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline.gates import stop_if_failing, stop_if_unobserved
+from agentfly_core.pipeline.stop_conditions import stop_if_failing, stop_if_unobserved
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import Problem, Role, Trajectory

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentfly_core.authoring.reward import score
-from agentfly_core.pipeline.gates import stop_if_unscored
+from agentfly_core.pipeline.stop_conditions import stop_if_unscored
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores
 from agentfly_core.records.timing import read_timings

@@ -16,7 +16,7 @@ from agentfly_core.config.experiment import AlgorithmPart, Update
 from agentfly_core.formats import hashing
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.pipeline.gates import stop_if_diverging
+from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.runs.context import ExperimentContext, policy_of, require_same_tokens
 from agentfly_core.runs.run import Run

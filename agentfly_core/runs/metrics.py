@@ -74,7 +74,7 @@ def solved_by_problem(
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:
-    """What a step leaves in a file and tracking sends:
+    """What a step leaves in a file and MLflow is sent:
     `{"step": 7, "time_ms": ..., "metrics": {...}}`.
 
     Numbers that are not finite are left out: a missing number is never a zero.

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentfly_core.artifacts.lock import Locked, LockLost
 from agentfly_core.formats import tracebacks
 from agentfly_core.formats.text import fault, words_of
-from agentfly_core.pipeline.gates import GateClosed
+from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.system.service import ServiceLost
 from flows.local.display import logging_to

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from agentfly_core.runs import episodes
 from agentfly_core.runs.listing import continuing, listed, view
+from agentfly_core.runs.mlflow_client import Place
 from agentfly_core.runs.run import links_of, record_of
-from agentfly_core.runs.tracking import Place
 from flows.commands.arguments import RUN, STORE, Commands, positive
 from flows.context import store_at
 from flows.local.mlflow_ui import open_run

@@ -14,6 +14,7 @@ from agentfly_core.formats.text import fault, redact
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.listing import continuing, in_store
+from agentfly_core.runs.mlflow_client import Place
 from agentfly_core.runs.run import (
     name_of,
     record_of,
@@ -21,7 +22,6 @@ from agentfly_core.runs.run import (
     refuse_other_settings,
     summary_of,
 )
-from agentfly_core.runs.tracking import Place
 from flows import dvc_outputs
 from flows.commands.arguments import Commands, experiment_context, flow_arguments
 from flows.commands.orchestration import orchestrated

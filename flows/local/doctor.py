@@ -24,7 +24,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentfly_core.runs.tracking import Place
+from agentfly_core.runs.mlflow_client import Place
 from agentfly_core.sandbox import preflight, report
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.system.service import SANDBOX

@@ -8,7 +8,7 @@ import sys
 
 import httpx
 
-from agentfly_core.runs.tracking import Place, page
+from agentfly_core.runs.mlflow_client import Place, page
 from agentfly_core.system.module_search import finding_ours
 
 PORTS = range(5000, 5020)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from agentfly_core.runs.tracking import Place, Success, Tracker, page
+from agentfly_core.runs.mlflow_client import Place, Success, Tracker, page
 from tests.support.held import serving
 from tests.support.project import until
 

@@ -38,7 +38,7 @@ DOORS = ("agentfly_core", "agentfly_core.rl", "agentfly_core.sandbox")
 READY_MADE = {"agents", "algorithms", "datasets", "environments", "rewards", "templates", "tools"}
 SLOW = ("torch", "httpx", "aiohttp", "mlflow", "prefect", "vllm")
 ONLY = {
-    "mlflow": ("runs/tracking.py",),
+    "mlflow": ("runs/mlflow_client.py",),
     "deepspeed": ("training/",),
     "vllm": ("inference/",),
     "prefect": (),

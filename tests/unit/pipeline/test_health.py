@@ -9,8 +9,7 @@ from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.config import loading
 from agentfly_core.config.health_signs import SIGNS, Sign
-from agentfly_core.pipeline.gates import GateClosed
-from agentfly_core.pipeline.health import lasting, unmeasured, warnings
+from agentfly_core.pipeline.stop_conditions import GateClosed, lasting, unmeasured, warnings
 from agentfly_core.runs.run import opened
 from tasks.step_metrics import log_step, look_at_health
 from tests.support.experiments import context

@@ -15,9 +15,9 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline.gates import GateClosed
 from agentfly_core.pipeline.playing import demonstrate, of_step, of_test, play_shard
 from agentfly_core.pipeline.scoring import score_episodes
+from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Problem, Sampled, Trajectory

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.runs.tracking import Place
+from agentfly_core.runs.mlflow_client import Place
 from flows.local import mlflow_ui
 
 

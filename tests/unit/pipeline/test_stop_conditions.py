@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentfly_core.pipeline.gates import (
+from agentfly_core.pipeline.stop_conditions import (
     GateClosed,
     stop_if_diverging,
     stop_if_failing,

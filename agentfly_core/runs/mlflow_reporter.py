@@ -15,9 +15,9 @@ from agentfly_core.models.adapter_artifact import base_of
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import episodes
 from agentfly_core.runs.context import ExperimentContext, final_policy
+from agentfly_core.runs.mlflow_client import Success, Tracker
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import Evaluation, stored_evaluation, stored_stages
-from agentfly_core.runs.tracking import Success, Tracker
 
 
 class MlflowReporter:
