@@ -96,8 +96,9 @@ FAULTS = (
     Fault(
         "a late answer counts",
         "authoring/calling.py",
-        "if await _in_time(loop, work):",
-        "await _in_time(loop, work)\n        if await work.ends_within(work.seconds + 5):",
+        "        raise _overdue(work)\n    except",
+        "        if results:\n            return results[0]\n"
+        "        raise _overdue(work)\n    except",
         "unit/authoring",
     ),
     Fault(
@@ -111,7 +112,7 @@ FAULTS = (
         "a prompt that leaves no room is played",
         "rollout/episode.py",
         "raise PromptTooLong({self.problem.id: len(given)}, self._rules.max_model_len)",
-        "raise EpisodeOver(Ending.LENGTH)",
+        "raise EpisodeOver(Ending.MAX_MODEL_LEN)",
         "unit/rollout",
     ),
     Fault(
@@ -157,10 +158,10 @@ FAULTS = (
         "unit/training",
     ),
     Fault(
-        "a batch of replies depends on who asked first",
+        "all replies are drawn by one seed",
         "inference/in_process.py",
-        "sorted(self._waiting, key=lambda item: item[0].order)",
-        "list(self._waiting)",
+        "torch.Generator().manual_seed(request.seed)",
+        "torch.Generator().manual_seed(0)",
         "unit/inference",
     ),
     Fault(
@@ -196,7 +197,7 @@ FAULTS = (
         "sandbox/guest/seccomp.py",
         "_step(_EQUAL, _SOCK_SEQPACKET, 1, 0)",
         "_step(_AT_LEAST, 0, 1, 0)",
-        "unit/sandbox",
+        "services/test_sandbox.py",
     ),
     Fault(
         "a grader that a program broke gives no reward",

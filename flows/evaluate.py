@@ -20,7 +20,7 @@ from flows import dvc_outputs
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.session import reporting_stage
+from flows.reporting import reporting_stage
 from flows.triggered import context_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
@@ -45,8 +45,8 @@ def evaluate(
     holder = f"the evaluation of {policy or context.experiment}"
     gpus, reports = context.site.sampler_gpus, reporting_stage(context, "evaluate", chosen.digest)
     with devices(context.site, gpus, holder), reports as reporter:
+        require_room(context, chosen, data, "test")
         with rollout_services(context, chosen, f"evaluate-{chosen.digest[:16]}", logs) as services:
-            require_room(context, services, data, "test")
             found = evaluated(context, services, chosen, data, "test", 0)
         reporter.data(data)
         reporter.evaluation(found, 0)

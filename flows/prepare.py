@@ -7,7 +7,7 @@ from prefect import flow
 from agentfly_core.artifacts.store import Artifact
 from flows import dvc_outputs
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.session import reporting_stage
+from flows.reporting import reporting_stage
 from flows.triggered import context_of_flow
 from tasks import prepare as tasks
 

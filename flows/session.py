@@ -8,24 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import time
 
 from prefect.runtime import flow_run
 
-from agentfly_core.formats import hashing
-from agentfly_core.formats.json_value import as_json
-from agentfly_core.formats.text import fault, keeping_secrets
-from agentfly_core.records.run_record import Summary
-from agentfly_core.runs import mlflow_client
+from agentfly_core.formats.text import keeping_secrets
 from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.listing import continuing
-from agentfly_core.runs.mlflow_reporter import MlflowReporter, RunReporter
-from agentfly_core.runs.run import Run, links_of, name_of, opened
+from agentfly_core.runs.mlflow_reporter import RunReporter
+from agentfly_core.runs.run import Run, name_of, opened
 from agentfly_core.system.progress import listening
 from flows.local.devices import devices
 from flows.local.display import Display
 from flows.local.prefect_server import crash_abandoned
 from flows.local.state_dirs import settle
+from flows.reporting import reporting
 from flows.triggered import context_of_flow
 
 
@@ -63,67 +58,3 @@ def session(
                 listening(display),
             ):
                 yield Session(mine, reporter, logs)
-
-
-TOLD = "mlflow_told_steps"
-LONGEST_TAG = 5000
-
-
-@contextmanager
-def reporting(run: Run) -> Iterator[RunReporter]:
-    """Reports to MLflow what a run does; prints at the end what MLflow lacks and how to send it."""
-    tracker = _tracker(run.context, run.name, run.uid, run.created_ms)
-    command = continuing(run.store, run.name, run.record)
-    try:
-        yield RunReporter(run, tracker)
-    except BaseException as error:  # whatever it is, MLflow gets it, and it is raised again
-        tracker.tags({"agentfly.last_failure": fault(error, LONGEST_TAG)[:LONGEST_TAG]})
-        tracker.finish("FAILED" if isinstance(error, Exception) else "KILLED", _now())
-        raise
-    finally:
-        if unsent := tracker.close():
-            print(tracker.missing(unsent, f"`{command}`"))
-        elif run.finished:
-            run.link(TOLD, str(run.science.steps))
-
-
-@contextmanager
-def reporting_stage(
-    context: ExperimentContext, stage: str, policy: str = ""
-) -> Iterator[MlflowReporter]:
-    """Reports a stage outside any run; an experiment's stage (of a policy) has one MLflow run."""
-    uid = hashing.digest([stage, context.science.digest, policy])
-    tracker = _tracker(context, f"{stage} {policy[:8]}".strip(), uid, _now())
-    tracker.tags({"agentfly.stage": stage, "agentfly.policy": policy})
-    try:
-        yield MlflowReporter(context, tracker)
-        tracker.finish("FINISHED", _now())
-    finally:
-        if unsent := tracker.close():
-            print(tracker.missing(unsent, "the same command"))
-
-
-def report_again(context: ExperimentContext, name: str, summary: Summary) -> Summary:
-    """Send a finished run's files to MLflow, unless it has had them; returns the summary, now with
-    MLflow's run id.
-
-    Raises Locked while somebody writes the run.
-    """
-    if str(context.science.steps) in links_of(context.store, name).get(TOLD, []):
-        return summary
-    with opened(context, name) as run, reporting(run) as reporter:
-        reporter.everything()
-        summary = {**summary, "mlflow_run_id": reporter.mlflow_run_id()}
-        run.store.write_json(run.layout.summary, as_json(summary))
-    return summary
-
-
-def _tracker(
-    context: ExperimentContext, name: str, uid: str, started_ms: int
-) -> mlflow_client.Tracker:
-    place = mlflow_client.Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
-    return mlflow_client.Tracker(place, context.experiment, name, uid, started_ms)
-
-
-def _now() -> int:
-    return int(time() * 1000)

@@ -51,7 +51,7 @@ def train(
             versioned, data = version(here.context), prepare(here.context)
             here.run.remember_data(data, versioned)
             here.reporter.data(data)
-            require_room(here.context, services, data, *splits_played(here.run.science))
+            require_room(here.context, model, data, *splits_played(here.run.science))
             warm = warm_started(here.context, services, model, data)
             start = warm[-1] if warm else model
             made = stages_before(data, model, warm, here.run.parent)

@@ -15,7 +15,7 @@ from flows import dvc_outputs
 from flows.local.devices import devices
 from flows.local.state_dirs import settle
 from flows.parameters import ExperimentName, Overrides, SiteName, StoreUri
-from flows.session import reporting_stage
+from flows.reporting import reporting_stage
 from flows.triggered import context_of_flow
 from tasks.model import base_model
 from tasks.prepare import prepare
@@ -39,10 +39,9 @@ def warm_start_only(
         reporting_stage(context, "warm-start") as reporter,
     ):
         data, model = prepare(context), base_model(context, parent)
-        with demonstration_services(
-            context, model, f"warm-start-{context.experiment}", logs
-        ) as services:
-            require_room(context, services, data, "train")
+        require_room(context, model, data, "train")
+        owner = f"warm-start-{context.experiment}"
+        with demonstration_services(context, model, owner, logs) as services:
             made = warm_started(context, services, model, data)
         reporter.data(data)
         reporter.made(stages_before(data, model, made, parent))

@@ -10,7 +10,7 @@ from agentfly_core.artifacts.stage_metrics import measuring, timing
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.playing import of_step, of_test, play_shard, watching
-from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
 from agentfly_core.records.dataset import split
 from agentfly_core.records.schedule import SamplingRound, problems_of
 from agentfly_core.rollout.episode import EpisodeSpec
@@ -20,13 +20,11 @@ from tasks.stage import Made, reused, stage
 
 
 @stage("look whether prompts fit")
-def require_room(
-    context: ExperimentContext, services: RolloutServices, data: Artifact, *names: str
-) -> None:
+def require_room(context: ExperimentContext, model: Artifact, data: Artifact, *names: str) -> None:
     """Raise ValueError for problems of these splits whose prompts leave no room for a reply."""
     folder = context.store.open(data)
     problems = [problem for name in names for problem in split(folder, name)]
-    playing.require_room(context.resolved, services.tokenizer, problems)
+    playing.require_room(context.resolved, tokenizer_of(context, model), problems)
 
 
 @stage("rollout step {sampling_round.step} shard {shard}", retries=3)
@@ -95,8 +93,9 @@ def _play(
     metrics: dict[str, float] = {}
     size = context.science.rollout.shard
     watch = watching(stage, step, shard * size, len(everything))
-    spec = context.resolved.rollout_spec(services.tokenizer)
     with services.environments.turn:
+        # here, since a template may use the one tokenizer, which another shard is using meanwhile
+        spec = context.resolved.rollout_spec(services.tokenizer)
         with timing(metrics, "time/swap"):
             services.load(context, policy, version)
         mine = everything[shard * size : (shard + 1) * size]

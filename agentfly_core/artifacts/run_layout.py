@@ -82,7 +82,7 @@ class RunLayout:
 
     def steps(self, store: Store) -> list[int]:
         """The steps that have begun, in order."""
-        return [int(name) for name in store.names(f"{self.uri}/steps")]
+        return [int(name) for name in store.names(f"{self.uri}/steps") if name.isdigit()]
 
 
 def rollouts(store: Store, scored: Artifact) -> list[Artifact]:
@@ -90,4 +90,5 @@ def rollouts(store: Store, scored: Artifact) -> list[Artifact]:
     manifest = store.manifest(scored.uri)
     assert manifest is not None, f"nothing is published under {scored.uri}"
     folder = scored.uri.rpartition("/")[0]
-    return [store.artifact(f"{folder}/{name}") for name in sorted(manifest["inputs"])]
+    shards = sorted(manifest["inputs"].items())
+    return [Artifact(f"{folder}/{name}", digest) for name, digest in shards]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from types import FunctionType
-
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, check_settings, full_name, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.site import Site
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.schedule import most
-from agentfly_core.rl.interface import Algorithm
 from agentfly_core.runs.context import Resolved, resolve
 
 
@@ -77,11 +74,12 @@ def check_place(science: Science, place: Site) -> None:
 
 def _require_algorithm(use: str) -> None:
     """Raise ValueError for what is no algorithm, and for sft, which learns from no reward."""
+    from agentfly_core.rl.interface import Algorithm  # loads torch, which takes seconds
+
     with at("algorithm.use"):
         maker = load(use)
-        public = [name for name in dir(Algorithm) if not name.startswith("_")]
-        missing = [name for name in public if not hasattr(maker, name)]
-        if isinstance(maker, type | FunctionType) and missing:
+        public = ["refills", *(name for name in dir(Algorithm) if not name.startswith("_"))]
+        if missing := [name for name in public if not hasattr(maker, name)]:
             raise ValueError(
                 f"{use} is no algorithm, expected a class like those in algorithms/: it has no "
                 f"{', '.join(missing)}."

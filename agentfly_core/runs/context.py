@@ -19,13 +19,14 @@ from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, construct, load
 from agentfly_core.config.site import Site
-from agentfly_core.rl.interface import Algorithm
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.resources import Limit
 from agentfly_core.rollout.spec import RolloutSpec, kinds_needed, refuse_misfits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from agentfly_core.rl.interface import Algorithm
 
 P = TypeVar("P")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -27,7 +27,7 @@ from flows.commands.arguments import Commands, experiment_context, flow_argument
 from flows.commands.orchestration import orchestrated
 from flows.local.display import summary_table
 from flows.local.state_dirs import Places
-from flows.session import report_again
+from flows.reporting import report_again
 
 logger = logging.getLogger(__name__)
 RUN = (

@@ -166,6 +166,14 @@ def test_loading_every_name_of_the_authors_door_loads_nothing_slow():
     assert done.stdout.strip() == "[]"
 
 
+def test_the_command_line_is_there_before_prefect_and_torch_are_loaded():
+    code = "import sys, flows.__main__;"
+    code += "print([name for name in ('prefect', 'torch', 'mlflow') if name in sys.modules])"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 SHOWN = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),

@@ -4,7 +4,7 @@ import pytest
 from mlflow import MlflowClient
 
 from agentfly_core.runs.run import opened
-from flows.session import reporting
+from flows.reporting import reporting
 from tests.support.experiments import context
 
 

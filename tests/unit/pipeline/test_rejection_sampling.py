@@ -70,12 +70,12 @@ def stored(tmp_path):
     for step in (1, 2, 3):
         episode, score = scored(f"step {step}", SUM, step, 1.0)
         folder = f"runs/base/steps/{step:06d}"
-        with found.store.publish(
-            ArtifactKey(f"{folder}/rollout-000", "rollout", str(step), {})
-        ) as made:
+        shard = f"{folder}/rollout-000"
+        with found.store.publish(ArtifactKey(shard, "rollout", str(step), {})) as made:
             write_trajectories(made / "trajectories.parquet", [episode])
+        inputs = {"rollout-000": found.store.artifact(shard).digest}
         with found.store.publish(
-            ArtifactKey(f"{folder}/scored", "score", str(step), {"rollout-000": ""})
+            ArtifactKey(f"{folder}/scored", "score", str(step), inputs)
         ) as made:
             write_scores(made / "scores.parquet", [score])
     return found
