@@ -79,7 +79,7 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
         ),
         (
             "algorithm.use=agentfly_core.tools.answer:answer",
-            "Got a Tool, expected a function or a class that takes",
+            "answer is no algorithm, expected a class like those in algorithms/",
         ),
         (
             "algorithm.use=agentfly_core.datasets.arithmetic:arithmetic",
