@@ -21,9 +21,8 @@ def context_of(
     resolved = checks.check(read.science)
     place = experiments.site(site, store)
     checks.check_place(read.science, place)
-    os.environ.setdefault(
-        "DS_ACCELERATOR", place.device
-    )  # or DeepSpeed guesses, on the terminal, when it is imported
+    # or DeepSpeed guesses, on the terminal, when it is imported
+    os.environ.setdefault("DS_ACCELERATOR", place.device)
     return ExperimentContext(read.name, resolved, read.origin, place, store_at(place.store))
 
 

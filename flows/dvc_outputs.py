@@ -34,9 +34,8 @@ def write_config(context: ExperimentContext) -> None:
     """The complete configuration, with the version of each stage's code; a new release changes no
     more than it must.
     """
-    every_key = context.science.model_dump(
-        mode="json"
-    )  # DVC stops where one that dvc.yaml names is missing
+    # DVC stops where one that dvc.yaml names is missing
+    every_key = context.science.model_dump(mode="json")
     values = every_key | context.science.identity() | {"stages": dict(keys.VERSIONS)}
     write_text(folder(context.experiment) / "config.yaml", yaml.safe_dump(values, sort_keys=True))
 

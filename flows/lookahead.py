@@ -24,7 +24,7 @@ def ahead(run: Run, play: Play) -> Iterator[Callable[[int, Artifact], Played]]:
 
     `play(policy, version, step)` plays step k with policy k - 1 - s, or the first there is, where s
     is `rollout.max_staleness`. So which policy a step samples from never depends on what is faster.
-    With s > 0 the next steps are played in a thread while the block goes on; an interrupted block
+    With s > 0 the next steps are played in a thread while the block runs; an interrupted block
     waits for the step that is being played.
     """
     staleness = run.science.rollout.max_staleness

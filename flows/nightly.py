@@ -1,4 +1,4 @@
-"""Nightly training: each night goes on from the policy of the night before."""
+"""Nightly training: each night continues from the policy of the night before."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def nightly(
     site: SiteName = "local",
     store: StoreUri = "",
 ) -> Summary:
-    """Train the run nightly-<date>, after finishing nights that were interrupted; one that cannot
-    be is told of.
-    """
+    """Train the run nightly-<date>, after finishing interrupted nights; logs one that cannot be."""
     context = context_of_flow(experiment, overrides, site, store)
     tonight = name_of_night(context, date or _scheduled())
 
@@ -47,7 +45,7 @@ def nightly(
         for night in unfinished(context, before=tonight):
             try:
                 trained(night)
-            except Exception:  # whatever it is that a past night cannot go on for, tonight can
+            except Exception:  # whatever keeps a past night from continuing, tonight can train
                 get_run_logger().exception(
                     "The run %s could not be finished; `agentfly list` shows how to go on with it.",
                     night,

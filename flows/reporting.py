@@ -63,7 +63,7 @@ def report_again(context: ExperimentContext, name: str, summary: Summary) -> Sum
     """Send a finished run's files to MLflow, unless it has had them; returns the summary, now with
     MLflow's run id.
 
-    Raises Locked while somebody writes the run.
+    Raises Locked while a process writes the run.
     """
     if str(context.science.steps) in links_of(context.store, name).get(TOLD, []):
         return summary

@@ -49,9 +49,7 @@ def log_step(
 
 @stage("look at the health of step {step}")
 def look_at_health(run: Run, step: int) -> None:
-    """Warn of the signs that a step's metrics.json tells of; raises GateClosed where one shall stop
-    the run.
-    """
+    """Warn of the signs in a step's metrics.json; raises GateClosed where one stops the run."""
     metrics = _metrics(run, step)
     mistyped = stop_conditions.unmeasured(run.science.health, metrics)
     if (

@@ -1,5 +1,4 @@
-"""Which key each stage's output has: a digest of what went in and of the settings that the stage
-reads.
+"""The key of each stage's output: a digest of its inputs and of the settings that the stage reads.
 
 `VERSIONS` says how each stage computes; a number goes up when its code would give another result
 for the same inputs.
@@ -129,9 +128,7 @@ def policy(
     step: int,
     reference: Artifact | None = None,
 ) -> ArtifactKey:
-    """The policy that step 1, 2, ... publishes; `reference` is another run's policy that it shall
-    stay near.
-    """
+    """The policy that step 1, 2, ... publishes; `reference`: another run's, that it stays near."""
     inputs = {"policy": policy.digest, "scored": scored.digest} | (
         {"reference": reference.digest} if reference else {}
     )

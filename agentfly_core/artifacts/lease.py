@@ -1,6 +1,4 @@
-"""One writer for each run on object storage: a lock object that its owner renews, and a dead one
-cannot keep.
-"""
+"""One writer a run on object storage: a lock object that its owner renews and a dead one loses."""
 
 from __future__ import annotations
 
@@ -122,9 +120,9 @@ class Lease:
             return Held(tag, None, 0, released=False)
 
     def awaited(self) -> Held:
-        """What the lock object says once nobody holds it; raises Locked while somebody does.
+        """What the lock object says once it is free; raises Locked while another process holds it.
 
-        An owner of whom nobody here can tell is watched: a renewal shows that it lives, EXPIRY
+        An owner that cannot be checked from here is watched: a renewal shows that it lives, EXPIRY
         seconds without one that it is dead.
         """
         first = found = self.look()
@@ -176,9 +174,7 @@ class Lease:
         return Path(self.uri).parent.name
 
     def _unchanged(self, found: Held) -> float:
-        """For how many seconds this process has seen the same lock object; says when it begins to
-        watch.
-        """
+        """Seconds that this process has seen the same lock object; says when it begins to watch."""
         seen = (self.address, found.tag)
         if seen not in _since:
             _since[seen] = self.clock.now()
@@ -196,9 +192,8 @@ class Lease:
             text, tag = self.remote.tagged(self.uri) or (None, "")
             if self._mine(text):
                 self.remote.replace(self.uri, self._text(released), tag)
-        except (
-            Exception
-        ) as error:  # whatever the network does, the next beat tries again, and writes are guarded
+        except Exception as error:
+            # whatever the network does, the next beat tries again, and writes are guarded
             logger.warning("The lock %s was not renewed: %s", self.address, error)
 
     def _mine(self, text: str | None) -> bool:
@@ -208,9 +203,7 @@ class Lease:
         return (held.owner, held.fence) == (self.owner, self.fence)
 
     def _text(self, released: bool) -> str:
-        """`beat` makes each renewal another version; `renewed`, in seconds since 1970, is for
-        people.
-        """
+        """`beat` makes each renewal a new version; `renewed`, seconds since 1970, is for people."""
         self.beats += 1
         told = {
             "fence": self.fence,

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Locked(RuntimeError):
-    """Somebody else is writing this run; the message names them."""
+    """Another process is writing this run; the message names it."""
 
 
 class LockLost(RuntimeError):
@@ -82,7 +82,7 @@ def _lock(file: IO[str], folder: Path) -> None:
 
 
 def _taken(file: IO[str] | IO[bytes], how: int) -> bool:
-    """Lock a file unless somebody has; whether it was done."""
+    """Try to lock a file; returns whether it was free."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:

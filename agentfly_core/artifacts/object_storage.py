@@ -20,8 +20,7 @@ UNMET = {409, 412}
 
 
 class Remote:
-    """A prefix on object storage: `Remote("s3://bucket/agentfly")`; credentials come from the
-    environment.
+    """An object storage prefix: `Remote("s3://bucket/agentfly")`; credentials: the environment's.
 
     Whatever is asked of it raises Refused where the store does not do it. `guard` is called before
     each object is written or removed, and raises when this process may not do so any more.
@@ -41,9 +40,7 @@ class Remote:
         return f"{self.uri.partition('://')[2]}/{name}"
 
     def upload(self, folder: Path, uri: str, last: str) -> None:
-        """Upload a folder's files; `last` goes last, so that a reader who sees it finds all the
-        others.
-        """
+        """Upload a folder's files, `last` at the end: a reader who sees it finds all the others."""
         names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
         for name in sorted(names, key=lambda n: (n == last, n)):
             self.guard()
@@ -51,9 +48,7 @@ class Remote:
                 self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
 
     def download(self, uri: str, folder: Path, last: str) -> None:
-        """Download a folder; raises FileNotFoundError where `last` is missing, since the upload
-        never ended.
-        """
+        """Download a folder; raises FileNotFoundError without `last`: the upload never ended."""
         with asking(self.uri, "list", uri):
             names = [p.removeprefix(self.path(uri) + "/") for p in self.fs.find(self.path(uri))]
         if last not in names:
@@ -105,15 +100,11 @@ class Remote:
         return float((now - told["LastModified"]).total_seconds())
 
     def replace(self, uri: str, text: str, tag: str) -> bool:
-        """Replace an object, whatever the guard says, only if it still is the version with this
-        tag; else False.
-        """
+        """Replace an object, whatever the guard says, if it still has this tag; else False."""
         return self._put(uri, text, IfMatch=tag)
 
     def create(self, uri: str, text: str) -> bool:
-        """Write an object, whatever the guard says, only if there is none; False when somebody else
-        has.
-        """
+        """Write an object, whatever the guard says, if there is none; else False."""
         return self._put(uri, text, IfNoneMatch="*")
 
     def names(self, uri: str) -> list[str]:
@@ -159,9 +150,7 @@ DENIED = "access is denied ({}); look at the credentials, and at what they may d
 
 
 class Refused(OSError):
-    """Object storage did not do what it was asked; `status` is that of HTTP, 0 where there was no
-    answer.
-    """
+    """Object storage did not do as asked; `status` is HTTP's, 0 where there was no answer."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

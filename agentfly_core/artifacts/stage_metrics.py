@@ -1,6 +1,4 @@
-"""What a stage measured of itself: written into its artifact, outside the digest, so that it is
-never lost.
-"""
+"""What a stage measured of itself: in its artifact so as not to be lost, outside the digest."""
 
 from __future__ import annotations
 
@@ -31,8 +29,7 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """A mapping to fill with metrics; they are written into `folder` with the time that the block
-    took.
+    """A mapping to fill with metrics, which are written into `folder` with the block's time.
 
     A number that is not finite is left out: a missing number is never a zero.
     """

@@ -103,10 +103,9 @@ class Store:
 
     @contextmanager
     def publish(self, target: ArtifactKey) -> Iterator[Path]:
-        """An empty folder to fill; it is published in the slot when the block ends, and removed
-        when it raises.
+        """An empty folder, published at the target when the block ends, removed when it raises.
 
-        A directory that somebody else published meanwhile under the same key stays.
+        A directory that another process published meanwhile under the same key stays.
         """
         path = self.root / target.uri
         with _unfinished(path) as folder:
@@ -117,9 +116,7 @@ class Store:
             self.remote.upload(path, target.uri, last=MANIFEST)
 
     def find(self, target: ArtifactKey) -> Artifact | None:
-        """The artifact in this slot if it was made with its key and verifies; else None. Warns of
-        damage.
-        """
+        """The artifact at the target if it has its key and verifies, else None; warns of damage."""
         with _made_again():
             manifest = self.manifest(target.uri)
             if manifest is None or manifest["key"] != target.key:
@@ -130,18 +127,14 @@ class Store:
         return None
 
     def whole(self, artifact: Artifact) -> bool:
-        """Whether the artifact, or what was left of it on purpose, verifies; warns when it does
-        not.
-        """
+        """Whether the artifact, or what was kept of it on purpose, verifies; warns if not."""
         with _made_again():
             self._checked(artifact)
             return True
         return False
 
     def holds(self, uri: str) -> bool:
-        """Whether something is published under `uri`; warns of a manifest that is damaged, which
-        publishes nothing.
-        """
+        """Whether `uri` is published; warns of a damaged manifest, which publishes nothing."""
         with _made_again():
             return self.manifest(uri) is not None
         return False
@@ -152,15 +145,11 @@ class Store:
         return found
 
     def artifact(self, uri: str) -> Artifact:
-        """The artifact under `uri`, whatever made it; raises Damaged, and FileNotFoundError where
-        nothing is.
-        """
+        """The artifact under `uri`, whatever made it; raises Damaged or FileNotFoundError."""
         return Artifact(uri, _digest(self._published(uri)))
 
     def key_of(self, artifact: Artifact) -> ArtifactKey:
-        """The key that the artifact was published with; raises Damaged, and FileNotFoundError where
-        nothing is.
-        """
+        """The key that the artifact was published with; raises Damaged or FileNotFoundError."""
         manifest = self._manifest_of(artifact)
         return ArtifactKey(artifact.uri, manifest["stage"], manifest["key"], manifest["inputs"])
 
@@ -178,8 +167,7 @@ class Store:
         return folder
 
     def strip(self, uri: str, pattern: str) -> bool:
-        """Remove an artifact's files of this pattern for good; its digest stays, and it still
-        counts as made.
+        """Remove an artifact's files of this pattern for good; its digest stays, it counts as made.
 
         Returns whether it had them.
         """
@@ -244,9 +232,7 @@ class Store:
             self.remote.write(uri, (self.root / uri).read_text())
 
     def read_json(self, uri: str) -> Any:
-        """What `write_json` wrote, or None where there is nothing; raises Damaged, which names the
-        file.
-        """
+        """What `write_json` wrote, or None where there is nothing; raises Damaged with its name."""
         content = self._content(uri)
         return (
             checksummed_json.value_of(content, f"{self.uri}/{uri}") if content is not None else None
@@ -267,9 +253,7 @@ class Store:
         return sorted(name for name in found if not name.startswith(".tmp-"))
 
     def remove(self, uri: str) -> None:
-        """Remove an artifact, its manifest first, so that what is left is never taken for whole; or
-        a file.
-        """
+        """Remove a file, or an artifact, its manifest first: what is left never looks whole."""
         if self.remote:
             self.remote.remove(uri, first=MANIFEST)
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -372,7 +356,7 @@ def _move(folder: Path, path: Path, key: str) -> None:
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
             raise
-        return _move(folder, path, key)  # somebody else published just now
+        return _move(folder, path, key)  # another process published just now
     files.sync(path.parent)
     return None
 
@@ -390,9 +374,8 @@ def _manifest(folder: Path) -> Manifest | None:
     content = _read(folder / MANIFEST)
     if content is None:
         return None
-    written: Any = checksummed_json.value_of(
-        content, str(folder / MANIFEST)
-    )  # its checksum says that it is ours
+    # its checksum says that it is ours
+    written: Any = checksummed_json.value_of(content, str(folder / MANIFEST))
     manifest: Manifest = written
     return manifest
 

@@ -15,16 +15,14 @@ class Overdue(Exception):
 
 
 class LoopLost(ServiceFailure):
-    """A call that waited behind other code, which held the event loop of both until that was given
-    up.
-    """
+    """A call that waited behind other code that held their event loop until it was given up."""
 
 
 class Work:
     """A call that its asker waits for on the running event loop: `Work("The tool 'search'", 30.0)`.
 
     `ended` has its error or None, once; what comes later is dropped. `lost` are the seconds in
-    which it could not go on since other code held its loop: they do not count.
+    which it was held up by other code on its loop: they do not count.
     """
 
     def __init__(self, what: str, seconds: float) -> None:

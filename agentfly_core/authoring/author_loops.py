@@ -54,8 +54,7 @@ def loop(which: Which) -> Loop:
 
 
 class Loop:
-    """An event loop for authors' code, and what is known of it from outside: whether it answers,
-    and who holds it.
+    """An event loop for authors' code, and what is seen from outside: if it answers, who holds it.
 
     It is given up when a call holds it that ought to have ended, and when code without a limit of
     its own holds it for STEP_SECONDS at a stretch: an agent, or a callback that no call stands for.
@@ -75,9 +74,7 @@ class Loop:
         self._holding: asyncio.Task[Any] | None = None
 
     def begin(self, work: Work, function: Callable[[], Awaitable[None]]) -> None:
-        """Have `await function()` done here, in the context of the caller; `work` hears what comes
-        of it.
-        """
+        """Run `await function()` here, in the caller's context; `work` hears the outcome."""
         context = contextvars.copy_context()
         context.run(_owner.set, work)
         with _turn:
@@ -100,16 +97,12 @@ class Loop:
         return not self._answered and self._holder(asyncio.current_task(self._loop)) is work
 
     def is_held_by_another(self, work: Work) -> bool:
-        """Whether something else than this call is being done at the moment; for how long is known
-        two TICKs later.
-        """
+        """Whether something other than this call runs now; how long is known two TICKs later."""
         task = asyncio.current_task(self._loop)
         return task is not None and self._holder(task) is not work
 
     def look(self, passed: float) -> None:
-        """See whether it answers, `passed` seconds after the last look, and give it up where it has
-        not for long.
-        """
+        """See if it answers, `passed` seconds after the last look; give up one held for long."""
         if self._answered:
             self._answered, self._holding = False, None
             self._loop.call_soon_threadsafe(self._answer)

@@ -87,8 +87,7 @@ async def on_loop(
     what: str,
     lent: Sequence[Environment] = (),
 ) -> R:
-    """The result of `await function()`, which uses what it is lent, on one of the authors' loops;
-    raises as `call`.
+    """Await `function()`, which uses what it is lent, on an authors' loop; raises as `call`.
 
     Where the loop is given up before the first line ran, it is called once more, on the next loop.
     """
@@ -110,9 +109,7 @@ def nothing_needed() -> None:
 def _is_asynchronous(
     function: Callable[[], Awaitable[R] | R],
 ) -> TypeGuard[Callable[[], Awaitable[R]]]:
-    """Whether a function, or the object with `__call__` that a partial one wraps, is an
-    `async def`.
-    """
+    """Whether a function, or the object with `__call__` in a partial one, is an `async def`."""
     wrapped = getattr(function, "func", function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(wrapped, "__call__", None)  # noqa: B004
@@ -177,9 +174,8 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
         try:
             results.append(function())
             work.settle(None)
-        except (
-            BaseException
-        ) as error:  # no Ctrl-C comes to this thread: whatever it is, the function raised it
+        except BaseException as error:
+            # no Ctrl-C comes to this thread: whatever it is, the function raised it
             work.settle(harmless(error))
 
     work.begin()

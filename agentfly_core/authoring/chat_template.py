@@ -53,13 +53,9 @@ class ChatTemplate(Protocol):
         ...
 
     def fit(self, text: str, tokens: int) -> str:
-        """The text of an observation, without its middle where it would be more than `tokens`
-        tokens.
-        """
+        """An observation's text, without its middle where it would exceed `tokens` tokens."""
         ...
 
     def parse(self, reply: Sequence[int]) -> Message:
-        """What the assistant said: its text without the calls' markup, and its calls, unreadable
-        ones as BadCall.
-        """
+        """The assistant's text without the calls' markup, and its calls, unreadable as BadCall."""
         ...

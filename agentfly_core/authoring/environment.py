@@ -28,11 +28,11 @@ class Environment:
 
     One that needs a process of its own starts a `Child` (child.py, docs/environments.md).
 
-    Who sets `spoilt` says that somebody may still be at work in this instance (a tool that ran out
-    of time): it is closed after the episode, whatever `healthy` says. A `lost` one is used no more:
-    the event loop on which it lives was given up, since code held it (docs/tools.md). A kind's
-    `max_uses` bounds how many episodes an instance serves, also where the experiment allows more: 1
-    for what cannot be made clean again.
+    `spoilt` means that a call may still be at work in this instance (a tool that ran out of time):
+    it is closed after the episode, whatever `healthy` says. A `lost` one is used no more: the event
+    loop on which it lives was given up, since code held it (docs/tools.md). A kind's `max_uses`
+    bounds how many episodes an instance serves, also where the experiment allows more: 1 for what
+    cannot be reset.
     """
 
     max_uses: ClassVar[int | None] = None
@@ -54,8 +54,7 @@ class Environment:
         return True
 
     def state_key(self) -> str:
-        """A name of the state that the agent is in, for algorithms that compare replies to the same
-        state (GiGPO).
+        """The agent's state as a name, for algorithms that compare replies to one state (GiGPO).
 
         The same state of a problem has the same name however it was reached: no counters, no clock.
         Empty: what the model newly read stands for it.

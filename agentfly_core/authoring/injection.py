@@ -42,8 +42,7 @@ class Signature:
 
 
 def read(function: AuthorFunction) -> Signature:
-    """The signature of a function, a method or an object with `__call__`, its annotations
-    evaluated.
+    """The signature of a function, method or object with `__call__`, its annotations evaluated.
 
     Raises ValueError for an annotation that cannot be evaluated, is missing, or for `*args`,
     `**kwargs` and positional-only parameters.
@@ -79,9 +78,8 @@ def name(function: AuthorFunction) -> str:
 def _parameters(function: AuthorFunction) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function, eval_str=True).parameters
-    except (
-        Exception
-    ) as error:  # an annotation in quotes is an author's code, which may raise anything
+    except Exception as error:
+        # an annotation in quotes is an author's code, which may raise anything
         raise ValueError(
             f"An annotation of {name(function)} cannot be evaluated: {type(error).__name__}: "
             f"{error}. Define or import that type at the top of the module, outside `if "

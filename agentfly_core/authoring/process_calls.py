@@ -33,9 +33,7 @@ R = TypeVar("R")
 
 
 class Caller(Protocol):
-    """Calls an author's function, which has its arguments already and uses the environments among
-    them.
-    """
+    """Calls an author's function that has its arguments and uses the environments among them."""
 
     async def __call__(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
@@ -59,9 +57,7 @@ def path_of(function: AuthorFunction) -> str:
 
 
 def check(found: Signature, function: AuthorFunction, part: AuthorFunction, what: str) -> None:
-    """Raise ValueError for a part that no other process could find, or that asks for an
-    environment.
-    """
+    """Raise ValueError for a part that no other process finds, or that needs an environment."""
     name = getattr(function, "__qualname__", "")
     if (
         not name.isidentifier()
@@ -96,9 +92,7 @@ async def asked(path: str, question: Mapping[str, JSON], seconds: float) -> JSON
 
 
 class _Asking:
-    """A call as its thread makes it; nobody waits for one that is cancelled, and its process is
-    killed.
-    """
+    """A call as its thread makes it; one that is cancelled has no waiter, its process is killed."""
 
     def __init__(self, path: str, question: str, seconds: float) -> None:
         self._path, self._question, self._seconds = path, question, seconds
@@ -131,9 +125,7 @@ class _Asking:
 
 
 class _Process:
-    """A process that answers one line of JSON with one, below a keeper that ends it and all that it
-    started.
-    """
+    """Answers a line of JSON with one; its parent process ends it and all that it started."""
 
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair()
@@ -169,7 +161,7 @@ class _Process:
         self._known.add(path)
 
     def ask(self, question: str, seconds: float) -> Answer:
-        """Its answer within so many seconds; else it is ended."""
+        """Its answer within `seconds`; else it is ended."""
         try:
             end = time.monotonic() + seconds
             self._ours.settimeout(seconds)
@@ -183,7 +175,7 @@ class _Process:
             raise Died(f"its process died of {self.end()}") from None
 
     def kill(self) -> None:
-        """Have its keeper end it; in whichever thread."""
+        """Have its parent process end it; callable from any thread."""
         with suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
 
@@ -218,9 +210,8 @@ def _lent() -> Iterator[_Process]:
         process = _free()
         try:
             yield process
-        except (
-            BaseException
-        ):  # whatever it is passes on; one that may be in the middle of something is not used again
+        except BaseException:
+            # whatever it is passes on; one that may be in the middle of something is not used again
             process.end()
             raise
         if process.alive:

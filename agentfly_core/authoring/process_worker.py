@@ -2,9 +2,9 @@
 
     python -m agentfly_core.authoring.process_worker SOCKET
 
-It is two processes. The upper one, the keeper, is a child subreaper: when the socket's other end is
-closed, also by the death of who holds it, it kills the lower one and all that it started, whatever
-they do. The lower one reads a line of JSON, calls what it asks for, and writes a line.
+It is two processes. The parent is a child subreaper: when the socket's other end is closed, also by
+the death of the process that holds it, the parent kills the child and all that it started, whatever
+they do. The child reads a line of JSON, calls what it asks for, and writes a line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 def main() -> None:
-    """Be the keeper, which says how the process that it keeps ended, and that process."""
+    """Run as the parent process, which reports how its child ended, and as that child."""
     line = socket.socket(fileno=int(sys.argv[1]))
     line.set_inheritable(False)
     become_subreaper()
@@ -70,8 +70,7 @@ def _serve(line: socket.socket) -> None:
 
 
 class _Caller:
-    """Calls a function in the main thread, where a library may use signals, and outside of any
-    event loop.
+    """Calls a function in the main thread, where libraries may use signals, outside any event loop.
 
     What is asynchronous is done on one loop, so that a client that a module makes once serves all
     calls.

@@ -29,8 +29,7 @@ USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
 
 @dataclass(frozen=True, eq=False)
 class Reward:
-    """A function that scores a trajectory; still callable as that function. Made by `@reward`;
-    `timeout` in seconds.
+    """A function that scores a trajectory, made by `@reward`, still callable; `timeout` in seconds.
 
     `ready` is called before any work, and raises what the reward lacks on this machine. With
     `process` it runs in a process of its own, which is killed when its time is over.
@@ -53,9 +52,7 @@ class Reward:
     async def score(
         self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]
     ) -> Score | Unscored:
-        """What it found, or why nothing was found; raises ServiceFailure, and nothing else that it
-        could cause.
-        """
+        """What it found, or why nothing; raises ServiceFailure, nothing else it could cause."""
         if not self.process:
             return await self._score(trajectory, lent, self._call)
         try:
@@ -84,10 +81,8 @@ class Reward:
             return self._checked(found, trajectory)
         except ServiceFailure:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # one reward's mistake must not take other episodes with it
+        except (Exception, SystemExit) as error:
+            # one reward's mistake must not take other episodes with it
             return Unscored(f"{self.name}: {fault(error)}")
 
     async def _call(
@@ -158,8 +153,7 @@ def reward(
 async def score(
     trajectories: Sequence[Trajectory], rewards: Mapping[Reward, float]
 ) -> list[Scored]:
-    """The scores of trajectories, in their order; `rewards` maps each reward to its weight in the
-    sum.
+    """Trajectories' scores, in their order; `rewards` maps each reward to its weight in the sum.
 
     What was observed during the episode is taken from the record. `Scored.rewards` holds each
     reward under its name and its parts under `name/part`, unweighted. A trajectory of which one
@@ -207,8 +201,7 @@ async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
 
 
 def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscored]]) -> Scored:
-    """The weighted sum of what rewards found, by name:
-    `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
+    """The weighted sum of rewards by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
 
     Unscored where one is missing, and where the sum is of no usable size.
     """

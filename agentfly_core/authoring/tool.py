@@ -74,9 +74,7 @@ class Tool:
         return self._signature.lent
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
-        """What the model reads after this call; raises ServiceFailure, and nothing that the call
-        could have caused.
-        """
+        """What the model reads next; raises ServiceFailure, nothing that the call could cause."""
         if not self.process:
             return await self._answer(call, lent, self._call)
         problem = lent[Problem] if self.needs else None
@@ -118,10 +116,8 @@ class Tool:
             raise
         except (ToolError, calling.Overdue, BadArguments) as error:
             return self._error(words_of(error) or fault(error))
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # a model must not escape a bad reward by crashing a tool
+        except (Exception, SystemExit) as error:
+            # a model must not escape a bad reward by crashing a tool
             return self._error(fault(error))
 
     async def _result(
@@ -196,8 +192,7 @@ def tool(
     ready: calling.Ready = calling.nothing_needed,
     process: bool = False,
 ) -> Tool | Callable[[AuthorFunction], Tool]:
-    """Make a tool of a function, a method, an object with `__call__` or a class of such objects;
-    see Tool.
+    """Make a tool of a function, method, object with `__call__` or class of such objects; see Tool.
 
     Name, description and schema come from the signature and the docstring (Google style). Raises
     ValueError for a tool that both ends the episode and runs in parallel.

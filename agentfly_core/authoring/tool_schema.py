@@ -24,9 +24,7 @@ _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=
 
 @dataclass(frozen=True, slots=True)
 class Documentation:
-    """What a docstring says:
-    `Documentation("Find a product by key.", {"key": "the product's key"})`.
-    """
+    """A docstring: `Documentation("Find a product by key.", {"key": "the product's key"})`."""
 
     summary: str
     parameters: Mapping[str, str]
@@ -48,17 +46,14 @@ class Arguments:
             self._check = TypeAdapter[dict[str, Any]](_shape(asked, described))
             schema = self._check.json_schema(schema_generator=_Untitled)
             self.schema = {key: value for key, value in schema.items() if key != "title"}
-        except (
-            Exception
-        ) as error:  # an annotation may be anything, and what is no type fails in a way of its own
+        except Exception as error:
+            # an annotation may be anything, and what is no type fails in a way of its own
             raise ValueError(
                 f"A parameter of {name(function)} has a type without a JSON schema: {error}"
             ) from None
 
     def read(self, sent: Mapping[str, JSON]) -> dict[str, Any]:
-        """The arguments, coerced to their types; raises BadArguments that names every mistake and
-        shows the schema.
-        """
+        """The arguments, coerced; raises BadArguments with every mistake and the schema."""
         try:
             return self._check.validate_python(dict(sent))
         except ValidationError as error:

@@ -16,7 +16,7 @@ OPERATIONS = {"+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul
 def arithmetic(
     seed: int, train: int, validation: int, test: int, operators: str = "+-*"
 ) -> dict[str, list[Problem]]:
-    """So many problems a split, such as `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`.
+    """Problems for each split, such as `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`.
 
     41+58 and 58*41 have the same pair of operands, so they are in the same split. Raises ValueError
     for an unknown operator and for more problems than there are.

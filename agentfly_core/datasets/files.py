@@ -30,8 +30,7 @@ def files(
     test_file: str = "",
     needs: tuple[str, ...] = (),
 ) -> dict[str, Rows]:
-    """So many problems a split, drawn from its file; a split without a file of its own is cut from
-    the training file.
+    """Problems for each split, drawn from its file; one without a file is cut from the train file.
 
     A row's question is the first of prompt, question, instruction and problem; its `id` may be left
     out; all other fields become facts, of which none that tools and rewards `needs` may be missing

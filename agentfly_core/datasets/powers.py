@@ -15,7 +15,7 @@ EXPONENTS = (1, 2, 3)
 
 
 def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
-    """So many problems a split, such as
+    """Problems for each split, such as
 
         Problem(
             "pow-2-12-15",

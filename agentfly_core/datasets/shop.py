@@ -20,7 +20,7 @@ Wish = tuple[tuple[str, int], ...]
 def shop(
     seed: int, train: int, validation: int, test: int, products: int = 6
 ) -> dict[str, list[Problem]]:
-    """So many problems a split, each with a shop of `products` products, no two with the same wish.
+    """Problems for each split, each with a shop of `products` products, no two with the same wish.
 
         Problem("2-red-cup-1-blue-pen", "Buy 2 red cup and 1 blue pen.", {
             "products": {"47": {"name": "red cup", "price": 3, "stock": 5}, ...},

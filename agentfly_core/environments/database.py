@@ -90,7 +90,7 @@ class Database(Environment):
         {"database": "CREATE TABLE products (name TEXT, price INT); "
                      "INSERT INTO products VALUES ('pens', 3)"}
 
-    Statements run in a sandbox, so that none can reach anything, take more than its limits or go on
+    Statements run in a sandbox, so that none can reach anything, take more than its limits or run
     for ever. It holds 16 MiB at most, and takes no pragmas.
     """
 
@@ -110,7 +110,7 @@ class Database(Environment):
         await self._interpreter.close()
 
     async def run(self, statement: str, most: int) -> Table:
-        """Run one statement, for 5 seconds at most, and read at most so many rows.
+        """Run one statement, for 5 seconds at most, and read at most `most` rows.
 
         Raises ToolError with what is wrong; one that must be stopped by force takes all changes
         with it.

@@ -55,7 +55,7 @@ class Shop(Environment):
         return self.products[key]
 
     def add(self, key: str, count: int) -> None:
-        """Put so many of a product into the cart."""
+        """Put `count` of a product into the cart."""
         product, there = self.lookup(key), self.cart.get(key, 0)
         if count < 1:
             raise ToolError(f"The count is {count}, expected 1 or more.")

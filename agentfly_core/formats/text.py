@@ -120,16 +120,13 @@ def holders(text: str) -> Iterator[str]:
 
 @contextmanager
 def keeping_secrets() -> Iterator[None]:
-    """From this block no secret gets out: neither into a log, whoever writes it, nor in the
-    arguments of an error.
-    """
+    """Keeps secrets used in the block out of all logs and out of the arguments of errors."""
     made = logging.getLogRecordFactory()
 
     def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = made(*args, **kwargs)
-        with suppress(
-            TypeError, ValueError
-        ):  # a message that does not fit its arguments is logging's to tell
+        # a message that does not fit its arguments is logging's to tell
+        with suppress(TypeError, ValueError):
             record.msg, record.args = redact(record.getMessage()), None
         if record.exc_info and record.exc_info[0]:
             record.exc_text = redact("".join(traceback.format_exception(*record.exc_info)).rstrip())

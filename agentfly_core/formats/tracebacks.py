@@ -39,9 +39,8 @@ def defined(function: Callable[..., object]) -> str:
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    lines = BaseException.__dict__["__traceback__"].__get__(
-        error
-    )  # whatever the author's class answers
+    # whatever the author's class answers
+    lines = BaseException.__dict__["__traceback__"].__get__(error)
     return list(traceback.extract_tb(lines))
 
 

@@ -47,7 +47,7 @@ class TransformersSampler:
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
-        """Lend the sampler to a shard of so many episodes."""
+        """Lend the sampler to a shard of this many episodes."""
         yield _Shard(self, episodes)
 
     def rest(self) -> None:
@@ -103,7 +103,7 @@ class _Shard:
     async def _decode(self, batch: Sequence[tuple[Request, asyncio.Future[Sampled]]]) -> None:
         try:
             replies = await self._sampler.reply([request for request, _ in batch])
-        except Exception as error:  # handed to whoever waits for the reply
+        except Exception as error:  # handed to the call that waits for the reply
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)

@@ -65,7 +65,7 @@ class Sampler(Protocol):
         ...
 
     def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:
-        """Lend the sampler to a shard of so many episodes, on the running event loop."""
+        """Lend the sampler to a shard of this many episodes, on the running event loop."""
         ...
 
     def rest(self) -> None:

@@ -93,6 +93,5 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
         }
         return environment | own | hardware.WAITING | hardware.KEEPING_MEMORY
     gpus = {hardware.VISIBLE: ",".join(hardware.visible(site.sampler_gpus))}
-    return (
-        environment | gpus | {"TRITON_F32_DEFAULT": "ieee"}
-    )  # or float32 attention would be rounded to TF32
+    # or float32 attention would be rounded to TF32
+    return environment | gpus | {"TRITON_F32_DEFAULT": "ieee"}

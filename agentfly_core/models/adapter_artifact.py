@@ -59,9 +59,7 @@ def folders(store: Store, policy: Artifact) -> tuple[Path, Path | None]:
 
 
 def require_same_shape(store: Store, policy: Artifact, asked: Adapter | None) -> None:
-    """Raise ValueError when training would go on from an adapter of another shape than is asked
-    for.
-    """
+    """Raise ValueError when training would continue an adapter of another shape than asked for."""
     found = shape_of(store, policy)
     if found and found != asked:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Learner states on their way to the store while training goes on."""
+"""Learner states on their way to the store while training continues."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AsyncCheckpointer:
         """Until nothing is on its way any more; raises what went wrong, once, unless it was that
         the learner died.
 
-        That is only told of: its next update starts from an older state.
+        That is only logged: its next update starts from an older state.
         """
         begun, self._begun = self._begun, None
         try:

@@ -86,9 +86,8 @@ def demonstrate(
     assert settings is not None
     chains = -(-settings.episodes // len(problems))
     everything = _episode_specs(science, problems, chains, "demonstrations", "demonstration", 1.0)
-    everything.sort(
-        key=lambda episode_spec: (episode_spec.chain, episode_spec.seed)
-    )  # a fair draw, whatever is cut off
+    # a fair draw, whatever is cut off
+    everything.sort(key=lambda episode_spec: (episode_spec.chain, episode_spec.seed))
     script = construct(
         load(settings.demonstrations),
         settings.settings,

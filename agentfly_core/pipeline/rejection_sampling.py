@@ -41,9 +41,7 @@ class RejectionSampling:
     best: Annotated[int, Field(ge=1)] = 4
 
     def among(self, played: Iterable[tuple[Trajectory, Scored]], most: int) -> list[Trajectory]:
-        """At most so many, as demonstrations: each problem's first, then each one's second, and so
-        on.
-        """
+        """At most `most`, as demonstrations: each problem's first, then each one's second, ..."""
         good = [
             (trajectory, score.reward)
             for trajectory, score in played

@@ -18,7 +18,7 @@ def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
     """The policy of a step, if it is there; the run's newest counts only with the learner state
     that goes with it.
 
-    Where the run died between the two, both are made again.
+    Where the run died between the two, both are recomputed.
     """
     newest = not run.store.holds(run.layout.step(step + 1).policy)
     if newest and keeps_state(run, step) and not run.store.holds(keys.learner(target).uri):

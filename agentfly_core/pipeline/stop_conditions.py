@@ -96,8 +96,7 @@ def lasting(
 
 
 def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
-    """What to tell of signs whose metric is not there, and so will never be seen if it has another
-    name.
+    """Warnings of signs whose metric is absent: never seen if it has another name.
 
     The vetted metrics have no other name; not every algorithm has all of them.
     """

@@ -29,10 +29,9 @@ class SiteRecord(TypedDict):
 
 
 class RunRecord(TypedDict):
-    """run.json: what the run is, and what it was started with; `NotRequired` is what earlier
-    releases left out.
+    """run.json: what the run is and was started with; earlier releases left out `NotRequired` keys.
 
-    `science` is the identity of the experiment and `site` where it went on last, both as their
+    `science` is the identity of the experiment and `site` where it last continued, both as their
     models write them.
     """
 

@@ -43,8 +43,7 @@ def next_round(science: Science, before: SamplingRound, count: int) -> SamplingR
 def problems_of(
     science: Science, sampling_round: SamplingRound, problems: Sequence[Problem]
 ) -> list[Problem]:
-    """The problems of a round: each pass over the data is a new permutation, no step is cut by its
-    end.
+    """A round's problems: each pass over the data is a new permutation, whose end cuts no step.
 
     Raises ValueError when there are fewer problems than one step may need.
     """

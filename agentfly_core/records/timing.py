@@ -28,9 +28,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The timeline of an episode: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...),
-    Span("tools", ...)))`.
-    """
+    """An episode's timeline: `Timing("9f2c01d4e5a6b7c8", (Span("generating", ...), ...))`."""
 
     trajectory_id: str
     spans: tuple[Span, ...]

@@ -1,5 +1,4 @@
-"""The record of an episode: tokens enter once, as the sampler returned them, and are never
-re-tokenized from text.
+"""The record of an episode: tokens enter once, as sampled, and are never re-tokenized from text.
 
 The loss mask is not a field: it is the type of the span. `Given` was read by the model and is never
 trained, `Sampled` was chosen by the model and is.
@@ -26,9 +25,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class BadCall:
-    """A call that could not be read:
-    `BadCall('{"name": "calc', "unterminated string at character 14")`.
-    """
+    """An unreadable call: `BadCall('{"name": "calc', "unterminated string at character 14")`."""
 
     text: str
     fault: str
@@ -36,9 +33,7 @@ class BadCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A chat message: `Message("user", "What is 41+58?")`; a reply also carries the calls parsed
-    from it.
-    """
+    """A chat message: `Message("user", "What is 41+58?")`; a reply also has its parsed calls."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -47,9 +42,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A tool's answer: `Observation("calculator", "99")`; `error` when it tells the model of its
-    own mistake.
-    """
+    """A tool's answer: `Observation("calculator", "99")`; `error`: about a mistake of the model."""
 
     tool: str
     content: str
@@ -86,8 +79,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the model newly read, then one reply. `given` holds only what is new since the previous
-    turn.
+    """What the model newly read, then its reply; `given` is only what is new since the turn before.
 
     `fresh_context` says that `given` holds the whole (rewritten) context and starts a new row.
     `state` is what the environments called their state before the reply, empty where none does.
@@ -103,9 +95,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A task for an agent: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts` are
-    for rewards.
-    """
+    """A task: `Problem("add-41-58", "What is 41+58?", {"answer": "99"})`; `facts`: for rewards."""
 
     id: str
     prompt: str
@@ -124,9 +114,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The result of a reward:
-    `Score(0.5, parts={"format": 1.0, "answer": 0.0}, per_turn=(0.0, 0.5))`.
-    """
+    """What a reward finds: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`."""
 
     value: float
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -135,9 +123,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A missing reward and its reason, excluded and counted, never zero:
-    `Unscored("exact: TimeoutError")`.
-    """
+    """A missing reward and why: excluded, counted, never 0: `Unscored("exact: TimeoutError")`."""
 
     reason: str
 
@@ -176,9 +162,7 @@ class Trajectory:
 
     @property
     def answer(self) -> str | None:
-        """The output of the tool that ended the episode, or else the last reply that called no
-        tool, or else None.
-        """
+        """The output of the tool that ended it, else the last reply without calls, else None."""
         if self.ending is Ending.TERMINAL:
             return self.closing[-1].content
         return self.turns[-1].reply.content if self.ending is Ending.NO_TOOL_CALLS else None

@@ -1,6 +1,4 @@
-"""Advantages, losses, KL, importance sampling, aggregation and batches; the names for who writes an
-algorithm.
-"""
+"""Advantages, losses, KL, importance sampling, aggregation, batches: for authors of algorithms."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from agentfly_core.rl.batch import RolloutBatch
 
 @dataclass(frozen=True)
 class Sequences:
-    """The sampled tokens of a batch as tensors [trajectories, longest]: a line per trajectory,
-    without gaps.
+    """A batch's sampled tokens as tensors [trajectories, longest]: a row per trajectory, no gaps.
 
     A trajectory of two rows with sampled tokens at (0, 3), (0, 4) and (1, 2) has the columns 0, 1,
     2 of its line. `turns` are the numbers of the tokens' turns, -1 where there is no token.
@@ -55,25 +54,19 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
 
 
 def first_of_turns(turns: Tensor) -> Tensor:
-    """Which tokens [trajectories, longest] are the first of their turn; `turns` are those of
-    Sequences.
-    """
+    """Which tokens [trajectories, longest] begin their turn; `turns` are those of Sequences."""
     before = torch.cat([torch.full((len(turns), 1), -1), turns[:, :-1]], dim=1)
     return (turns >= 0) & (turns != before)
 
 
 def last_of_turns(turns: Tensor) -> Tensor:
-    """Which tokens [trajectories, longest] are the last of their turn; `turns` are those of
-    Sequences.
-    """
+    """Which tokens [trajectories, longest] end their turn; `turns` are those of Sequences."""
     after = torch.cat([turns[:, 1:], torch.full((len(turns), 1), -1)], dim=1)
     return (turns >= 0) & (turns != after)
 
 
 def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
-    """Mean 0 and variance 1 over all sampled tokens, float32 [rows, T]; all 0 where they are all
-    equal.
-    """
+    """Mean 0, variance 1 over all sampled tokens, float32 [rows, T]; all 0 where all are equal."""
     of_tokens, nothing = advantages[batch.sampled].double(), torch.zeros(advantages.shape)
     if len(of_tokens) < 2 or bool((of_tokens == of_tokens[0]).all()):
         return nothing
@@ -89,8 +82,7 @@ def spread(values: Tensor, batch: RolloutBatch) -> Tensor:
 def within_groups(
     groups: Iterable[Sequence[int]], how: Callable[..., Tensor], *values: Tensor
 ) -> Tensor:
-    """`how(*values)` within each group of indices, from values [n]; 0 where a group's first values
-    are all equal.
+    """`how(*values)` by group of indices, of values [n]; 0 where a group's first values are equal.
 
     So a group of one has 0. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give with `centred` 0.5,
     -0.5, 0, 0.

@@ -1,5 +1,4 @@
-"""Each sampled token's share in the loss of its optimizer step: fixed over all ranks before
-anything is rejected.
+"""Each sampled token's share in its optimizer step's loss: fixed over all ranks, before rejection.
 
 A sequence is a trajectory, however many rows it has.
 """
@@ -17,9 +16,7 @@ from agentfly_core.rl.batch import RolloutBatch
 
 
 class TokenMean(Section):
-    """The mean over the step's sampled tokens (DAPO, arXiv 2503.14476): long replies count for
-    more.
-    """
+    """The mean over the step's sampled tokens (DAPO, arXiv 2503.14476): long replies count more."""
 
     use: Literal["token_mean"] = "token_mean"
 
@@ -29,9 +26,7 @@ class TokenMean(Section):
 
 
 class SeqMeanTokenMean(Section):
-    """The mean over trajectories of their tokens' mean (GRPO, arXiv 2402.03300): all trajectories
-    count the same.
-    """
+    """The mean over trajectories of their tokens' mean (GRPO, 2402.03300): all count the same."""
 
     use: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
 
@@ -42,9 +37,7 @@ class SeqMeanTokenMean(Section):
 
 
 class SeqMeanTokenSum(Section):
-    """The mean over trajectories of their tokens' sum: each is one action, as in RLOO (arXiv
-    2402.14740).
-    """
+    """The mean over trajectories of their tokens' sum: each one action (RLOO, arXiv 2402.14740)."""
 
     use: Literal["seq_mean_token_sum"] = "seq_mean_token_sum"
 
@@ -55,8 +48,7 @@ class SeqMeanTokenSum(Section):
 
 
 class SeqSumNorm(Section):
-    """The mean over trajectories of their tokens' sum over a constant `horizon` in tokens (Dr.
-    GRPO, 2503.20783).
+    """The mean over trajectories of their tokens' sum / `horizon` in tokens (Dr. GRPO, 2503.20783).
 
     No trajectory's length changes what one of its tokens weighs.
     """
@@ -77,9 +69,7 @@ Aggregation = Annotated[
 
 
 def _per_trajectory(batch: RolloutBatch) -> tuple[Tensor, int]:
-    """How many tokens were sampled in each row's trajectory [rows, 1], and how many trajectories
-    there are.
-    """
+    """The sampled tokens in each row's trajectory [rows, 1], and the trajectories, counted."""
     known, index = torch.unique(batch.trajectory, return_inverse=True)
     tokens = torch.zeros(len(known), dtype=torch.int64).index_add(
         0, index, batch.sampled.sum(dim=1)

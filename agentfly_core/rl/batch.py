@@ -1,6 +1,4 @@
-"""Trajectories as tensors, and the one shift between a model's outputs and the tokens that they
-predict.
-"""
+"""Trajectories as tensors; the one shift between a model's outputs and the tokens they predict."""
 
 from __future__ import annotations
 
@@ -68,8 +66,7 @@ class RolloutBatch:
 
 
 def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
-    """One row a trajectory, plus one for every turn in a fresh context; rows without a sampled
-    token are left out.
+    """A row per trajectory, plus one per turn in a fresh context; none without a sampled token.
 
     Raises ValueError when a row begins with a sampled token: nothing predicts it.
     """
@@ -103,9 +100,7 @@ def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
 
 
 def _rows(turns: Sequence[Turn]) -> list[Spans]:
-    """The spans of each row, with the numbers of their turns; a turn in a fresh context begins a
-    row.
-    """
+    """Each row's spans with the numbers of their turns; a turn in a fresh context begins a row."""
     rows: list[Spans] = []
     for number, turn in enumerate(turns):
         if not rows or turn.fresh_context:
@@ -120,9 +115,7 @@ def _length(spans: Spans) -> int:
 
 
 def _columns(rows: Sequence[Spans]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tokens, which are sampled, their log-probabilities and turns, each [rows, T] and filled span
-    by span.
-    """
+    """Tokens, which are sampled, log-probabilities, turns: each [rows, T], filled span by span."""
     shape = (len(rows), max(map(_length, rows), default=0))
     tokens, turn = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     sampled, logprobs = np.zeros(shape, np.bool_), np.zeros(shape, np.float32)
@@ -144,8 +137,7 @@ def _columns(rows: Sequence[Spans]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def predictors(sampled: Tensor) -> Tensor:
-    """Where a model's output predicts a sampled token: the mask [rows, T] moved one column back.
-    The only shift.
+    """Where outputs predict a sampled token: the mask [rows, T], one column back. The only shift.
 
     `outputs[predictors(sampled)]` and `tokens[sampled]` speak of the same tokens in the same order.
     """
@@ -153,23 +145,20 @@ def predictors(sampled: Tensor) -> Tensor:
 
 
 def token_logprobs(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """The log-probability [n] of each token and the entropy [n], without gradient, of what it was
-    chosen from.
+    """Each token's log-probability [n], and the entropy [n], without gradient, of its distribution.
 
     `logits` [n, vocabulary] are those that predict `tokens` [n]; they are divided by the
     temperature in float32.
     """
     logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
-    chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(
-        -1
-    )  # first: a checkpoint computes again up to here
+    # first: a checkpoint computes again up to here
+    chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     known = logprobs.detach()
     return chosen, -torch.einsum("nv,nv->n", known.exp(), known)
 
 
 def micro_batches(lengths: Tensor, token_budget: int, ranks: int) -> list[list[Tensor]]:
-    """For every rank its micro-batches, as indices of rows: all ranks have as many, the last may be
-    empty.
+    """Each rank's micro-batches, as indices of rows: all ranks have as many, the last may be empty.
 
     Rows are distributed longest first, so that the ranks have similar loads; a micro-batch holds at
     most `token_budget` tokens, padding included, or a single row.

@@ -1,5 +1,4 @@
-"""Generalised advantage estimation (arXiv 1506.02438) over the tokens that the model chose, and
-over its turns.
+"""Generalised advantage estimation (arXiv 1506.02438) over sampled tokens, and over turns.
 
 Tensors are float64 [trajectories, longest]: a trajectory's sampled tokens side by side, so that
 what the model read between them is skipped, not discounted through. A token's value is the critic's
@@ -21,8 +20,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class TokenGAE(Section):
-    """`delta_t = r_t + gamma V_(t+1) - V_t` and `A_t = delta_t + gamma lam A_(t+1)`, token by
-    token.
+    """`delta_t = r_t + gamma V_(t+1) - V_t` and `A_t = delta_t + gamma lam A_(t+1)`, by token.
 
     A reward of 1 on the last of four tokens of values .1, .2, .3, .4 gives A_0 = 0.800 with gamma 1
     and lam .95.
@@ -40,8 +38,7 @@ class TokenGAE(Section):
 
 
 class TurnGAE(Section):
-    """The same over turns: a turn earns its tokens' rewards, and its value is that of its first
-    token.
+    """The same over turns: a turn earns its tokens' rewards; its value is its first token's.
 
     Each turn is one action, as in Turn-PPO (arXiv 2512.17008). Every token of a turn has the turn's
     advantage and value target.
@@ -99,9 +96,7 @@ def _backwards(
     lam: float,
     apart: Tensor | None = None,
 ) -> Tensor:
-    """GAE over the places that are `here`, 0 elsewhere; nothing is carried over a place that stands
-    `apart`.
-    """
+    """GAE over the places `here`, 0 elsewhere; nothing is carried over a place that is `apart`."""
     found = torch.zeros_like(rewards)
     value = torch.zeros(len(rewards), dtype=rewards.dtype)
     advantage = torch.zeros_like(value)

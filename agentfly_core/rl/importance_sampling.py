@@ -1,5 +1,4 @@
-"""Weights for a sampler whose probabilities differ from the learner's: w = exp(old - rollout), a
-constant.
+"""Weights where sampler's and learner's probabilities differ: w = exp(old - rollout), a constant.
 
 Posts: Yao, Liu et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"
 (August 2025); Liu, Li et al., "When Speed Kills Stability: Demystifying RL Collapse from the
@@ -60,9 +59,7 @@ class _Between(Section):
 
 
 class IcePop(_Between):
-    """`w` where it lies between low and high; a token beyond them is left out (Ring-1T, arXiv
-    2510.18855).
-    """
+    """`w` between low and high; a token beyond them is left out (Ring-1T, arXiv 2510.18855)."""
 
     use: Literal["icepop"] = "icepop"
     high: Bound = 5.0
@@ -75,9 +72,7 @@ class IcePop(_Between):
 
 
 class SequenceMask(_Between):
-    """A row whose geometric mean of w lies beyond low and high is left out; the others weigh 1
-    (Liu, Li et al.).
-    """
+    """Drops rows with a geometric mean of w beyond low or high; others weigh 1 (Liu, Li et al.)."""
 
     use: Literal["sequence_mask"] = "sequence_mask"
 

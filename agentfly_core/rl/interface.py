@@ -1,5 +1,4 @@
-"""The interface of algorithms: outcomes to advantages, log-probabilities to a loss; pure functions
-of tensors.
+"""The algorithms' interface: outcomes to advantages, log-probabilities to a loss; pure functions.
 
 Tensors are [rows, T] and 0 where a token was not sampled. Each token carries its weight, global
 over the ranks and micro-batches of its optimizer step, and the loss is a plain sum: the gradient is
@@ -24,9 +23,7 @@ OffPolicy = Literal["ratio", "imitation", "none"]
 
 @dataclass(frozen=True)
 class Advantages:
-    """The `advantages` of sampled tokens [rows, T], and a critic's value targets, `returns` [rows,
-    T].
-    """
+    """Sampled tokens' `advantages` [rows, T], and a critic's value targets, `returns` [rows, T]."""
 
     advantages: Tensor
     returns: Tensor
@@ -39,8 +36,7 @@ class Advantages:
 
 @dataclass(frozen=True)
 class Outputs:
-    """The current policy's and critic's outputs at sampled tokens [rows, T]; the entropy has no
-    gradient.
+    """Current policy and critic outputs at sampled tokens [rows, T]; the entropy has no gradient.
 
     `values` are the critic's estimates before each token, 0 without a critic.
     """
@@ -52,8 +48,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Loss:
-    """The `total` to differentiate, a weighted sum over tokens, and per-token `metrics` [rows, T]
-    that are averaged.
+    """The `total` to differentiate, a weighted sum over tokens; `metrics` [rows, T] are averaged.
 
     `Loss(tensor(0.031), {"train/clip_fraction": clipped})`
     """
@@ -128,15 +123,11 @@ class Algorithm(Protocol):
         ...
 
     def after(self, before: Mapping[str, float]) -> Algorithm:
-        """The algorithm for the update after one with these metrics; there are none before the
-        first.
-        """
+        """The algorithm for the update after one with these metrics (none before the first)."""
         ...
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Metrics of an update before its first optimizer step; `after` reads them in the next
-        update.
-        """
+        """Metrics before an update's first optimizer step; the next update's `after` reads them."""
         ...
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:

@@ -38,8 +38,7 @@ Reference = Annotated[str, AfterValidator(_a_policy)]
 
 
 def kl(logprobs: Tensor, reference: Tensor, kind: Kind) -> Tensor:
-    """Estimates of KL(policy || reference) at tokens that the policy sampled
-    (joschu.net/blog/kl-approx.html).
+    """KL(policy || reference), estimated at the policy's tokens (joschu.net/blog/kl-approx.html).
 
     With D = logprobs - reference: k1 = D, k2 = D^2/2, k3 = exp(-D) + D - 1, abs = |D|.
     """
@@ -80,9 +79,7 @@ class NoKL(Section):
 
 
 class LossKL(NoKL):
-    """`weight` times the divergence is added to the loss; not k1, whose gradient vanishes
-    on-policy.
-    """
+    """Adds `weight` times the divergence to the loss; not k1, whose gradient vanishes on-policy."""
 
     use: Literal["loss"] = "loss"
     weight: Weight = 0.001
@@ -101,9 +98,7 @@ class LossKL(NoKL):
 
 
 class RewardKL(NoKL):
-    """`weight` times the divergence is taken off each token's reward (InstructGPT, arXiv
-    2203.02155).
-    """
+    """Takes `weight` times the divergence off token rewards (InstructGPT, arXiv 2203.02155)."""
 
     in_rewards: ClassVar[bool] = True
 
@@ -141,8 +136,7 @@ class RewardKL(NoKL):
 
 
 class AdaptiveKL(RewardKL):
-    """The same with a weight that keeps the divergence near a target (arXiv 1909.08593, section
-    2.2).
+    """The same, its weight keeping the divergence near a target (arXiv 1909.08593, section 2.2).
 
     After n trajectories it is multiplied by
     `1 + clip(measured / target - 1, -0.2, 0.2) n / horizon`.

@@ -1,6 +1,4 @@
-"""The rewards of an update's trajectories, in all, by token and by name, and the groups that are
-compared.
-"""
+"""An update's rewards by trajectory, token and name, and the groups that are compared."""
 
 from __future__ import annotations
 
@@ -53,8 +51,7 @@ def outcomes(
     weights: Mapping[str, float],
     batch: RolloutBatch,
 ) -> Outcomes:
-    """What scored trajectories earned; `batch` is theirs, `greedy` the reward of the greedy episode
-    by group.
+    """Scored trajectories' rewards; `batch` is theirs, `greedy` the greedy episode's, by group.
 
     Raises ValueError for an unscored trajectory, and for a reward of a turn in which no token was
     sampled.

@@ -1,6 +1,4 @@
-"""The base of policy-gradient algorithms: policy loss, aggregation, importance sampling, KL
-penalty.
-"""
+"""Base of policy-gradient algorithms: policy loss, aggregation, importance sampling, KL penalty."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ from agentfly_core.rl.interface import Outputs, log_ratio
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """A number for each token [rows, T], and `metrics` [rows, T] that are averaged over sampled
-    tokens.
+    """A number for each token [rows, T]; `metrics` [rows, T] are averaged over sampled tokens.
 
     `TokenLosses(tensor([[0., .1, -.2]]), {"train/clip_fraction": tensor([[0., 0., 1.]])})`
     """
@@ -58,8 +57,7 @@ class CISPO(Section):
 
 
 class Clip(Section):
-    """`max(-A rho, -A clip(rho, 1 - low, 1 + high))` with rho the probability ratio to the old
-    policy.
+    """`max(-A rho, -A clip(rho, 1 - low, 1 + high))`, rho: the probability ratio to the old policy.
 
     A bound of its own on each side is from DAPO (2503.14476). `dual` bounds the loss of a bad token
     by `-A dual`, since its ratio is unbounded (1912.09729); None: no such bound.
@@ -89,8 +87,7 @@ class Clip(Section):
 
 
 class DPPO(Section):
-    """`-A rho`, but nothing for a token whose probability went further than a bound the way its
-    advantage pulls.
+    """`-A rho`, but nothing once a token's probability passed a bound the way its advantage pulls.
 
     With p its probability now and q when it was sampled: dropped where A > 0 and p - q > high, or A
     <= 0 and p - q < -low. Unlike a ratio's bound, this one lets rare tokens move.
@@ -115,8 +112,7 @@ class DPPO(Section):
 
 
 class GSPO(Section):
-    """`max(-A s, -A clip(s, 1 - low, 1 + high))` with s the geometric mean of the ratios of a row's
-    sampled tokens.
+    """`max(-A s, -A clip(s, 1 - low, 1 + high))`, s: the geometric mean of a row's token ratios.
 
     Each token's gradient goes through its own log-probability (the paper's GSPO-token).
     """
@@ -155,8 +151,7 @@ class Reinforce(Section):
 
 
 class SAPO(Section):
-    """`-A sigmoid(tau (rho - 1)) 4 / tau`: on-policy the gradient of `-A rho`, and less and less
-    further away.
+    """`-A sigmoid(tau (rho - 1)) 4 / tau`: the gradient of `-A rho` on-policy, less further away.
 
     `tau` is that of good tokens (A > 0), `tau_bad` that of the others, higher so that their
     gradient vanishes sooner.

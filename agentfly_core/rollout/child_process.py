@@ -43,8 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class Child:
-    """A process to which an environment talks; it must answer each line on stdin with one line on
-    stdout.
+    """A process an environment talks to; it must answer each line on stdin with one on stdout.
 
         class Chess(Environment):
             def __init__(self) -> None:
@@ -115,9 +114,8 @@ class Child:
             try:
                 async with asyncio.timeout(seconds) as limit:
                     return strict_json.parse((await self._line(line)).decode(), LONGEST_LINE)
-            except (
-                BaseException
-            ) as error:  # cancelled too: it would take the late answer for the next one
+            except BaseException as error:
+                # cancelled too: it would take the late answer for the next one
                 self._kill()
                 if isinstance(error, TimeoutError) and limit.expired():
                     raise ServiceFailure(
@@ -130,8 +128,7 @@ class Child:
                 raise
 
     async def end(self) -> None:
-        """Kill it and all that it started, and remove its folder; nothing to do when it never
-        started.
+        """Kill it and all that it started, and remove its folder; nothing if it never started.
 
         Also on another event loop than it was started on.
         """
@@ -190,7 +187,6 @@ def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         ended += [process.pid for process in found]
-        time.sleep(
-            0.005
-        )  # psutil would wait by reaping, and asyncio never hear of the end of its own children
+        # psutil would wait by reaping, and asyncio never hear of the end of its own children
+        time.sleep(0.005)
     return ended

@@ -136,8 +136,7 @@ class Episode:
         return await self._here.do(self._reply(*read), EpisodeOver(Ending.FAILED))
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
-        """What the tools answer, in the order of the calls; those of parallel tools run at the same
-        time.
+        """The tools' answers, in the order of the calls; those of parallel tools run concurrently.
 
         A call that cannot be read or carried out is answered with an error. Raises EpisodeOver
         after a tool that ends the episode, and ServiceFailure.

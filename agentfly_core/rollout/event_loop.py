@@ -43,18 +43,15 @@ class EnvironmentLoop:
         try:
             self.loop.call_soon_threadsafe(lambda: tasks.append(self.loop.create_task(work)))
             return asyncio.run_coroutine_threadsafe(_result(tasks), self.loop).result()
-        except (
-            BaseException
-        ):  # also Ctrl-C and the end that Prefect asks for: whatever it is passes on
+        except BaseException:
+            # also Ctrl-C and the end that Prefect asks for: whatever it is passes on
             asyncio.run_coroutine_threadsafe(_end(tasks), self.loop).result()
             raise
 
 
 @contextmanager
 def environment_loop(limits: Mapping[type[Environment], Limit | int]) -> Iterator[EnvironmentLoop]:
-    """An EnvironmentLoop, whose environments are closed when the block ends; raises as
-    ResourceManager.
-    """
+    """An EnvironmentLoop whose environments close with the block; raises as ResourceManager."""
     loop, thread = background_loop.started("environments")
     try:
         here = EnvironmentLoop(ResourceManager(limits), loop)

@@ -25,9 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseTimeout(ServiceFailure):
-    """No environment became free in time: "Shop: none of 8 became free within 60 s, 3 others are
-    waiting".
-    """
+    """None became free in time: "Shop: none of 8 became free within 60 s, 3 others are waiting"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +45,7 @@ class Limit:
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """An environment and its state:
-    `Instance(Shop(), born=8123.5, state="leased", uses=3, problem=problem)`.
+    """An environment and its state: `Instance(Shop(), born=8123.5, state="leased", uses=3, ...)`.
 
     `born` is on the monotonic clock; `returning` is its way back from a lease, once that has begun.
     """
@@ -84,8 +81,7 @@ class Pool:
         self._waits: list[float] = []
 
     def warm(self, count: int, seconds: float) -> None:
-        """Begin to have `count` environments, all at the same time; each may take `seconds` to
-        start.
+        """Begin to have `count` environments, started all at once; each may take `seconds`.
 
         Those that are idle are looked at, and replaced where they are worn or unwell.
         """
@@ -105,9 +101,8 @@ class Pool:
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
-        except (
-            BaseException
-        ):  # cancelled too: whatever it is passes on, but the place is given back
+        except BaseException:
+            # cancelled too: whatever it is passes on, but the place is given back
             self._go_on(self._abandon(getting))
             raise
         well = False
@@ -124,9 +119,7 @@ class Pool:
         self._back(instance, well=False)
 
     async def close(self) -> None:
-        """Close all that are not lent, also those that only start; raises RuntimeError for those
-        that are lent.
-        """
+        """Close all not lent, also those that only start; raises RuntimeError for lent ones."""
         warming = [place for place in self._places if isinstance(place, asyncio.Task)]
         for task in warming:
             task.cancel()
@@ -190,9 +183,8 @@ class Pool:
             return instance
         try:
             return await self._started(seconds)
-        except (
-            Exception
-        ) as error:  # who gets this place starts one again, and is told what is wrong
+        except Exception as error:
+            # who gets this place starts one again, and is told what is wrong
             _log.warning("%s was not warmed up: %s", self._kind.__name__, fault(error))
             return None
 

@@ -21,14 +21,11 @@ Lent = dict[type[Environment], Environment]
 
 
 class LeaseExpired(ServiceFailure):
-    """An episode held its environments until its deadline: "no ending within 3600 s, the agent's
-    deadline".
-    """
+    """Environments were held too long: "no ending within 3600 s, the agent's deadline"."""
 
 
 class ResourceManager:
-    """Leases environments of several kinds, at most `limits[kind]` of each at a time; belongs to
-    one event loop.
+    """Leases environments of several kinds, at most `limits[kind]` of each; used on one event loop.
 
         async with ResourceManager({Shop: Limit(8, max_uses=100)}) as resources:
             resources.warm([Shop], 8, timeout=60)
@@ -61,8 +58,7 @@ class ResourceManager:
         await self.close()
 
     def warm(self, kinds: Iterable[type[Environment]], count: int, timeout: float) -> None:
-        """Begin to have `count` environments of each kind, all at the same time; each may take
-        `timeout` seconds.
+        """Begin to have `count` of each kind, started all at once; each may take `timeout` seconds.
 
         Those that are idle are looked at, and replaced where they are worn or no longer healthy.
         What cannot be started is logged, and started again by the lease that needs it.
@@ -118,9 +114,7 @@ class ResourceManager:
                 yield lent
 
     async def close(self) -> None:
-        """Close every environment, also one that only starts; raises RuntimeError for a lease that
-        has not ended.
-        """
+        """Close all, also those that only start; raises RuntimeError for a lease not yet ended."""
         ends = await asyncio.gather(
             *(pool.close() for pool in self._pools.values()), return_exceptions=True
         )
@@ -157,9 +151,7 @@ def in_order(kinds: Iterable[type[Environment]]) -> tuple[type[Environment], ...
 
 @asynccontextmanager
 async def _until(deadline: float, expire: Callable[[], None]) -> AsyncIterator[None]:
-    """Expire what is lent at the deadline, then cancel the block, which may not listen; raises
-    LeaseExpired.
-    """
+    """At the deadline expire leases, cancel the block (it may not listen); raises LeaseExpired."""
     timer = asyncio.get_running_loop().call_later(deadline, expire)
     try:
         async with asyncio.timeout(deadline) as limit:

@@ -31,7 +31,7 @@ class EpisodeBroken(ValueError):
     def by(
         cls, error: BaseException, episode_spec: EpisodeSpec, spec: RolloutSpec
     ) -> EpisodeBroken:
-        """What ended the playing of an assignment."""
+        """What ended the playing of an episode spec."""
         where = tracebacks.own_line(error) or tracebacks.defined(spec.agent)
         return cls(
             f"An episode of the problem {episode_spec.problem.id!r} (chain {episode_spec.chain}, "
@@ -47,8 +47,7 @@ async def play(
     session: SamplerSession,
     resources: ResourceManager,
 ) -> tuple[Trajectory, Timing]:
-    """Play one episode. A lost service or a deadline that is over ends it as FAILED, its
-    environments closed.
+    """Play one episode; a lost service or passed deadline ends it FAILED, its environments closed.
 
     So does an agent that held its event loop. What the sampler, the template or the agent raises
     passes.
@@ -82,7 +81,7 @@ async def collect(
 
     Both lists are sorted by (problem, chain, agent); the last is what `resources` measured. There
     are as many seats as there are episodes, or environments if those are fewer: an episode takes a
-    seat when the one before it ends, so that whoever sits is never kept from replying. As many
+    seat when the one before it ends, so that a seated one is never kept from replying. As many
     environments are there, or starting, when it ends. Raises SamplerLost when the shard must be
     played again, PromptTooLong for a problem that cannot be played, EpisodeBroken for whatever else
     the agent or the template raised, and what `watch` raised.
@@ -118,10 +117,8 @@ async def _play_all(
                 trajectory, timing = await play(episode_spec, spec, session, resources)
             except (SamplerLost, PromptTooLong):
                 raise
-            except (
-                Exception,
-                SystemExit,
-            ) as error:  # whatever an author's code raised ends the stage, with its place
+            except (Exception, SystemExit) as error:
+                # whatever an author's code raised ends the stage, with its place
                 raise EpisodeBroken.by(error, episode_spec, spec) from error
             played.append((trajectory, timing))
             watch(trajectory)

@@ -34,16 +34,12 @@ class RolloutSpec(EpisodeRules):
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:
-        """The kinds of environment that an episode needs, in the fixed order in which they are
-        leased.
-        """
+        """The kinds of environment that an episode needs, in the fixed order of leasing."""
         return kinds_needed(self.tools, self.rewards)
 
 
 def kinds_needed(tools: Sequence[Tool], rewards: Sequence[Reward]) -> tuple[type[Environment], ...]:
-    """The kinds of environment that tools and rewards ask for, in the order in which they are
-    leased.
-    """
+    """The kinds of environment that tools and rewards ask for, in the order of leasing."""
     parts: tuple[Tool | Reward, ...] = (*tools, *rewards)
     needed = {kind for part in parts for kind in part.needs.values()}
     return in_order(kind for kind in needed if issubclass(kind, Environment))
@@ -52,9 +48,7 @@ def kinds_needed(tools: Sequence[Tool], rewards: Sequence[Reward]) -> tuple[type
 def refuse_misfits(
     tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
 ) -> None:
-    """Raise ValueError for two tools or rewards of one name, and for an environment without a
-    limit.
-    """
+    """Raise ValueError for two tools or rewards of one name, or an environment without a limit."""
     for what, names in (
         ("tool", [tool.schema.name for tool in tools]),
         ("reward", [reward.name for reward in rewards]),

@@ -112,7 +112,7 @@ class Outbox(Generic[C]):
             try:
                 self.connection = self.connection or self._connect()
                 call.send(self.connection)
-            except Exception as error:  # whatever a mere listener raises, the work goes on
+            except Exception as error:  # whatever a mere listener raises, the work continues
                 self._failed(call, error)
             else:
                 self._drop(call)

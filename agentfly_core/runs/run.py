@@ -149,9 +149,7 @@ def record_of(store: Store, name: str) -> RunRecord | None:
 
 
 def summary_of(store: Store, name: str) -> Summary | None:
-    """The summary of a finished run; a damaged one is told of and counts as none, since the run
-    makes it again.
-    """
+    """A finished run's summary; a damaged one is logged and counts as none: the run rewrites it."""
     try:
         summary: Summary | None = store.read_json(RunLayout(name).summary)
         return summary
@@ -193,9 +191,9 @@ def name_of(context: ExperimentContext, name: str, new: bool) -> str:
 def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
     """Start a run or continue it, as its only writer.
 
-    Raises Locked while somebody else writes it, ValueError when it was started with other settings
-    or by a stage of another version. A run that is refused before anything of it is published
-    leaves nothing.
+    Raises Locked while another process writes it, ValueError when it was started with other
+    settings or by a stage of another version. A run that is refused before anything of it is
+    published leaves nothing.
     """
     store, layout = context.store, RunLayout(name)
     new = _record(context, name) if record_of(store, name) is None else None
@@ -254,7 +252,7 @@ def refuse_other_settings(store: Store, name: str, science: Science) -> None:
 
 
 def refuse_if_open(store: Store, name: str) -> None:
-    """Raise Locked while somebody writes a run; for saying so before any other work."""
+    """Raise Locked while a process writes a run; for saying so before any other work."""
     if store.remote:
         refuse_if_leased(store.remote, RunLayout(name).uri)
     else:
@@ -270,9 +268,8 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
     came_from: ParentPolicy | None = None
     if parent:
         came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest}
-    site: Any = context.site.model_dump(
-        mode="json"
-    )  # all of it, of which a SiteRecord knows what is read
+    # all of it, of which a SiteRecord knows what is read
+    site: Any = context.site.model_dump(mode="json")
     versions = {}
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):

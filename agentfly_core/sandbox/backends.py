@@ -49,8 +49,7 @@ class ForkServer:
         self._base = 0
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
-        """A connection to a new execution's keeper, and the memory in bytes that its process starts
-        with.
+        """A connection to a new execution's init process, and the bytes of memory it starts with.
 
         The execution enters the cgroups of these open files. One that is `kept` for several orders
         takes none of the 32 places. Raises Unavailable.
@@ -65,9 +64,8 @@ class ForkServer:
             try:
                 while not _sent(link, KEPT if kept else ONCE, [theirs.fileno(), *cgroups]):  # noqa: ASYNC110 - nothing tells of room
                     await asyncio.sleep(0.01)
-            except (
-                BaseException
-            ):  # cancelled too: whatever it is passes on, but the connection is closed
+            except BaseException:
+                # cancelled too: whatever it is passes on, but the connection is closed
                 ours.close()
                 raise
         return ours, self._base
@@ -148,9 +146,7 @@ class Bubblewrap:
         self._program = program
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
-        """A connection to the keeper of a new execution, and 0: it finds out itself what memory it
-        starts with.
-        """
+        """A connection to a new execution's init process, and 0: it measures its memory itself."""
         if not (program := shutil.which(self._program)):
             raise Unavailable("bubblewrap is not installed")
         ours, theirs = socket.socketpair()
@@ -187,12 +183,8 @@ def _view() -> Iterator[str]:
         "/",
     )
     yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
-    yield from (
-        "--cap-drop",
-        "ALL",
-        "--cap-add",
-        "CAP_SYS_ADMIN",
-    )  # the keeper mounts the disk, and the code drops it
+    # the init process mounts the disk, and the code drops it
+    yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN")
     for path in [*view.visible(), *view.packages(), *(SOURCES / name for name in OWN_SOURCES)]:
         yield from ("--ro-bind", str(path), str(path))
     for device in view.DEVICES:
@@ -217,9 +209,7 @@ class Unsafe:
     warm = False
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
-        """A connection to the keeper of a new execution, and 0: it finds out itself what memory it
-        starts with.
-        """
+        """A connection to a new execution's init process, and 0: it measures its memory itself."""
         ours, theirs = socket.socketpair()
         folder = tempfile.mkdtemp(prefix="agentfly-sandbox-")
         with theirs:

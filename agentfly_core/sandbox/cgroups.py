@@ -1,7 +1,7 @@
 """A control group for each execution, to bound the memory of all its processes together.
 
 cgroup v1 (a hierarchy a controller), v2 (one for all), or none where this user may not make any:
-then each process is bounded, and the keeper counts what they use together.
+then each process is bounded, and the init process counts what they use together.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Cgroup:
     entries: tuple[int, ...] = ()
 
     def limit(self, limits: Limits) -> None:
-        """Set the limits, once; the keeper counts as a process too."""
+        """Set the limits, once; the init process counts as a process too."""
         for folder in self.folders:
             for name, limit in _LIMITS.items():
                 if (folder / name).exists():

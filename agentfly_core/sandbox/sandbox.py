@@ -151,8 +151,8 @@ class Ready:
 
     @property
     def waits(self) -> bool:
-        """Whether it still does: its keeper, which says nothing before the order, ended with the
-        server it was of.
+        """Whether it still does: its init process, which says nothing before the order, ended with
+        its server.
         """
         try:
             self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -163,9 +163,7 @@ class Ready:
 
 @dataclass
 class Execution:
-    """A connection to a keeper and what became of its orders; `alive` says that it can take another
-    one.
-    """
+    """A connection to an init process and its orders' results; `alive`: it can take another one."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter

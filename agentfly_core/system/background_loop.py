@@ -48,7 +48,6 @@ def _go_on(begun: Future[asyncio.AbstractEventLoop]) -> None:
         loop.set_default_executor(Threads())
         begun.set_result(loop)
         while True:
-            with suppress(
-                KeyboardInterrupt, SystemExit
-            ):  # of a task, whoever waits for it; it must not end the others
+            # raised by a task, also one that is awaited; it must not end the others
+            with suppress(KeyboardInterrupt, SystemExit):
                 return loop.run_forever()

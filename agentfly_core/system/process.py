@@ -147,9 +147,8 @@ def _state(pid: int) -> tuple[str, int]:
     /proc/pid/stat.
     """
     stat = Path(f"/proc/{pid}/stat").read_bytes()
-    fields = stat.rpartition(b")")[
-        2
-    ].split()  # the program's name comes before, and may be any bytes
+    # the program's name comes before, and may be any bytes
+    fields = stat.rpartition(b")")[2].split()
     return fields[0].decode(), int(fields[19])
 
 

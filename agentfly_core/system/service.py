@@ -2,7 +2,7 @@
 ending leftovers.
 
 A service is started once and kept warm, and may die at any time: its supervisor starts it again on
-the same address, and whoever uses it gives it its state again from disk.
+the same address, and its user restores its state from disk.
 """
 
 from __future__ import annotations

@@ -96,9 +96,7 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
 
 
 def close(engine: Engine) -> None:
-    """Let go of all that is large: DeepSpeed 0.19 keeps modules of ZeRO 3, and these in the end the
-    whole engine.
-    """
+    """Free the large tensors: DeepSpeed 0.19 keeps ZeRO 3's modules, and so the whole engine."""
     engine.destroy()
     for parameter in engine.module.parameters():
         vars(parameter).clear()
@@ -134,9 +132,7 @@ def require_known_tokens(engine: Engine, batch: RolloutBatch) -> None:
 
 
 def copy_state(engine: Engine) -> State:
-    """A copy of all that is needed to go on bit-identically; every rank must call it, the first one
-    gets it.
-    """
+    """A copy of all that a bit-identical resume needs; every rank calls it, the first gets it."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in _parameters(engine):
         parts = {"weight": distributed.weight(engine, parameter)}

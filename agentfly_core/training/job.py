@@ -34,7 +34,7 @@ class UpdateJob:
         )
 
     `start` and `end` are labels. `before` are the metrics of the run's update before this one: an
-    adaptive setting goes on from them, and so does the count of optimizer steps skipped in a row;
+    adaptive setting continues from them, as does the count of optimizer steps skipped in a row;
     the update stops after three of them. `learner` is None for a fresh optimizer on
     `policy`, and where the state at `start` was not kept on disk: then the learner must have it in
     memory.
@@ -108,8 +108,7 @@ class Learner(Protocol):
         ...
 
     def save_state(self, folder: Path) -> Callable[[], None]:
-        """Copy all that is needed to go on bit-identically, and write it while the learner does
-        what it is told next.
+        """Copy all that a bit-identical resume needs; write it while the learner does what is next.
 
         What comes back waits until it is written. Both raise LearnerLost and LearnerFailed.
         """

@@ -4,8 +4,8 @@ ended anywhere.
     python -m agentfly_core.training.multinode --nodes worker-1 worker-2 -- COMMAND...
 
 The first node is this machine, where the command is a child of this process. On the others it is
-started through ssh, by the same Python in the same folder, and held there by a tether. In the
-command `{node}` stands for the number of the node, and `{port}` for a free port of the first.
+started through ssh, by the same Python in the same folder, under a watchdog (remote_watchdog.py).
+In the command `{node}` stands for the number of the node, `{port}` for a free port of the first.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def free_port(node: str) -> int:
 
 
 def remote(command: Sequence[str]) -> str:
-    """What the shell of another node has to run: the command under a tether, where and with what it
-    is run here.
+    """What another node's shell runs: the command under a watchdog, where and with what it is
+    run here.
     """
     handed = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(HANDED_ON)]
     there = ["env", *handed, sys.executable, "-m", TETHER, *command]

@@ -87,8 +87,8 @@ class Projection(nn.Module):
         self.weight, self.bias = layer.weight, layer.bias
 
     def forward(self, hidden: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """The log-probability and entropy [n] of tokens; if in several pieces, each is made again
-        in the backward.
+        """The log-probability and entropy [n] of tokens; if in several pieces, each is
+        recomputed in the backward.
         """
 
         def chosen(hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:

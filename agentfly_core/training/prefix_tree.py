@@ -113,9 +113,8 @@ def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
     """
     width = max(tree.size for tree in trees)
     merged, depths = torch.zeros(2, len(trees), width, dtype=torch.int64)
-    ends = torch.arange(1, width + 1).repeat(
-        len(trees), 1
-    )  # padding attends to itself: a softmax needs a term
+    # padding attends to itself: a softmax needs a term
+    ends = torch.arange(1, width + 1).repeat(len(trees), 1)
     places = torch.zeros_like(tokens)
     branches = [(number, branch) for number, tree in enumerate(trees) for branch in tree.branches]
     for row, (number, branch) in enumerate(branches):

@@ -102,9 +102,8 @@ class Update:
             batch = replace(
                 batch, old_values=values, old_logprobs=logprobs if ours else batch.old_logprobs
             )
-            self._compare(
-                logprobs, batch
-            )  # before the first step: any later, and it would measure the training
+            # before the first step: any later, and it would measure the training
+            self._compare(logprobs, batch)
         return batch
 
     def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:

@@ -123,7 +123,7 @@ class Worker:
         return metrics
 
     def forget(self) -> None:
-        """Let go of what is in memory."""
+        """Free what is in memory."""
         if self.engine is not None:
             engines.close(self.engine)
         self.engine = self.label = self.reference = None

@@ -91,9 +91,8 @@ class Watched:
             if not name:
                 self._timed -= 1
             for process in self._processes():
-                Path(f"/proc/{process.pid}/clear_refs").write_text(
-                    "5"
-                )  # the peak is what is resident now
+                # the peak is what is resident now
+                Path(f"/proc/{process.pid}/clear_refs").write_text("5")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         assert self._child.stdout is not None

@@ -44,9 +44,9 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
     """Prefect for this process: its server starts while the rest is imported, and ends with the
     block.
 
-    Yields the places of its state. What would be logged on the terminal goes to a file. Raises
-    Stopped, which names it, the cause and the command that goes on, `again`, for whatever the block
-    raises, but Locked.
+    Yields the places of its state. What would be logged on the terminal goes to a file. Whatever
+    the block raises, but Locked, becomes Stopped, which names that file, the cause and the command
+    that continues, `again`.
     """
     places = settle(Path.cwd())
     log = places.state / "logs" / what / "flow.log"
@@ -59,7 +59,6 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
                 yield places
             except Locked:
                 raise
-            except (
-                Exception
-            ) as error:  # whatever ends it, whoever started it is told how it goes on
+            except Exception as error:
+                # whatever ends it, its user reads how to continue it
                 raise Stopped(f"{message(error)}\nThe log is {log}. To go on: {again()}") from error

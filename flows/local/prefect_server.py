@@ -35,7 +35,7 @@ class Api:
     """A Prefect API: `Api("http://127.0.0.1:35117/api", Service("prefect",
     "/tmp/agentfly-x1/prefect.sock"))`.
 
-    `service` is None for one that somebody else runs.
+    `service` is None for one that AgentFly does not run.
     """
 
     url: str
@@ -56,7 +56,7 @@ def prefect_api(places: Places) -> Iterator[Api]:
 
     Returns at once, so that the 4 seconds that a server takes (9 on a new database) go by while
     other things are imported; wait for it before the first flow. The server dies with this process.
-    Where the chosen API does not answer the work goes on with such a server too.
+    Where the chosen API does not answer, such a server is used too.
     """
     if places.api and answers(places.api):
         yield Api(places.api, None)

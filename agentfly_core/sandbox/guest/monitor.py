@@ -60,7 +60,7 @@ class Monitor:
         return cls(pid, work, line, os.pidfd_open(pid), pipes)
 
     def hand(self, code: bytes) -> None:
-        """Let a process that is kept go on, with code to run."""
+        """Let a process that is kept continue, with code to run."""
         for text in self.pipes.values():
             text.clear()
         self.started, self.computed, self.disk_was_full = (
@@ -70,7 +70,7 @@ class Monitor:
         )
         self._signal(signal.SIGCONT)
         given = _in_memory(code)
-        with suppress(OSError):  # whoever does not listen has ended, or runs out of time
+        with suppress(OSError):  # a process that does not listen has ended, or runs out of time
             socket.send_fds(self.line, [b"."], [given])
         os.close(given)
 

@@ -88,9 +88,7 @@ PAGE = 4096
 
 
 class Order(TypedDict):
-    """The header of a message to a keeper: the limits, the names of the files behind it and of
-    those to collect.
-    """
+    """The header to an init process: the limits, the names of the files sent and to collect."""
 
     limits: dict[str, float]
     files: list[str]
@@ -100,7 +98,7 @@ class Order(TypedDict):
 
 
 class Report(TypedDict):
-    """The header of a keeper's message: how the code ended, and the names of the files after it."""
+    """The header of an init process's message: how the code ended, the names of files after it."""
 
     ended: str | None
     wait: int
@@ -151,7 +149,7 @@ class ExecRequest:
             )
 
     def packed(self, base: int) -> bytes:
-        """The message to a keeper whose process starts with `base` bytes of memory."""
+        """The message to an init process that starts with `base` bytes of memory."""
         header: dict[str, JSON] = {
             "limits": asdict(self.limits),
             "files": list(self.files),
@@ -216,7 +214,7 @@ def judged(
     oom_kills: int,
     backend: str,
 ) -> ExecResult:
-    """The result behind a keeper's report; `oom_kills` are those that the cgroup counted."""
+    """The result in an init process's report; `oom_kills` are those that the cgroup counted."""
     code = os.waitstatus_to_exitcode(report["wait"])
     text = stderr.decode(errors="replace")
     status = (

@@ -16,14 +16,8 @@ import struct
 
 from agentfly_core.sandbox.guest import kernel
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = (
-    0x20,
-    0x15,
-    0x35,
-    0x45,
-    0x06,
-    0x54,
-)  # linux/bpf_common.h
+# linux/bpf_common.h
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = (0x20, 0x15, 0x35, 0x45, 0x06, 0x54)
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000  # linux/seccomp.h
 _NUMBER, _MACHINE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _MODE_FILTER, _PR_SET_SECCOMP = 2, 22
@@ -34,61 +28,24 @@ _NAMESPACES = 0x7E020080  # every CLONE_NEW... flag, of time and cgroups too
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _DENIED_EVERYWHERE = (
     *(425, 426, 427),  # io_uring_setup, io_uring_enter, io_uring_register
-    *(
-        428,
-        429,
-        430,
-        431,
-        432,
-        433,
-        442,
-        467,
-    ),  # open_tree ... fspick, mount_setattr, open_tree_attr
+    # open_tree ... fspick, mount_setattr, open_tree_attr
+    *(428, 429, 430, 431, 432, 433, 442, 467),
     *(438, 440, 443, 447),  # pidfd_getfd, process_madvise, quotactl_fd, memfd_secret
 )
 _DENIED = {
     "x86_64": (
         *(41, 101, 310, 311, 312),  # socket, ptrace, process_vm_readv, process_vm_writev, kcmp
         *(165, 166, 155, 161, 272, 308),  # mount, umount2, pivot_root, chroot, unshare, setns
-        *(
-            248,
-            249,
-            250,
-            321,
-            298,
-            323,
-        ),  # add_key, request_key, keyctl, bpf, perf_event_open, userfaultfd
-        *(
-            246,
-            320,
-            175,
-            313,
-            176,
-            169,
-        ),  # kexec_load, kexec_file_load, init_, finit_, delete_module, reboot
-        *(
-            167,
-            168,
-            163,
-            179,
-            103,
-            135,
-            153,
-        ),  # swapon, swapoff, acct, quotactl, syslog, personality, vhangup
-        *(
-            303,
-            304,
-            300,
-            212,
-        ),  # name_to_handle_at, open_by_handle_at, fanotify_init, lookup_dcookie
-        *(
-            164,
-            227,
-            305,
-            159,
-            170,
-            171,
-        ),  # settimeofday, clock_settime, clock_adjtime, adjtimex, set...name
+        # add_key, request_key, keyctl, bpf, perf_event_open, userfaultfd
+        *(248, 249, 250, 321, 298, 323),
+        # kexec_load, kexec_file_load, init_, finit_, delete_module, reboot
+        *(246, 320, 175, 313, 176, 169),
+        # swapon, swapoff, acct, quotactl, syslog, personality, vhangup
+        *(167, 168, 163, 179, 103, 135, 153),
+        # name_to_handle_at, open_by_handle_at, fanotify_init, lookup_dcookie
+        *(303, 304, 300, 212),
+        # settimeofday, clock_settime, clock_adjtime, adjtimex, set...name
+        *(164, 227, 305, 159, 170, 171),
         *(279, 256, 237, 238),  # move_pages, migrate_pages, mbind, set_mempolicy
         *(319, 29, 68, 64, 240),  # memfd_create, shmget, msgget, semget, mq_open
         *(172, 173, 154, 134, 136, 206),  # iopl, ioperm, modify_ldt, uselib, ustat, io_setup
@@ -118,11 +75,10 @@ def program() -> bytes:
     steps += [_step(_LOAD, _NUMBER), *_when(_AT_LEAST, _X32, not_permitted)]
     for denied in (*_DENIED[machine], *_DENIED_EVERYWHERE):
         steps += _when(_EQUAL, denied, not_permitted)
-    steps += _when(
-        _EQUAL, _CLONE3, not_there
-    )  # its flags lie in memory; the C library falls back to clone
+    # its flags lie in memory; the C library falls back to clone
+    steps += _when(_EQUAL, _CLONE3, not_there)
     steps += _pairs(_SOCKETPAIR[machine], not_permitted)
-    # only of itself: the keeper has the same user, and must be able to report
+    # only of itself: the init process has the same user, and must be able to report
     steps += [_step(_EQUAL, _PRLIMIT[machine], 0, 4), _step(_LOAD, _FIRST_ARGUMENT)]
     steps += [_step(_EQUAL, 0, 0, 1), _step(_RETURN, _ALLOW), _step(_RETURN, not_permitted)]
     steps += [_step(_EQUAL, kernel.number("clone"), 0, 3), _step(_LOAD, _FIRST_ARGUMENT)]

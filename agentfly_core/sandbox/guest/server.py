@@ -45,9 +45,8 @@ WARM += ("numpy", "numpy.random")
 def main() -> None:
     """Serve until the caller is gone."""
     link = socket.socket(fileno=int(sys.argv[1]))
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Python's handler would let the code end its keeper, process 1
+    # Python's handler would let the code end its init process (PID 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _enter_namespaces()
         if first := os.fork():

@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _settled(locked: bool, cgroups: Sequence[int]) -> int:
-    """Become a keeper; returns the memory in bytes that a process starts with."""
+    """Become an init process; returns the memory in bytes that a process starts with."""
     if locked and os.getpid() != 1:
         raise OSError("not the first process of its namespace")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in server.py
