@@ -1,6 +1,4 @@
-"""Ready-made algorithms, one a module, and their short names in experiment files:
-`algorithm: grpo`.
-"""
+"""Ready-made algorithms, one a module, and their short names in experiments: `algorithm: grpo`."""
 
 NAMES = {
     "cispo": "agentfly_core.algorithms.cispo:CISPO",

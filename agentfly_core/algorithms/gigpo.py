@@ -1,6 +1,4 @@
-"""Group-in-group policy optimisation: replies to the same state are compared, too (GiGPO, arXiv
-2505.10978).
-"""
+"""Group-in-group policy optimisation: replies to one state compared, too (GiGPO, 2505.10978)."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ class GiGPO(PolicyGradient):
     weight: Annotated[float, Field(ge=0.0)] = 1.0
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
-        """Also the share of turns whose state another turn of their group has: at 0, every A_turn
-        is 0.
-        """
+        """Also the share of turns whose state recurs in their group: at 0, every A_turn is 0."""
         alike = [len(turns) for turns in _alike(outcomes)]
         shared = sum(turns for turns in alike if turns > 1) / sum(alike) if alike else math.nan
         return {**super().measures(outcomes, batch), "train/compared_turns": shared}

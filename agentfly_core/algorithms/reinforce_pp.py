@@ -1,6 +1,4 @@
-"""REINFORCE++ (arXiv 2501.03262): token returns, whitened over the whole batch; no groups are
-needed.
-"""
+"""REINFORCE++ (arXiv 2501.03262): token returns, whitened over the batch; no groups needed."""
 
 from __future__ import annotations
 

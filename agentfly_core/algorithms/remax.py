@@ -16,8 +16,7 @@ from agentfly_core.rl.policy_loss import Clip, PolicyLoss
 
 @dataclass(frozen=True, kw_only=True)
 class ReMax(PolicyGradient):
-    """A = R - R of the greedy episode of the same problem, which is played besides and not trained
-    on.
+    """A = R - R of the same problem's greedy episode, which is played besides and not trained on.
 
     A problem whose greedy episode has no score teaches nothing. Raises ValueError when that is so
     for all of them. The paper's loss is -A log p, of one optimizer step an update, whose gradient

@@ -12,9 +12,7 @@ from agentfly_core.runs.context import Resolved, resolve
 
 
 def check(science: Science) -> Resolved:
-    """Import everything that an experiment names and check its settings, before any work; raises
-    ValueError.
-    """
+    """Import all that an experiment names and check its settings first; raises ValueError."""
     _require_algorithm(science.algorithm.use)
     resolved = resolve(science)
     _require_correction(resolved)

@@ -1,6 +1,4 @@
-"""The live services of a session: started once, kept over its steps, handed to the stages that use
-them.
-"""
+"""The live services of a session: started once, kept over its steps, handed to stages."""
 
 from __future__ import annotations
 

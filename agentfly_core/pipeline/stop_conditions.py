@@ -50,8 +50,7 @@ def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None
 def stop_if_unscored(
     trajectories: Sequence[Trajectory], scores: Sequence[Scored], share: float
 ) -> None:
-    """Raise GateClosed when more than `share` of the trajectories, and more than two, have no
-    reward.
+    """Raise GateClosed when more than `share` of the trajectories, and over two, have no reward.
 
     `scores[i]` is that of `trajectories[i]`. FAILED episodes have none either, but are the other
     gate's to count.

@@ -61,9 +61,7 @@ class Resolved:
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:
-        """The kinds of environment that every episode needs, in the fixed order in which they are
-        leased.
-        """
+        """The kinds of environment that every episode needs, in the fixed order of leasing."""
         return kinds_needed(self.tools, [*self.rewards])
 
     @property

@@ -82,9 +82,7 @@ class Step:
 
 
 def read_step(store: Store, run: str, number: int | None) -> Step:
-    """A step's episodes, the last one's when `number` is None; raises ValueError where there is
-    none.
-    """
+    """A step's episodes, the last one's when `number` is None; raises ValueError without any."""
     layout = RunLayout(run)
     played = [step for step in layout.steps(store) if _played(store, layout.step(step))]
     if not played or (number is not None and number not in played):

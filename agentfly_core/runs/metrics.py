@@ -1,6 +1,4 @@
-"""Numbers about what was played: from trajectories, their scores and their timings to named
-metrics.
-"""
+"""Numbers about what was played: from trajectories, scores and timings to named metrics."""
 
 from __future__ import annotations
 

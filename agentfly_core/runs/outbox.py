@@ -53,8 +53,7 @@ class _Call(Generic[C]):
 
 
 class Outbox(Generic[C]):
-    """Calls to a service, made in order by one thread; `connect` is called by it too, and may
-    raise.
+    """Calls to a service, made in order by one thread; it calls `connect` too, which may raise.
 
     A call that fails while the service answers is tried three times and then given up; one that
     fails while it does not answer stays first until it does.

@@ -62,9 +62,7 @@ class Run:
 
     @property
     def reference(self) -> Artifact | None:
-        """The policy of another run that this one shall stay near, if it is not that of its own
-        start.
-        """
+        """The policy of another run that this one shall stay near, if not its own start's."""
         found = self.record.get("reference")
         return Artifact(found["uri"], found["digest"]) if found else None
 

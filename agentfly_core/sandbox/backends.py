@@ -35,9 +35,7 @@ class Unavailable(OSError):
 
 
 class ForkServer:
-    """Starts the server when first used, and again when it died; usable from any thread and event
-    loop.
-    """
+    """Starts the server when first used, and again when it died; from any thread and event loop."""
 
     name = "forkserver"
     warm = True
@@ -49,7 +47,7 @@ class ForkServer:
         self._base = 0
 
     async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
-        """A connection to a new execution's init process, and the bytes of memory it starts with.
+        """A connection to a new execution's init process, and the bytes its child starts with.
 
         The execution enters the cgroups of these open files. One that is `kept` for several orders
         takes none of the 32 places. Raises Unavailable.

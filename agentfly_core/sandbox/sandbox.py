@@ -141,9 +141,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """An execution that waits for its order: its namespaces are made, its control groups are
-    entered.
-    """
+    """An execution that waits for its order, its namespaces made, its control groups entered."""
 
     connection: socket.socket
     base: int

@@ -149,7 +149,7 @@ class ExecRequest:
             )
 
     def packed(self, base: int) -> bytes:
-        """The message to an init process that starts with `base` bytes of memory."""
+        """The message to an init process whose child starts with `base` bytes of memory."""
         header: dict[str, JSON] = {
             "limits": asdict(self.limits),
             "files": list(self.files),

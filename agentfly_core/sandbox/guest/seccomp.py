@@ -87,9 +87,7 @@ def program() -> bytes:
 
 
 def apply() -> None:
-    """Hold this process and all its children to the filter, for good; they must have
-    `no_new_privs`.
-    """
+    """Hold this process and all its children to the filter for good; needs `no_new_privs`."""
     code = program()
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
