@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 SHORT := and not long
 BESIDE := $(MAKE) --no-print-directory --jobs=2 --keep-going
 
-.PHONY: quickstart install check test test-all style types test-quick test-flows test-rest repro lock deploy worker
+.PHONY: quickstart install check test test-all style types test-quick test-faults test-flows test-rest repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -26,10 +26,10 @@ check: $(INSTALLED)  ## check style and types, run the tests that start no servi
 	@+$(BESIDE) types style test-quick
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
-	@+$(BESIDE) types style test-flows test-rest
+	@+$(BESIDE) test-rest test-faults test-flows types style
 
 test-all: $(INSTALLED)  ## all tests: every moment of death, every table
-	@+$(BESIDE) types style test-flows test-rest SHORT=
+	@+$(BESIDE) test-faults test-rest test-flows types style SHORT=
 
 style:
 	$(BIN)/ruff check .
@@ -40,11 +40,15 @@ types:
 test-quick:
 	$(PYTEST) -m "not service and not smollm2 and not long"
 
-test-flows:  # beside the others: two processes of tests, each with the services that only it needs
-	$(PYTEST) -m "prefect $(SHORT)"
+# Three processes of tests, two of them at a time, each with the services that it needs.
+test-faults:
+	$(PYTEST) tests/faults -m "(long or not long) $(SHORT)"
+
+test-flows:
+	$(PYTEST) -m "prefect $(SHORT)" --ignore=tests/faults
 
 test-rest:
-	$(PYTEST) -m "not prefect $(SHORT)"
+	$(PYTEST) -m "not prefect $(SHORT)" --ignore=tests/faults
 
 repro: $(INSTALLED)  ## reproduce an experiment with DVC: make repro EXP=shop
 	$(BIN)/agentfly repro $(EXP)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from agentfly_core.artifacts.store import Store
 from agentfly_core.records.parquet import read_trajectories
 from tests.support.lives import KILLED, RUN, TRAIN, Lives, digests, survivors
@@ -38,6 +40,7 @@ def test_a_vllm_server_killed_amid_a_rollout_is_started_again_and_only_that_shar
         assert {span.policy_version for span in spans} == {int(path.parts[-3]) - 1}
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_with_its_vllm_server_goes_on_and_does_nothing_twice(
     begun, lives: Lives
 ):

@@ -81,8 +81,10 @@ def test_only_the_adapter_and_a_critic_are_trained_and_take_space(learner, job, 
 
 @pytest.mark.parametrize(
     ("ranks", "algorithm"),
-    [(1, GRPO), (2, PPO | {"critic": "model"})],
-    ids=["1 rank", "2 ranks and a critic"],
+    [
+        pytest.param(1, GRPO, id="1 rank"),
+        pytest.param(2, PPO | {"critic": "model"}, id="2 ranks", marks=pytest.mark.long),
+    ],
 )
 def test_a_run_that_lost_its_learner_ends_with_the_same_bytes(
     ranks, algorithm, workers, job, tmp_path

@@ -72,6 +72,7 @@ def wide(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_ranks_stay_in_step_while_some_have_far_more_tokens_to_learn(
     learner, wide, service_address, tmp_path
 ):
@@ -123,6 +124,7 @@ print(json.dumps(kept))
 
 
 @pytest.mark.service
+@pytest.mark.long
 def test_a_learner_that_lets_go_of_a_policy_keeps_nothing_of_it(job, nano, tmp_path):
     jobs = [
         replace(job, algorithm=PPO, dtype=dtype) for dtype in [*["float32"] * 4, *["bfloat16"] * 2]
