@@ -214,6 +214,55 @@ FAULTS = (
         "split_special_tokens=False",
         "unit/templates",
     ),
+    Fault(
+        "a step of the clock ends a lease",
+        "artifacts/lease.py",
+        "    now: Callable[[], float] = time.monotonic",
+        "    now: Callable[[], float] = time.time",
+        "unit/artifacts",
+    ),
+    Fault(
+        "a cut lock file refuses its run for ever",
+        "artifacts/lock.py",
+        "    except ValueError as fault:\n        logger.warning(",
+        "    except KeyError as fault:\n        logger.warning(",
+        "unit/artifacts",
+    ),
+    Fault(
+        "an error that cannot say its text ends the stage",
+        "formats/text.py",
+        "        return str.__str__(say())\n    except BaseException as error:",
+        "        return str.__str__(say())\n    except KeyError as error:",
+        "unit/formats",
+    ),
+    Fault(
+        "a user's flows.py takes the place of ours",
+        "system/module_search.py",
+        "if file.name != ours.name or file.read_bytes() != ours.read_bytes():",
+        "if False:",
+        "unit/system",
+    ),
+    Fault(
+        "a new setting renames every run",
+        "config/section.py",
+        "if isinstance(held, dict) and key in held and held[key] == before:",
+        "if False:",
+        "unit/runs",
+    ),
+    Fault(
+        "run:NAME@STEP is taken for a name",
+        "runs/context.py",
+        'step_named(where) or (where.removeprefix("run:"), None)',
+        '(where.removeprefix("run:"), None)',
+        "unit/runs",
+    ),
+    Fault(
+        "the best policy is chosen over other data",
+        "runs/mlflow_client.py",
+        "[number for number in tried if tried[number][DATASET] == tried[last][DATASET]]",
+        "[*tried]",
+        "services/test_mlflow.py",
+    ),
 )
 
 

@@ -140,7 +140,8 @@ def _types(maker: Maker, parameters: Parameters) -> dict[str, Any]:
     only.
     """
     told = {key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()}
-    function = inspect.unwrap(getattr(maker, "__init__") if isinstance(maker, type) else maker)  # noqa: B009
+    called = getattr(maker, "__init__") if isinstance(maker, type) else maker  # noqa: B009
+    function = inspect.unwrap(called)
     known = getattr(function, "__globals__", {})
     try:
         if is_dataclass(maker):

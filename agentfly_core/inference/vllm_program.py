@@ -30,7 +30,8 @@ def main() -> None:
 
     if current_platform.is_cpu():
         install()
-        utils.get_mp_context = partial(multiprocessing.get_context, "fork")  # type: ignore[attr-defined]
+        fork = partial(multiprocessing.get_context, "fork")
+        utils.get_mp_context = fork  # type: ignore[attr-defined]
     entry.run_server = partial(entry.run_server, timeout_graceful_shutdown=GRACE)
     entry.main()
 

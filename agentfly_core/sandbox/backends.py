@@ -58,9 +58,11 @@ class ForkServer:
             else self._link
         )
         ours, theirs = socket.socketpair()
+        kind, descriptors = KEPT if kept else ONCE, [theirs.fileno(), *cgroups]
         with theirs:
             try:
-                while not _sent(link, KEPT if kept else ONCE, [theirs.fileno(), *cgroups]):  # noqa: ASYNC110 - nothing tells of room
+                # polled, since nothing tells of room
+                while not _sent(link, kind, descriptors):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             except BaseException:
                 # cancelled too: whatever it is passes on, but the connection is closed

@@ -114,6 +114,7 @@ def _become(main: Path) -> None:
     sys.argv = [str(main)]
     sys.path[:] = [str(main.parent), *filter(os.path.isdir, sys.path)]
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        stream = open(number, "w" if number else "r", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+        mode = "w" if number else "r"
+        stream = open(number, mode, 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)

@@ -45,5 +45,7 @@ async def test_demonstrations_are_episodes_played_from_a_script() -> None:
         await play_all(episode_specs(*problems), rollout_spec(calculator), scripted(script))
     )[0]
     assert as_letters(first) == "^u1+2?$^a<calculator expression=1+2>$^t3$^a=3$"
-    assert as_letters(second) == "^u3+4?$^a<calculator expression=3+4>$^t7$^a=7$"
-    assert loss_mask(second)  == ".........xxxxxxxxxxxxxxxxxxxxxxxxxxxx......xxx"  # fmt: skip
+    assert [as_letters(second), loss_mask(second)] == [
+        "^u3+4?$^a<calculator expression=3+4>$^t7$^a=7$",
+        ".........xxxxxxxxxxxxxxxxxxxxxxxxxxxx......xxx",
+    ]

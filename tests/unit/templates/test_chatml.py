@@ -75,7 +75,9 @@ def test_a_conversation_with_a_tool_reads_as_hermes_is_written(
     ]
     assert tokenizer.decode(list(Hermes(tokenizer).open(conversation, []))) == (
         "<|im_start|>user\nWhat is 41+58?<|im_end|>\n<|im_start|>assistant\nLet me "
-        f"see.\n{ADD_TEXT}\n{ADD_TEXT}<|im_end|>\n<|im_start|>user\n<tool_response>\n99\n</tool_response>\n<tool_response>\n99\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+        f"see.\n{ADD_TEXT}\n{ADD_TEXT}<|im_end|>\n<|im_start|>user\n"
+        "<tool_response>\n99\n</tool_response>\n<tool_response>\n99\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\n"
     )
 
 
