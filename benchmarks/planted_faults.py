@@ -319,7 +319,8 @@ def failure(copy: Path, tests: str) -> str:
     if ended.returncode == 0:
         return ""
     lines = ended.stdout.splitlines()
-    return "\n".join(_first(lines, "FAILED ", "ERROR ") + _first(lines, "E  "))
+    told = _first(lines, "FAILED ", "ERROR ") + _first(lines, "E  ")
+    return "\n".join(told) or f"pytest, which ended with exit code {ended.returncode}"
 
 
 def _first(lines: Sequence[str], *beginnings: str) -> list[str]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from agentfly_core.artifacts.lease import EXPIRY, HEARTBEAT, Lease, leaseholder, refuse_if_leased
+from agentfly_core.artifacts.lease import (
+    EXPIRY,
+    HEARTBEAT,
+    Clock,
+    Lease,
+    leaseholder,
+    refuse_if_leased,
+)
 from agentfly_core.artifacts.lock import Locked, LockLost
 from agentfly_core.artifacts.object_storage import Remote
 from agentfly_core.system.process import Owner
@@ -227,3 +235,7 @@ def test_a_lock_that_was_removed_with_its_run_is_released_without_a_word(
     assert (bucket, caplog.records) == ({}, [])
     with pytest.raises(LockLost, match="does not name this process any more"):
         mine.check()
+
+
+def test_a_lease_is_watched_on_a_clock_that_cannot_be_set() -> None:
+    assert Clock().now is time.monotonic
