@@ -59,6 +59,5 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
                 yield places
             except Locked:
                 raise
-            except Exception as error:
-                # whatever ends it, its user reads how to continue it
+            except Exception as error:  # whatever ends it, its user reads how to continue it
                 raise Stopped(f"{message(error)}\nThe log is {log}. To go on: {again()}") from error
