@@ -18,10 +18,11 @@ def finish(
     run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
 ) -> Summary:
     """Write the ledger and summary.json of a run that did all its steps; returns the summary."""
-    summary = summarise(run, made, before, after, mlflow_run_id)
+    flow_runs = run.links("prefect_flow_run_ids")
+    summary = summarise(run.context, run.name, made, before, after, mlflow_run_id, flow_runs)
     target = keys.ledger(run.name, final_policy(run.store, run.name))
     with run.store.publish(target) as folder:
-        run_ledger(run).to_parquet(folder / ledger.FILE)
+        run_ledger(run.context, run.name).to_parquet(folder / ledger.FILE)
     retention.retain(run, run.science.steps)
     run.store.write_json(run.layout.summary, as_json(summary))
     return summary

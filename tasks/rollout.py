@@ -9,7 +9,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring, timing
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import playing
-from agentfly_core.pipeline.playing import of_step, of_test, play_shard, watching
+from agentfly_core.pipeline.playing import of_step, of_test, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
 from agentfly_core.records.dataset import split
 from agentfly_core.records.schedule import SamplingRound, problems_of
@@ -95,7 +95,7 @@ def _play(
     watch = watching(stage, step, shard * size, len(everything))
     with services.environments.turn:
         # here, since a template may use the one tokenizer, which another shard is using meanwhile
-        spec = context.resolved.rollout_spec(services.tokenizer)
+        spec = rollout_spec(context.resolved, services.tokenizer)
         with timing(metrics, "time/swap"):
             services.load(context, policy, version)
         mine = everything[shard * size : (shard + 1) * size]

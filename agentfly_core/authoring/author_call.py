@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
-from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.formats.text import fault, shown
+
+R = TypeVar("R")
 
 
 class Overdue(Exception):
     """A function gave no result in time: `Overdue("no result within 30 s")`."""
-
-
-class LoopLost(ServiceFailure):
-    """A call that waited behind other code that held their event loop until it was given up."""
 
 
 class Work:
@@ -71,6 +73,44 @@ class Work:
         if (error := self.ended.result()) is not None:
             raise error
 
+    def overran(self) -> Overdue:
+        """What to say when it has had its time: whatever came of it later is not looked at."""
+        if self.ended.done() and isinstance(error := self.ended.result(), Overdue):
+            return error  # it held the loop
+        return Overdue(f"no result within {self.seconds:g} s")
+
     def _settle(self, error: Exception | None) -> None:
         if not self.ended.done():
             self.ended.set_result(error)
+
+
+async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
+    """The result of `function()` in a thread of its own; raises Overdue, or what it raised."""
+    # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits
+    # for hung ones.
+    work = Work(what, seconds)
+    results: list[R] = []
+
+    def run() -> None:
+        try:
+            results.append(function())
+            work.settle(None)
+        except BaseException as error:
+            # no Ctrl-C comes to this thread: whatever it is, the function raised it
+            work.settle(harmless(error))
+
+    work.begin()
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
+    if await work.ends_within(seconds):
+        work.check()
+        return results[0]
+    raise work.overran()
+
+
+def harmless(error: BaseException) -> Exception:
+    """What was raised, as an Exception: an author's code cannot end the program (`sys.exit`)."""
+    if isinstance(error, Exception):
+        return error
+    return RuntimeError(
+        f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error)
+    )

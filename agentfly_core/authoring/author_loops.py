@@ -21,9 +21,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from agentfly_core.authoring.author_call import LoopLost, Overdue, Work
-from agentfly_core.authoring.environment import Environment
-from agentfly_core.formats.text import fault, shown
+from agentfly_core.authoring.author_call import Overdue, Work, harmless
+from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.system import background_loop
 
 R = TypeVar("R")
@@ -41,6 +40,10 @@ _log = logging.getLogger(__name__)
 _owner: contextvars.ContextVar[Work | None] = contextvars.ContextVar("owner", default=None)
 _loops: dict[Which, Loop] = {}
 _turn = threading.Lock()
+
+
+class LoopLost(ServiceFailure):
+    """A call that waited behind other code that held their event loop until it was given up."""
 
 
 def loop(which: Which) -> Loop:
@@ -180,15 +183,6 @@ async def _done(work: Work, function: Callable[[], Awaitable[None]]) -> None:
         raise
     except BaseException as error:  # raised again by who waits for it
         work.settle(harmless(error))
-
-
-def harmless(error: BaseException) -> Exception:
-    """What was raised, as an Exception: an author's code cannot end the program (`sys.exit`)."""
-    if isinstance(error, Exception):
-        return error
-    return RuntimeError(
-        f"it called exit({shown(error.code)})" if isinstance(error, SystemExit) else fault(error)
-    )
 
 
 def _watch() -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeGuard, TypeVar
 
 from typing_extensions import TypeIs
 
 from agentfly_core.authoring import author_loops
-from agentfly_core.authoring.author_call import LoopLost, Overdue, Work
-from agentfly_core.authoring.author_loops import Which, harmless
+from agentfly_core.authoring.author_call import Overdue, Work, in_thread
+from agentfly_core.authoring.author_loops import LoopLost, Which
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.system import interpreter_watch
 
@@ -21,7 +19,6 @@ __all__ = [
     "LoopLost",
     "Overdue",
     "call",
-    "in_thread",
     "is_awaitable",
     "made",
     "nothing_needed",
@@ -146,7 +143,7 @@ async def _on_loop(loop: author_loops.Loop, function: Callable[[], Awaitable[R]]
             work
         ):
             await asyncio.wait([work.ended], timeout=author_loops.GRACE)
-        raise _overdue(work)
+        raise work.overran()
     except asyncio.CancelledError:
         loop.cancel(work)
         await asyncio.wait([work.ended], timeout=author_loops.GRACE)
@@ -161,33 +158,3 @@ async def _in_time(loop: author_loops.Loop, work: Work) -> bool:
         if work.spent >= work.seconds:
             return work.ended.done()
     return True
-
-
-async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
-    """The result of `function()` in a thread of its own; raises what `call` does."""
-    # asyncio.to_thread has too few threads for a shard of slow tools, and the end of the loop waits
-    # for hung ones.
-    work = Work(what, seconds)
-    results: list[R] = []
-
-    def run() -> None:
-        try:
-            results.append(function())
-            work.settle(None)
-        except BaseException as error:
-            # no Ctrl-C comes to this thread: whatever it is, the function raised it
-            work.settle(harmless(error))
-
-    work.begin()
-    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
-    if await work.ends_within(seconds):
-        work.check()
-        return results[0]
-    raise _overdue(work)
-
-
-def _overdue(work: Work) -> Overdue:
-    """What to say of a call that has had its time: whatever came of it later is not looked at."""
-    if work.ended.done() and isinstance(error := work.ended.result(), Overdue):
-        return error  # it held the loop
-    return Overdue(f"no result within {work.seconds:g} s")

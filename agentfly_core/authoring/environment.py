@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from agentfly_core.records.trajectory import Problem
@@ -63,3 +64,8 @@ class Environment:
 
     async def close(self) -> None:
         """Free what `start` took; called once."""
+
+
+def in_order(kinds: Iterable[type[Environment]]) -> tuple[type[Environment], ...]:
+    """Kinds of environments in the order in which every episode leases them."""
+    return tuple(sorted(kinds, key=lambda kind: (kind.__module__, kind.__qualname__)))

@@ -16,8 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol, TypedDict, TypeVar
 
-from agentfly_core.authoring import calling
-from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring.author_call import Overdue, in_thread
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Signature
 from agentfly_core.config.import_path import load
@@ -85,7 +84,7 @@ async def asked(path: str, question: Mapping[str, JSON], seconds: float) -> JSON
     """
     asking = _Asking(path, json.dumps(question), seconds)
     try:
-        return await calling.in_thread(asking, math.inf, path)
+        return await in_thread(asking, math.inf, path)
     except asyncio.CancelledError:
         asking.cancel()
         raise

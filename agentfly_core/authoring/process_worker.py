@@ -82,7 +82,7 @@ class _Caller:
     async def __call__(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
     ) -> R:
-        from agentfly_core.authoring.author_loops import harmless
+        from agentfly_core.authoring.author_call import harmless
         from agentfly_core.authoring.calling import is_awaitable
 
         try:

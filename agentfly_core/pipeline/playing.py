@@ -31,6 +31,24 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+def rollout_spec(resolved: Resolved, tokenizer: PreTrainedTokenizerBase) -> RolloutSpec:
+    """How an experiment's episodes are played with a model of this tokenizer."""
+    agent, template = resolved.science.agent, resolved.science.template
+    return RolloutSpec(
+        template=construct(load(template.use), template.settings, {"tokenizer": tokenizer}),
+        tools=resolved.tools,
+        rewards=tuple(reward for reward in resolved.rewards if reward.needs),
+        agent=resolved.agent,
+        system=agent.system,
+        max_turns=agent.max_turns,
+        max_tokens=agent.max_tokens,
+        max_observation_tokens=agent.max_observation_tokens,
+        max_model_len=agent.max_model_len,
+        deadline=agent.deadline,
+        limits=resolved.limits,
+    )
+
+
 def require_room(
     resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problems: Iterable[Problem]
 ) -> None:
@@ -39,7 +57,7 @@ def require_room(
 
     Only for `tool_loop`: what another agent has the model read first is known when it is played.
     """
-    spec = resolved.rollout_spec(tokenizer)
+    spec = rollout_spec(resolved, tokenizer)
     if spec.agent is tool_loop:
         spec.require_room(problems)
 
@@ -93,7 +111,7 @@ def demonstrate(
         settings.settings,
         {"problems": problems, "seed": science.seed},
     )
-    spec = resolved.rollout_spec(tokenizer)
+    spec = rollout_spec(resolved, tokenizer)
     sampler = Scripted(
         partial(tokenizer.encode, add_special_tokens=False), spec.template.stop_tokens[0], script
     )

@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TypeVar
 
-from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout import child_process
 from agentfly_core.rollout.pool import LeaseTimeout, Limit, Pool
 
-__all__ = ["LeaseExpired", "LeaseTimeout", "Limit", "ResourceManager", "in_order"]
+__all__ = ["LeaseExpired", "LeaseTimeout", "Limit", "ResourceManager"]
 
 E = TypeVar("E", bound=Environment)
 Lent = dict[type[Environment], Environment]
@@ -142,11 +142,6 @@ class ResourceManager:
                 f"There is no limit for {kind.__name__}; give one under `environments`."
             )
         return self._pools[kind]
-
-
-def in_order(kinds: Iterable[type[Environment]]) -> tuple[type[Environment], ...]:
-    """Kinds of environments in the order in which every episode leases them."""
-    return tuple(sorted(kinds, key=lambda kind: (kind.__module__, kind.__qualname__)))
 
 
 @asynccontextmanager

@@ -17,15 +17,13 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
-from agentfly_core.config.import_path import at, construct, load
+from agentfly_core.config.import_path import at, load
 from agentfly_core.config.site import Site
 from agentfly_core.rollout.episode import Agent
-from agentfly_core.rollout.resources import Limit
-from agentfly_core.rollout.spec import RolloutSpec, kinds_needed, refuse_misfits
+from agentfly_core.rollout.needs import kinds_needed, refuse_misfits
+from agentfly_core.rollout.pool import Limit
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from agentfly_core.rl.interface import Algorithm
 
 P = TypeVar("P")
@@ -73,23 +71,6 @@ class Resolved:
     def greedy(self) -> bool:
         """Whether each problem of a step is played once more, greedily, as a baseline."""
         return self.algorithm.needs.greedy_episode
-
-    def rollout_spec(self, tokenizer: PreTrainedTokenizerBase) -> RolloutSpec:
-        """How its episodes are played with a model of this tokenizer."""
-        agent, template = self.science.agent, self.science.template
-        return RolloutSpec(
-            template=construct(load(template.use), template.settings, {"tokenizer": tokenizer}),
-            tools=self.tools,
-            rewards=tuple(reward for reward in self.rewards if reward.needs),
-            agent=self.agent,
-            system=agent.system,
-            max_turns=agent.max_turns,
-            max_tokens=agent.max_tokens,
-            max_observation_tokens=agent.max_observation_tokens,
-            max_model_len=agent.max_model_len,
-            deadline=agent.deadline,
-            limits=self.limits,
-        )
 
 
 @dataclass(frozen=True)

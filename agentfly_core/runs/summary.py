@@ -20,7 +20,6 @@ from agentfly_core.records.trajectory import Unscored
 from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent
 from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import Run
 
 StagesBefore = Mapping[str, Sequence[Artifact]]
 
@@ -89,20 +88,26 @@ def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) 
 
 
 def summarise(
-    run: Run, made: StagesBefore, before: Evaluation, after: Evaluation, mlflow_run_id: str | None
+    context: ExperimentContext,
+    run: str,
+    made: StagesBefore,
+    before: Evaluation,
+    after: Evaluation,
+    mlflow_run_id: str | None,
+    prefect_flow_run_ids: list[str],
 ) -> Summary:
     """The content of summary.json; `made` is what there was before the first step."""
-    steps = steps_frame(run.context, run.name)
+    steps = steps_frame(context, run)
     seconds: dict[str, float] = {}
     for stage, artifacts in made.items():
-        seconds[stage] = sum(measured(run.store, artifact).seconds for artifact in artifacts)
+        seconds[stage] = sum(measured(context.store, artifact).seconds for artifact in artifacts)
     for stage in ("rollout", "score", "update"):
         seconds[stage] = float(steps[f"time/{stage}"].sum())
     seconds["evaluate"] = before.seconds + after.seconds
     return {
-        "run": run.name,
-        "experiment": run.context.experiment,
-        "steps": run.science.steps,
+        "run": run,
+        "experiment": context.experiment,
+        "steps": context.science.steps,
         "success_before": before.success,
         "success_after": after.success,
         "interval_before": list(before.interval),
@@ -110,7 +115,7 @@ def summarise(
         "seconds": seconds,
         "policy_digest": after.policy,
         "mlflow_run_id": mlflow_run_id,
-        "prefect_flow_run_ids": run.links("prefect_flow_run_ids"),
+        "prefect_flow_run_ids": prefect_flow_run_ids,
     }
 
 
@@ -149,7 +154,8 @@ def steps_frame(context: ExperimentContext, run: str) -> pd.DataFrame:
     return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in found])
 
 
-def run_ledger(run: Run) -> pd.DataFrame:
+def run_ledger(context: ExperimentContext, run: str) -> pd.DataFrame:
     """Every problem consumed by the run and what became of it, step by step."""
-    steps = [run.layout.step(number) for number in range(1, run.science.steps + 1)]
-    return ledger.joined([run.store.open(run.store.artifact(step.scored)) for step in steps])
+    steps = [RunLayout(run).step(number) for number in range(1, context.science.steps + 1)]
+    store = context.store
+    return ledger.joined([store.open(store.artifact(step.scored)) for step in steps])

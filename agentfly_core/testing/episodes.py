@@ -15,9 +15,11 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Problem, Scored, ToolCall, Trajectory
 from agentfly_core.rollout.episode import Agent, EpisodeSpec
-from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.needs import kinds_needed
+from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import RolloutSpec, kinds_needed
+from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.testing.letters import STOP, Letters, call_text, encode
 
 ADD = Problem("add-41-58", "41+58?", {"answer": "99"})

@@ -14,7 +14,7 @@ from typing import Any
 from agentfly_core.authoring.reward import reward
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
-from agentfly_core.pipeline.playing import of_step, play_shard
+from agentfly_core.pipeline.playing import of_step, play_shard, rollout_spec
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.trajectory import Problem, Trajectory
 from agentfly_core.rollout.event_loop import environment_loop
@@ -69,7 +69,7 @@ def main() -> None:
     resolved, site = resolve(science(given)), Site(threads=given["threads"])
     experiment, scratch = resolved.science, Path(given["scratch"])
     policies = [Path(given["model"])]
-    spec = resolved.rollout_spec(harness.tokenizer_of(policies[0]))
+    spec = rollout_spec(resolved, harness.tokenizer_of(policies[0]))
     with ExitStack() as stack:
         serving = harness.vllm_sampler(experiment, site, policies[0], given["group"], scratch)
         sampler = stack.enter_context(serving)

@@ -51,7 +51,7 @@ def orchestrated(what: str, again: Callable[[], str]) -> Iterator[Places]:
     places = settle(Path.cwd())
     log = places.state / "logs" / what / "flow.log"
     with prefect_api(places) as api:
-        import flows.train  # noqa: F401
+        import prefect.main  # noqa: F401  # what takes longest to import, and logs to the terminal
 
         with logging_to(log):
             try:

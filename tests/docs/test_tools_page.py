@@ -13,6 +13,7 @@ from agentfly_core.config import loading
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline import checks
+from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Ending
 from agentfly_core.runs.context import resolve
@@ -38,7 +39,7 @@ async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_
     checks.check(science)
     problems = dataset.build(science.data, science.seed)["train"]
     tokenizer = AutoTokenizer.from_pretrained(nano)
-    rules = resolve(science).rollout_spec(tokenizer)
+    rules = rollout_spec(resolve(science), tokenizer)
     script = construct(
         load(science.warm_start.demonstrations), {}, {"problems": problems, "seed": 0}
     )

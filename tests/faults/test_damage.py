@@ -132,7 +132,13 @@ def readers(
 
     def continued(_: int) -> tuple[Any, ...]:
         with opened(context, "demo") as run:
-            return run.record, run.parent, run.start, run.finished, run_ledger(run).to_json()
+            return (
+                run.record,
+                run.parent,
+                run.start,
+                run.finished,
+                run_ledger(run.context, run.name).to_json(),
+            )
 
     return {
         "list": lambda _: printed(view(listed(context.store), context.store)),

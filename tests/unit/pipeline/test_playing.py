@@ -15,14 +15,14 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.inference.sampler import Request
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline.playing import demonstrate, of_step, of_test, play_shard
+from agentfly_core.pipeline.playing import demonstrate, of_step, of_test, play_shard, rollout_spec
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
 from agentfly_core.rollout.event_loop import environment_loop
-from agentfly_core.rollout.resources import Limit
+from agentfly_core.rollout.pool import Limit
 from agentfly_core.runs.context import resolve
 
 PROBLEMS = [Problem(f"add-{i}", f"What is {i}+1?", {"answer": str(i + 1)}) for i in range(8)]
@@ -92,7 +92,7 @@ def played(
         resolved = resolve(rules)
         episodes = of_step(rules, problems, 1, resolved.greedy)
         play_shard(
-            resolved.rollout_spec(tokenizer),
+            rollout_spec(resolved, tokenizer),
             rules.gates,
             sampler,
             episodes,

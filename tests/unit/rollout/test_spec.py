@@ -9,11 +9,11 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
 from agentfly_core.environments.shop import Shop
 from agentfly_core.pipeline.checks import check
-from agentfly_core.pipeline.playing import require_room
+from agentfly_core.pipeline.playing import require_room, rollout_spec
 from agentfly_core.records.trajectory import Ending, Message, Problem
 from agentfly_core.rewards.shop import bought
 from agentfly_core.rollout.episode import Episode, PromptTooLong
-from agentfly_core.rollout.resources import Limit
+from agentfly_core.rollout.pool import Limit
 from agentfly_core.runs.context import resolve
 from agentfly_core.testing.letters import Letters
 from agentfly_core.tools.shop import checkout, search
@@ -45,7 +45,7 @@ def science(**changes: Any) -> Science:
 
 
 def test_a_playbook_is_read_from_the_experiment() -> None:
-    spec = resolve(science()).rollout_spec("the tokenizer")
+    spec = rollout_spec(resolve(science()), "the tokenizer")
     assert (spec.tools, spec.agent, spec.limits) == (
         (search, checkout),
         tool_loop,
@@ -63,19 +63,19 @@ def test_a_playbook_is_read_from_the_experiment() -> None:
 
 
 def test_only_rewards_that_need_an_environment_are_scored_in_play() -> None:
-    assert resolve(science()).rollout_spec(None).rewards == (bought,)
+    assert rollout_spec(resolve(science()), None).rewards == (bought,)
 
 
 def test_what_is_not_decorated_is_refused_by_name() -> None:
     with pytest.raises(
         ValueError, match=r"evaluate is a function, expected a Tool: decorate it with @tool\."
     ):
-        resolve(science(tools=["agentfly_core.tools.calculator:evaluate"])).rollout_spec(None)
+        resolve(science(tools=["agentfly_core.tools.calculator:evaluate"]))
 
 
 def test_an_environment_that_is_asked_for_and_not_listed_is_refused() -> None:
     with pytest.raises(ValueError, match=f"no limit for it.*{SHOP}: 8"):
-        resolve(science(environments={})).rollout_spec(None)
+        resolve(science(environments={}))
 
 
 @tool

@@ -71,7 +71,13 @@ def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_
     with opened(context, "demo") as run:
         run.link("prefect_flow_run_ids", "5f0e")
         found = summarise(
-            run, stored_stages(context, None), evaluation(0.5, 3.0), evaluation(0.75, 4.0), None
+            context,
+            "demo",
+            stored_stages(context, None),
+            evaluation(0.5, 3.0),
+            evaluation(0.75, 4.0),
+            None,
+            run.links("prefect_flow_run_ids"),
         )
     assert list(found) == [*KEYS.split(), *LINKS.split()]
     assert list(found["seconds"]) == [
