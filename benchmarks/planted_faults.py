@@ -96,9 +96,9 @@ FAULTS = (
     Fault(
         "a late answer counts",
         "authoring/calling.py",
-        "        raise _overdue(work)\n    except",
+        "        raise work.overran()\n    except",
         "        if results:\n            return results[0]\n"
-        "        raise _overdue(work)\n    except",
+        "        raise work.overran()\n    except",
         "unit/authoring",
     ),
     Fault(

@@ -33,6 +33,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 RUN_STEP = re.compile(r"run:([A-Za-z0-9][A-Za-z0-9._-]*)@(\d+)")
 RESUMABLE: JsonDict = {"resumable": True}
+SPLITS = ("train", "validation", "test")
 
 
 class Part(Section):
@@ -295,6 +296,3 @@ def resumable(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}"
         elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from resumable(field.annotation, f"{prefix}{key}.")
-
-
-SPLITS = ("train", "validation", "test")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -32,7 +32,13 @@ def row_means(tokens: Tensor, batch: RolloutBatch) -> Tensor:
     return (tokens * batch.sampled).sum(dim=1, keepdim=True) / count
 
 
-class CISPO(Section):
+class _PolicyLoss(Section):
+    """`needs_old`: it compares with the policy before the update."""
+
+    needs_old: ClassVar[bool] = True
+
+
+class CISPO(_PolicyLoss):
     """`-clip(rho, 1 - low, 1 + high) A log p`, the clipped ratio a constant.
 
     `high` is a distance from 1: with 4 the weight is at most 5. With `low` 1 there is no bound
@@ -43,11 +49,6 @@ class CISPO(Section):
     low: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
     high: Annotated[float, Field(ge=0.0)] = 4.0
 
-    @property
-    def needs_old(self) -> bool:
-        """The ratio is to the old policy."""
-        return True
-
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         """See TokenLosses; `train/clip_fraction` is the share of tokens whose weight is clipped."""
         rho = log_ratio(outputs.logprobs, batch.old_logprobs).exp().detach()
@@ -56,7 +57,7 @@ class CISPO(Section):
         return TokenLosses(loss, {"train/clip_fraction": (weight != rho).float()})
 
 
-class Clip(Section):
+class Clip(_PolicyLoss):
     """`max(-A rho, -A clip(rho, 1 - low, 1 + high))`, rho: the probability ratio to the old policy.
 
     A bound of its own on each side is from DAPO (2503.14476). `dual` bounds the loss of a bad token
@@ -67,11 +68,6 @@ class Clip(Section):
     low: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
     high: Annotated[float, Field(ge=0.0)] = 0.2
     dual: Annotated[float, Field(gt=1.0)] | None = None
-
-    @property
-    def needs_old(self) -> bool:
-        """The ratio is to the old policy."""
-        return True
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         """See TokenLosses; `train/clip_fraction` is the share of tokens beyond a bound."""
@@ -86,7 +82,7 @@ class Clip(Section):
         return TokenLosses(loss, {"train/clip_fraction": clipped.float()})
 
 
-class DPPO(Section):
+class DPPO(_PolicyLoss):
     """`-A rho`, but nothing once a token's probability passed a bound the way its advantage pulls.
 
     With p its probability now and q when it was sampled: dropped where A > 0 and p - q > high, or A
@@ -97,11 +93,6 @@ class DPPO(Section):
     low: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
     high: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2
 
-    @property
-    def needs_old(self) -> bool:
-        """The ratio is to the old policy."""
-        return True
-
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         """See TokenLosses; `train/clip_fraction` is the share of tokens that are dropped."""
         moved = outputs.logprobs.detach().exp() - batch.rollout_logprobs.exp()
@@ -111,7 +102,7 @@ class DPPO(Section):
         return TokenLosses(loss.masked_fill(dropped, 0.0), {"train/clip_fraction": dropped.float()})
 
 
-class GSPO(Section):
+class GSPO(_PolicyLoss):
     """`max(-A s, -A clip(s, 1 - low, 1 + high))`, s: the geometric mean of a row's token ratios.
 
     Each token's gradient goes through its own log-probability (the paper's GSPO-token).
@@ -120,11 +111,6 @@ class GSPO(Section):
     use: Literal["gspo"] = "gspo"
     low: Annotated[float, Field(ge=0.0, le=1.0)] = 3e-4
     high: Annotated[float, Field(ge=0.0)] = 4e-4
-
-    @property
-    def needs_old(self) -> bool:
-        """The ratio is to the old policy."""
-        return True
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         """See TokenLosses; `train/clip_fraction`: the share of tokens in replies beyond a bound."""
@@ -135,22 +121,18 @@ class GSPO(Section):
         return TokenLosses(loss, {"train/clip_fraction": (loss > free).float()})
 
 
-class Reinforce(Section):
+class Reinforce(_PolicyLoss):
     """`-A log p`; no settings."""
 
+    needs_old: ClassVar[bool] = False
     use: Literal["reinforce"] = "reinforce"
-
-    @property
-    def needs_old(self) -> bool:
-        """There is no ratio."""
-        return False
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         """See TokenLosses."""
         return TokenLosses(-batch.advantages * outputs.logprobs, {})
 
 
-class SAPO(Section):
+class SAPO(_PolicyLoss):
     """`-A sigmoid(tau (rho - 1)) 4 / tau`: the gradient of `-A rho` on-policy, less further away.
 
     `tau` is that of good tokens (A > 0), `tau_bad` that of the others, higher so that their
@@ -160,11 +142,6 @@ class SAPO(Section):
     use: Literal["sapo"] = "sapo"
     tau: Annotated[float, Field(gt=0.0)] = 1.0
     tau_bad: Annotated[float, Field(gt=0.0)] = 1.05
-
-    @property
-    def needs_old(self) -> bool:
-        """The ratio is to the old policy."""
-        return True
 
     def tokens(self, outputs: Outputs, batch: RolloutBatch) -> TokenLosses:
         """See TokenLosses; `train/gate` is the gate's slope, 1 on-policy."""

@@ -17,6 +17,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -73,11 +74,6 @@ class Place:
         """Whether a server stands before the store (and says itself where artifacts go)."""
         return self.uri.startswith(("http://", "https://", "databricks"))
 
-    @property
-    def artifacts(self) -> str | None:
-        """Where the artifacts of a new experiment go; None leaves it to the server."""
-        return None if self.served else f"{self.state.as_uri()}/mlartifacts"
-
 
 @dataclass(frozen=True, slots=True)
 class Success:
@@ -88,11 +84,6 @@ class Success:
 
     share: float
     dataset: str
-
-    @property
-    def tags(self) -> dict[str, str]:
-        """As a model version has it."""
-        return {SUCCESS: f"{self.share:.4f}", DATASET: self.dataset}
 
 
 class Tracker:
@@ -106,7 +97,7 @@ class Tracker:
         self, place: Place, experiment: str, run_name: str, run_uid: str, started_ms: int
     ) -> None:
         self.place = place
-        self._outbox = Outbox(lambda: _Sink(place, experiment, run_name, run_uid, started_ms))
+        self._outbox = Outbox(partial(_Sink, place, experiment, run_name, run_uid, started_ms))
 
     @property
     def run_id(self) -> str | None:
@@ -114,51 +105,38 @@ class Tracker:
         sink = self._outbox.connection
         return sink.run_id if sink else None
 
-    @property
-    def url(self) -> str | None:
-        """The run's page, when a server is tracking; None for a database, or while MLflow has not
-        answered yet.
-        """
-        sink = self._outbox.connection
-        if sink is None or not self.place.uri.startswith("http"):
-            return None
-        return _charts(self.place.uri, sink.experiment_id, sink.run_id)
-
     def params(self, values: Mapping[str, JSON]) -> None:
         """Log settings; one that a continue changed becomes the tag `agentfly.continued.<name>`."""
         texts = {name: redact(str(value)) for name, value in values.items()}
-        self._outbox.put("settings", lambda sink: sink.params(texts))
+        self._outbox.put("settings", _Sink.params, texts)
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Set tags of the run."""
         texts = {name: redact(value) for name, value in values.items()}
-        self._outbox.put("tags", lambda sink: sink.tags(texts))
+        self._outbox.put("tags", _Sink.tags, texts)
 
     def points(self, metrics: Mapping[str, float], step: int, time_ms: int) -> None:
         """Log metrics measured at `time_ms` (milliseconds since 1970); sent again, the same point
         is stored once.
         """
-        values = dict(metrics)
-        self._outbox.put(f"metrics of step {step}", lambda sink: sink.points(values, step, time_ms))
+        self._outbox.put(f"metrics of step {step}", _Sink.points, dict(metrics), step, time_ms)
 
     def dataset(self, name: str, uri: str, digest: str, context: str) -> None:
         """Name a dataset as an input of the run; MLflow keeps the first 36 digits of the digest, a
         tag all of them.
         """
-        self._outbox.put(f"dataset {name}", lambda sink: sink.dataset(name, uri, digest, context))
+        self._outbox.put(f"dataset {name}", _Sink.dataset, name, uri, digest, context)
 
     def table(self, name: str, step: int, frame: Callable[[], pd.DataFrame]) -> None:
         """Log a table for people, one artifact a step; `frame` is called by the thread, if MLflow
         lacks the table.
         """
-        self._outbox.put(
-            f"table {name} of step {step}",
-            lambda sink: sink.table(f"{name}/step-{step:06d}.json", frame),
-        )
+        artifact = f"{name}/step-{step:06d}.json"
+        self._outbox.put(f"table {name} of step {step}", _Sink.table, artifact, frame)
 
     def summary(self, values: Summary) -> None:
         """Log how the run ended as the artifact summary.json, with the MLflow run's id."""
-        self._outbox.put("the summary", lambda sink: sink.summary(values))
+        self._outbox.put("the summary", _Sink.summary, values)
 
     def register(
         self, model: str, uri: str, digest: str, success: Success, tags: Mapping[str, str]
@@ -168,12 +146,13 @@ class Tracker:
         The alias `last` names the newest version, `best` the one of highest success among those
         that were tried on the newest one's dataset: the newest itself where there is no other.
         """
-        lineage = {**tags, DIGEST: digest, "agentfly.policy_uri": uri, **success.tags}
-        self._outbox.put(f"model version {digest[:12]}", lambda sink: sink.register(model, lineage))
+        judged = {SUCCESS: f"{success.share:.4f}", DATASET: success.dataset}
+        lineage = {**tags, DIGEST: digest, "agentfly.policy_uri": uri, **judged}
+        self._outbox.put(f"model version {digest[:12]}", _Sink.register, model, lineage)
 
     def finish(self, status: str, time_ms: int) -> None:
         """Say how the run ended (FINISHED, FAILED or KILLED) and when."""
-        self._outbox.put("the end of the run", lambda sink: sink.finish(status, time_ms))
+        self._outbox.put("the end of the run", _Sink.finish, status, time_ms)
 
     def flush(self, deadline: float = 20.0) -> Unsent:
         """Wait until all is sent, at most `deadline` seconds, less when MLflow does not answer."""
@@ -197,7 +176,8 @@ class Tracker:
 
 def page(place: Place, run_id: str, server: str) -> str:
     """The address of a run's charts at the `server` that shows a place's runs."""
-    return _charts(server, _connect(place).get_run(run_id).info.experiment_id, run_id)
+    run = f"experiments/{_connect(place).get_run(run_id).info.experiment_id}/runs/{run_id}"
+    return f"{server.rstrip('/')}/#/{run}/model-metrics?workflowType=machine_learning"
 
 
 class _Sink:
@@ -211,7 +191,9 @@ class _Sink:
             fcntl.flock(file, fcntl.LOCK_EX)  # several processes at once on a new database all fail
             self.client = _connect(place)
             known = self.client.get_experiment_by_name(experiment)
-            new = None if known else self.client.create_experiment(experiment, place.artifacts)
+            # a server says itself where artifacts go
+            artifacts = None if place.served else f"{place.state.as_uri()}/mlartifacts"
+            new = None if known else self.client.create_experiment(experiment, artifacts)
             self.experiment_id = str(known.experiment_id if known else new)
         self.run_id = self._run(run_name, run_uid, started_ms)
 
@@ -334,11 +316,6 @@ def _connect(place: Place) -> MlflowClient:
 
     client: Callable[[str], MlflowClient] = MlflowClient
     return client(place.uri)
-
-
-def _charts(server: str, experiment_id: str, run_id: str) -> str:
-    run = f"experiments/{experiment_id}/runs/{run_id}"
-    return f"{server.rstrip('/')}/#/{run}/model-metrics?workflowType=machine_learning"
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from agentfly_core.formats.text import fault
 
@@ -26,6 +26,7 @@ class Connection(Protocol):
 
 
 C = TypeVar("C", bound=Connection)
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,12 @@ class Outbox(Generic[C]):
         self._changed = threading.Condition()
         threading.Thread(target=self._work, name="outbox", daemon=True).start()
 
-    def put(self, label: str, send: Callable[[C], None]) -> None:
-        """Send something when its turn comes; `label` names it to people."""
+    def put(
+        self, label: str, send: Callable[Concatenate[C, P], None], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Call `send(connection, *args)` when its turn comes; `label` names it to people."""
         with self._changed:
-            self._calls.append(_Call(label, send))
+            self._calls.append(_Call(label, lambda connection: send(connection, *args, **kwargs)))
             self._changed.notify_all()
 
     def flush(self, deadline: float) -> Unsent:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 from agentfly_core.artifacts import keys
@@ -177,12 +178,10 @@ def name_of(context: ExperimentContext, name: str, new: bool) -> str:
             "my-run.2."
         )
     base = name or f"{context.experiment}-{context.science.digest[:8]}"
-    if not new or not _begun(context.store, base):
+    if not new:
         return base
-    number = 2
-    while _begun(context.store, f"{base}-{number}"):
-        number += 1
-    return f"{base}-{number}"
+    names = chain([base], (f"{base}-{number}" for number in count(2)))
+    return next(n for n in names if "run.json" not in context.store.names(RunLayout(n).uri))
 
 
 @contextmanager
@@ -214,9 +213,8 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         }
         told = {**record, **current, "science_digest": context.science.digest}
         store.write_json(layout.record, as_json(told))
-        parent = None
-        if found := record["parent"]:
-            parent = Parent(found["run"], Artifact(found["uri"], found["digest"]))
+        came = record["parent"]
+        parent = Parent(came["run"], Artifact(came["uri"], came["digest"])) if came else None
         try:
             yield Run(context, name, record["uid"], record["created_ms"], parent)
         except ValueError:
@@ -255,10 +253,6 @@ def refuse_if_open(store: Store, name: str) -> None:
         refuse_if_leased(store.remote, RunLayout(name).uri)
     else:
         refuse_if_held(store.root / RunLayout(name).uri)
-
-
-def _begun(store: Store, name: str) -> bool:
-    return "run.json" in store.names(RunLayout(name).uri)
 
 
 def _record(context: ExperimentContext, name: str) -> RunRecord:
