@@ -8,6 +8,7 @@ import datetime
 from collections.abc import Iterator
 from typing import Annotated, Any, get_args
 
+from annotated_types import Ge, Gt
 from pydantic import BaseModel, Field, JsonValue, WithJsonSchema
 
 from agentfly_core.config import loading
@@ -69,4 +70,15 @@ StoreUri = Annotated[
 ]
 Night = Annotated[
     datetime.date | None, _field("Which night it is; empty: the day of the schedule, in local time")
+]
+Hours = Annotated[
+    float | None,
+    _field("The step during which so many hours are over is the last one; empty: no limit"),
+    Gt(0),
+]
+Attempts = Annotated[
+    int, _field("How many times a night is begun or continued before it is given up"), Ge(1)
+]
+Approval = Annotated[
+    bool, _field("Whether a person has to approve a better policy before it becomes the champion")
 ]

@@ -4,6 +4,7 @@ evaluation around it.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
 from prefect import flow, runtime
@@ -16,9 +17,10 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.records.schedule import SamplingRound, first_round, next_round
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
+from flows.deadline import Deadline
 from flows.evaluate import evaluated
 from flows.lookahead import ahead
-from flows.parameters import ExperimentName, Overrides, RunName, SiteName, StoreUri
+from flows.parameters import ExperimentName, Hours, Overrides, RunName, SiteName, StoreUri
 from flows.session import Session, session
 from flows.warm_start import warm_started
 from tasks.finish import finish
@@ -28,6 +30,8 @@ from tasks.rollout import require_room, rollout
 from tasks.score import score
 from tasks.step_metrics import log_step, look_at_health
 from tasks.update import update
+
+logger = logging.getLogger(__name__)
 
 
 def _title() -> str:
@@ -43,8 +47,13 @@ def train(
     new: bool = False,
     site: SiteName = "local",
     store: StoreUri = "",
+    hours: Hours = None,
 ) -> Summary:
-    """Train an agent: start the run, or continue it from what is on disk."""
+    """Train an agent: start the run, or continue it from what is on disk.
+
+    The step during which `hours` are over is the run's last one, as if so many had been asked for.
+    """
+    until = Deadline.after(hours)
     with session(experiment, run, overrides, new, site, store) as here:
         model = base_model(here.context, here.run.parent)
         with training_services(here.context, model, here.run.uid, here.logs) as services:
@@ -58,7 +67,7 @@ def train(
             here.reporter.made(made)
             before = evaluated(here.context, services, start, data, "test", 0)
             here.reporter.evaluation(before, 0)
-            policy = improved(here, services, start, data)
+            policy, here = improved(here, services, start, data, until)
             after = evaluated(here.context, services, policy, data, "test", here.run.science.steps)
             here.reporter.evaluation(after, here.run.science.steps)
         summary = finish(here.run, made, before, after, here.reporter.mlflow_run_id())
@@ -67,9 +76,11 @@ def train(
 
 
 def improved(
-    here: Session, services: TrainingServices, policy: Artifact, data: Artifact
-) -> Artifact:
-    """The policy after all steps; one step is rollout, score, update."""
+    here: Session, services: TrainingServices, policy: Artifact, data: Artifact, until: Deadline
+) -> tuple[Artifact, Session]:
+    """The policy after all steps, and the session with those that there were time for; one step is
+    rollout, score, update.
+    """
     run = here.run
     run.remember_start(policy)
     with ahead(run, partial(episodes, run, services, data)) as played_by:
@@ -83,7 +94,10 @@ def improved(
                 here.reporter.evaluation(
                     evaluated(run.context, services, policy, data, "validation", step), step
                 )
-    return policy
+            if until.passed and step < run.science.steps:
+                logger.warning("The time is over: step %s is the last one.", step)
+                return policy, here.ending_at(step)
+    return policy, here
 
 
 def episodes(
@@ -99,7 +113,8 @@ def episodes(
             rollout(run, services, policy, version, data, sampling_round, shard) for shard in shards
         ]
 
-    sampling_round, scored = first_round(run.science, step, run.resolved.greedy), None
+    before = run.problems_before(step) if run.science.night else 0
+    sampling_round, scored = first_round(run.science, step, run.resolved.greedy, before), None
     played = play(sampling_round)
     for number in range(1, run.science.rollout.refills + 1):
         scored = score(run.context, played, step, f"step {step} round {number}", scored, number)

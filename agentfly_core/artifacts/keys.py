@@ -39,7 +39,7 @@ def prepare(science: Science) -> ArtifactKey:
     """The dataset: three splits; the files that its settings name count by their content."""
     named = {name: value for name, value in science.data.settings.items() if isinstance(value, str)}
     read = {name: sha256(Path(value)) for name, value in named.items() if os.path.isfile(value)}
-    return _shared("prepare", science, ("data", "seed"), read)
+    return _shared("prepare", science.of_data, ("data", "seed"), read)
 
 
 def model(science: Science) -> ArtifactKey:
@@ -84,13 +84,14 @@ def rollout(
     key = _key(
         "rollout",
         science,
-        (*PLAY, "rollout"),
+        (*PLAY, "rollout", "night"),
         inputs,
         here.step,
         shard,
         here.first,
         here.count,
         here.greedy,
+        *([here.before] if science.night else []),
     )
     return ArtifactKey(RunLayout(run).step(here.step).rollout(shard), "rollout", key, inputs)
 
@@ -100,7 +101,8 @@ def evaluation(
 ) -> ArtifactKey:
     """One shard of the held-out episodes of a policy, shared by all who ask for it."""
     inputs = {"policy": policy.digest, "data": data.digest}
-    target = _shared("evaluate", science, (*PLAY, "evaluate"), inputs, science.rollout.shard)
+    reads = (*PLAY, "evaluate")
+    target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)
     return ArtifactKey(
         f"{target.uri}/{split}/rollout-{shard:03d}",
         "evaluate",
@@ -135,7 +137,7 @@ def policy(
     key = _key(
         "update",
         science,
-        ("algorithm", "update", "adapter", "dtype", "rollout", "seed"),
+        ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night"),
         inputs,
         step,
     )

@@ -231,6 +231,13 @@ class Store:
         if self.remote:
             self.remote.write(uri, (self.root / uri).read_text())
 
+    def create_json(self, uri: str, value: Mapping[str, JSON]) -> bool:
+        """Write one JSON file where there is none, atomically; returns False where there is."""
+        text = files.json_text(checksummed_json.sealed(value))
+        if self.remote:
+            return self.remote.create(uri, text)
+        return files.create_text(self.root / uri, text)
+
     def read_json(self, uri: str) -> Any:
         """What `write_json` wrote, or None where there is nothing; raises Damaged with its name."""
         content = self._content(uri)

@@ -23,7 +23,7 @@ from pydantic.config import JsonDict
 
 from agentfly_core.config.health_signs import SIGNS, Sign, later_signs
 from agentfly_core.config.import_path import added, construct, full_name, load
-from agentfly_core.config.section import Keys, Section, by_name
+from agentfly_core.config.section import Added, Keys, Section, by_name
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 
@@ -85,6 +85,10 @@ class Data(Part):
     validation: Annotated[int, Field(ge=0)] = 200
     test: Positive
     tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int | None, Added(before=None)] = Field(
+        default=None,
+        description="of the problems, and of how held-out ones are played (default: `seed`)",
+    )
 
 
 class AgentPart(Section):
@@ -200,11 +204,27 @@ class Update(Section):
     betas: tuple[Decay, Decay] = (0.9, 0.95)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    optimizer_state: Annotated[Literal["fresh", "parent"], Added(before="fresh")] = Field(
+        default="fresh",
+        description="what step 1 starts with: nothing, or that of the run that `model` names",
+    )
     old_logprobs: Literal["learner", "sampler"] = "learner"
     share_prefixes: bool = True
     learner_every: Positive = Field(default=1, json_schema_extra=RESUMABLE)
     keep_learner: Positive = Field(default=2, json_schema_extra=RESUMABLE)
     keep_policies: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
+
+
+class Night(Section):
+    """Where a run of many that are one training begins: `{number: 12, epoch: 2, problem: 512}`.
+
+    An epoch plays each training problem once, in an order of its own; `problem` of them are behind
+    the run when it starts. Its sampling seeds belong to its `number` alone.
+    """
+
+    number: Positive
+    epoch: Annotated[int, Field(ge=0)] = 0
+    problem: Annotated[int, Field(ge=0)] = 0
 
 
 class Evaluate(Section):
@@ -248,6 +268,7 @@ class Science(Section):
     steps: Positive = Field(json_schema_extra=RESUMABLE)
     log_trajectories_every: Positive = Field(default=5, json_schema_extra=RESUMABLE)
     seed: int = 0
+    night: Annotated[Night | None, Added(before=None)] = None
 
     @model_validator(mode="after")
     def _goal_is_a_reward(self) -> Science:
@@ -266,6 +287,23 @@ class Science(Section):
     def goal(self) -> str:
         """The import path of the reward that says whether an episode solved its problem."""
         return self.evaluate.goal or next(iter(self.rewards))
+
+    @property
+    def of_data(self) -> Science:
+        """The same with the seed of its data as its only one: what the dataset and how held-out
+        problems are played depend on.
+        """
+        if self.data.seed is None:
+            return self
+        data = self.data.model_copy(update={"seed": None})
+        return self.model_copy(update={"seed": self.data.seed, "data": data})
+
+    def seeds_of(self, step: int) -> tuple[int | str, ...]:
+        """What the seeds of a step's episodes are derived from: `(seed, 7)`, and with a night's
+        number `(seed, "night", 12, 7)`.
+        """
+        night = () if self.night is None else ("night", self.night.number)
+        return (self.seed, *night, step)
 
     @property
     def digest(self) -> str:

@@ -69,12 +69,13 @@ def of_step(
     as its baseline.
     """
     settings = science.rollout
+    seeds = science.seeds_of(step)
     sampled = _episode_specs(
-        science, problems, settings.group_size, step, "train", settings.temperature
+        problems, settings.group_size, step, "train", settings.temperature, seeds
     )
     if not greedy:
         return sampled
-    baselines = _episode_specs(science, problems, 1, step, "baseline", 0.0)
+    baselines = _episode_specs(problems, 1, step, "baseline", 0.0, seeds)
     return sampled + [replace(baseline, chain=settings.group_size) for baseline in baselines]
 
 
@@ -82,9 +83,9 @@ def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[Ep
     """The episodes of a held-out evaluation; the same seeds for every policy, so that two can be
     compared in pairs.
     """
-    settings = science.evaluate
+    settings, seeds = science.evaluate, (science.of_data.seed, name)
     return _episode_specs(
-        science, problems, settings.episodes, name, "evaluation", settings.temperature
+        problems, settings.episodes, name, "evaluation", settings.temperature, seeds
     )
 
 
@@ -103,7 +104,8 @@ def demonstrate(
     science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
     chains = -(-settings.episodes // len(problems))
-    everything = _episode_specs(science, problems, chains, "demonstrations", "demonstration", 1.0)
+    seeds = (science.seed, "demonstrations")
+    everything = _episode_specs(problems, chains, "demonstrations", "demonstration", 1.0, seeds)
     # a fair draw, whatever is cut off
     everything.sort(key=lambda episode_spec: (episode_spec.chain, episode_spec.seed))
     script = construct(
@@ -177,17 +179,15 @@ def _collect(
 
 
 def _episode_specs(
-    science: Science,
     problems: Sequence[Problem],
     chains: int,
     place: int | str,
     role: Role,
     temperature: float,
+    seeds: tuple[int | str, ...],
 ) -> list[EpisodeSpec]:
     return [
-        EpisodeSpec(
-            p, chain, place, role, temperature, hashing.seed(science.seed, place, p.id, chain)
-        )
+        EpisodeSpec(p, chain, place, role, temperature, hashing.seed(*seeds, p.id, chain))
         for p in sorted(problems, key=lambda p: p.id)
         for chain in range(chains)
     ]

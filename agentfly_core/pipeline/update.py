@@ -42,6 +42,7 @@ def step_job(
     """
     store, science = run.store, run.science
     policy, base = adapter_artifact.folders(store, before)
+    goes_on = step > 1 or science.update.optimizer_state == "parent"
     reference, reference_base = (
         adapter_artifact.folders(store, near) if (near := _reference(run)) else (None, None)
     )
@@ -49,7 +50,7 @@ def step_job(
         start=label_of(run, step - 1),
         end=target.key,
         policy=str(policy),
-        learner=_learner_state(store, store.key_of(before)) if step > 1 else None,
+        learner=_learner_state(store, store.key_of(before)) if goes_on else None,
         rollouts=tuple(str(store.open(shard) / EPISODES) for shard in rollouts(store, scored)),
         scores=str(store.open(scored) / SCORES),
         algorithm=science.algorithm,
@@ -58,9 +59,9 @@ def step_job(
         batch=None,
         temperature=science.rollout.temperature,
         dtype=science.dtype,
-        seed=hashing.seed(science.seed, "update", step),
+        seed=hashing.seed(science.seed, "update", *science.seeds_of(step)[1:]),
         reference=str(reference) if reference else None,
-        before=measured(store, before).metrics if step > 1 else {},
+        before=measured(store, before).metrics if goes_on else {},
         adapter=science.adapter,
         base=str(base) if base else None,
         reference_base=str(reference_base) if reference_base else None,
@@ -140,7 +141,18 @@ def publish(
 
 def label_of(run: Run, step: int) -> str:
     """The label of the learner state after a step that has published its policy."""
-    return fresh(run.start) if step == 0 else _published(run, step).key
+    if step > 0:
+        return _published(run, step).key
+    if run.science.update.optimizer_state == "fresh":
+        return fresh(run.start)
+    start = run.store.key_of(run.start)
+    if run.parent is None or run.store.find(keys.learner(start)) is None:
+        raise ValueError(
+            f"update.optimizer_state: got parent, and beside {run.start.uri}, which step 1 starts "
+            "from, there is no learner state. Let `model` name the last step of a run of this "
+            "store, without a warm_start, or set it to fresh."
+        )
+    return start.key
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:

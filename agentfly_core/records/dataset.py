@@ -34,7 +34,7 @@ def prepare(science: Science, folder: Path, quarantine: Path) -> None:
     Rows that are no problems go to the `quarantine` file; more than `data.tolerate_bad_rows` of
     them, a repeated id or a problem in two splits raise ValueError.
     """
-    built = build(science.data, science.seed)
+    built = build(science.data, science.of_data.seed)
     bad = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
     if bad:
         write_json(quarantine, [str(row) for row in bad])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
@@ -60,6 +61,11 @@ def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
 def used(folder: Path) -> int:
     """How many problems of a scored step had episodes that earned different rewards."""
     return int((pd.read_parquet(folder / FILE)["outcome"] == "used").sum())
+
+
+def problems(folder: Path) -> int:
+    """How many problems a scored step played."""
+    return int(pq.read_metadata(folder / FILE).num_rows)
 
 
 def joined(folders: Sequence[Path]) -> pd.DataFrame:

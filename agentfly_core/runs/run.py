@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
 
@@ -22,6 +22,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import as_json
+from agentfly_core.records import ledger
 from agentfly_core.records.run_record import ParentPolicy, RunRecord, Summary
 from agentfly_core.runs.context import NAME, ExperimentContext, Parent, Resolved
 from agentfly_core.sandbox.preflight import chosen
@@ -71,6 +72,18 @@ class Run:
         """Whether the policy of this step is evaluated on the validation split."""
         every = self.science.evaluate.every
         return every > 0 and step % every == 0
+
+    def problems_before(self, step: int) -> int:
+        """How many problems the steps before step 1, 2, ... have played."""
+        return problems_played(self.store, self.name, step)
+
+    def ending_at(self, step: int) -> Run:
+        """This run with this step as its last one, which is written down in run.json."""
+        science = self.science.model_copy(update={"steps": step})
+        record = {**self.record, "science": science.identity(), "science_digest": science.digest}
+        self.store.write_json(self.layout.record, as_json(record))
+        resolved = replace(self.resolved, science=science)
+        return replace(self, context=replace(self.context, resolved=resolved))
 
     @property
     def finished(self) -> Summary | None:
@@ -145,6 +158,14 @@ def record_of(store: Store, name: str) -> RunRecord | None:
             "started the run goes on from all that it has published, in MLflow as a new run; with "
             "other settings that would be made anew."
         ) from None
+
+
+def problems_played(store: Store, name: str, before: int | None = None) -> int:
+    """How many problems the steps of a run, or those before a step, have played and scored."""
+    layout = RunLayout(name)
+    scored = [layout.step(k).scored for k in layout.steps(store) if before is None or k < before]
+    found = [store.artifact(uri) for uri in scored if store.manifest(uri) is not None]
+    return sum(ledger.problems(store.open(artifact)) for artifact in found)
 
 
 def summary_of(store: Store, name: str) -> Summary | None:

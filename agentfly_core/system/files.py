@@ -40,14 +40,38 @@ def uncache(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a text file atomically; its folder is made when missing."""
+    _written_beside(path, text).rename(path)
+    sync(path.parent)
+
+
+def create_text(path: Path, text: str) -> bool:
+    """Write a text file atomically where there is none; returns False, and writes nothing, where
+    there is.
+    """
+    part = _written_beside(path, text)
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        return False
+    finally:
+        part.unlink()
+    sync(path.parent)
+    return True
+
+
+def _written_beside(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".tmp-{path.name}-{Owner.current().mark}")
     part.write_text(text)
     sync(part)
-    part.rename(path)
-    sync(path.parent)
+    return part
 
 
 def write_json(path: Path, value: JSON) -> None:
     """Replace a JSON file atomically; raises ValueError for NaN and infinity."""
-    write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    write_text(path, json_text(value))
+
+
+def json_text(value: JSON) -> str:
+    """A JSON value as our files hold it; raises ValueError for NaN and infinity."""
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"

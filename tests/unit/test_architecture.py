@@ -28,7 +28,7 @@ LAYERS = [
     ["rollout"],
     ["runs", "agents"],
     ["pipeline"],
-    ["testing"],
+    ["testing", "reports"],
     ["tasks", "flows.local"],
     ["flows"],
 ]

@@ -210,7 +210,8 @@ def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_sectio
     monkeypatch.chdir(tmp_path)
     write_config(context)
     told = yaml.safe_load((tmp_path / "results/tiny/config.yaml").read_text())
-    assert told == {**RUN["run.json"]["science"], "quantized": "no", "stages": keys.VERSIONS}
+    added = {"night": None, "quantized": "no"}
+    assert told == {**RUN["run.json"]["science"], **added, "stages": keys.VERSIONS}
 
 
 def test_a_stage_that_a_release_adds_stops_no_run_of_the_release_before(

@@ -1,0 +1,1 @@
+"""What people and later nights learn from runs: the night ledger, promotion, reports."""

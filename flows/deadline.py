@@ -1,0 +1,24 @@
+"""A point in time until which work may begin, on a clock that nobody sets."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When time is over, in seconds of the monotonic clock: `Deadline.after(hours=6)`."""
+
+    at: float
+
+    @classmethod
+    def after(cls, hours: float | None) -> Deadline:
+        """So many hours from now; None is never."""
+        return cls(math.inf if hours is None else time.monotonic() + 3600 * hours)
+
+    @property
+    def passed(self) -> bool:
+        """Whether it lies behind."""
+        return time.monotonic() >= self.at
