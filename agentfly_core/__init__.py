@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from agentfly_core.authoring.environment import Environment, ServiceFailure
     from agentfly_core.authoring.reward import reward
     from agentfly_core.authoring.tool import ToolError, tool
+    from agentfly_core.records.generated import generated
     from agentfly_core.records.trajectory import (
         BadCall,
         Ending,
@@ -43,6 +44,7 @@ _HOMES = {
     "Trajectory": _RECORDS,
     "Turn": _RECORDS,
     "Unscored": _RECORDS,
+    "generated": "agentfly_core.records.generated",
     "reply_text": "agentfly_core.templates.chatml",
     "reward": "agentfly_core.authoring.reward",
     "tool": "agentfly_core.authoring.tool",
@@ -63,6 +65,7 @@ __all__ = [
     "Trajectory",
     "Turn",
     "Unscored",
+    "generated",
     "reply_text",
     "reward",
     "tool",

@@ -7,12 +7,14 @@ import random
 from itertools import combinations_with_replacement, product
 
 from agentfly_core.datasets.splitting import sample, shares
+from agentfly_core.records.generated import generated
 from agentfly_core.records.trajectory import Problem
 
 NUMBERS = range(10, 100)
 OPERATIONS = {"+": ("add", operator.add), "-": ("sub", operator.sub), "*": ("mul", operator.mul)}
 
 
+@generated
 def arithmetic(
     seed: int, train: int, validation: int, test: int, operators: str = "+-*"
 ) -> dict[str, list[Problem]]:

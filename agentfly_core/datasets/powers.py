@@ -8,12 +8,14 @@ import random
 from itertools import combinations
 
 from agentfly_core.datasets.splitting import sample, shares
+from agentfly_core.records.generated import generated
 from agentfly_core.records.trajectory import Problem
 
 NUMBERS = range(10, 100)
 EXPONENTS = (1, 2, 3)
 
 
+@generated
 def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
     """Problems for each split, such as
 

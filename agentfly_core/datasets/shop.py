@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import permutations, product
 from typing import Any
 
+from agentfly_core.records.generated import generated
 from agentfly_core.records.trajectory import Problem
 
 COLOURS = ("red", "blue", "green", "black", "white", "pink")
@@ -17,6 +18,7 @@ COUNTS = (1, 2, 3)
 Wish = tuple[tuple[str, int], ...]
 
 
+@generated
 def shop(
     seed: int, train: int, validation: int, test: int, products: int = 6
 ) -> dict[str, list[Problem]]:
