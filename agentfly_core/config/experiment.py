@@ -23,6 +23,7 @@ from pydantic.config import JsonDict
 
 from agentfly_core.config.health_signs import SIGNS, Sign, later_signs
 from agentfly_core.config.import_path import added, construct, full_name, load
+from agentfly_core.config.promotion import AS_BEFORE, Promotion
 from agentfly_core.config.section import Added, Keys, Section, by_name
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
@@ -265,6 +266,9 @@ class Science(Section):
     evaluate: Evaluate = Evaluate()
     gates: Gates = Gates()
     health: dict[str, Sign | None] = Field(default=SIGNS, json_schema_extra=RESUMABLE)
+    promotion: Annotated[Promotion, Added(before=AS_BEFORE)] = Field(
+        default=Promotion(), json_schema_extra=RESUMABLE
+    )
     steps: Positive = Field(json_schema_extra=RESUMABLE)
     log_trajectories_every: Positive = Field(default=5, json_schema_extra=RESUMABLE)
     seed: int = 0

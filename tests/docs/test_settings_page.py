@@ -8,6 +8,7 @@ from pydantic_core import PydanticUndefined
 
 from agentfly_core.config import experiment
 from agentfly_core.config.health_signs import Sign
+from agentfly_core.config.promotion import Promotion
 from agentfly_core.config.site import Site
 from tests.support.project import ROOT
 
@@ -25,6 +26,7 @@ SECTIONS = {
     "`evaluate`": experiment.Evaluate,
     "`gates`": experiment.Gates,
     "`health`": Sign,
+    "`promotion`": Promotion,
     "The site": Site,
 }
 

@@ -19,6 +19,7 @@ from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config import health_signs, loading
 from agentfly_core.config.experiment import Adapter, Science, Update, WarmStart
 from agentfly_core.config.health_signs import Sign
+from agentfly_core.config.promotion import AS_BEFORE
 from agentfly_core.config.section import BY_NAME, Added, Section
 from agentfly_core.config.site import Site
 from agentfly_core.datasets import arithmetic
@@ -210,7 +211,7 @@ def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_sectio
     monkeypatch.chdir(tmp_path)
     write_config(context)
     told = yaml.safe_load((tmp_path / "results/tiny/config.yaml").read_text())
-    added = {"night": None, "quantized": "no"}
+    added = {"night": None, "promotion": AS_BEFORE, "quantized": "no"}
     assert told == {**RUN["run.json"]["science"], **added, "stages": keys.VERSIONS}
 
 

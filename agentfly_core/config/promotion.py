@@ -1,0 +1,88 @@
+"""How a night's policy, the challenger, is judged against the champion: margins of the guards,
+datasets of one's own, and the confirmation on other problems.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from agentfly_core.config.section import BY_NAME, Section
+from agentfly_core.formats.json_value import JSON
+
+Margin = Annotated[float, Field(gt=0)]
+
+
+class GuardDataset(Section):
+    """A dataset of one's own on which success must not fall: its `test` problems are played by
+    champion and challenger.
+
+    `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`;
+    all else beside `use`, `test` and `margin` is as in the section `data`. A margin below 2.5
+    standard errors of the difference keeps back policies that lost nothing: with 1,000 problems of
+    one episode that is 0.04 to 0.05, with 250 it is 0.08 to 0.10.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    use: str
+    test: Annotated[int, Field(ge=1)]
+    margin: Margin = 0.05
+
+    @property
+    def data(self) -> dict[str, JSON]:
+        """What the section `data` says of it; one training problem, since a split may not be
+        empty.
+        """
+        given = self.model_dump(mode="json", exclude={"margin"})
+        return {"train": 1, "validation": 0, **given}
+
+
+class Confirmation(Section):
+    """The other problems on which a challenger that won must be better, too.
+
+    `fresh`: those that the dataset's function generates from another seed, `times` as many as
+    data.test; `split`: a `share` of the test problems, which the first comparison leaves out;
+    `auto`: fresh where the function is marked `@generated`, else split; `none`: no confirmation. A
+    file has no fresh problems, so split is what is safe for every dataset that does not say more.
+    """
+
+    use: Literal["auto", "fresh", "split", "none"] = "auto"
+    times: Annotated[float, Field(gt=0)] = 2.0
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+
+
+class Promotion(Section):
+    """When a challenger becomes the champion: its success is higher, and each guard is worse by
+    less than its margin, all at 95 % confidence; `null` takes a guard away.
+
+    `rewards` is the margin of each reward's mean, in the reward's own unit (0.05 of a reward from 0
+    to 1), `reward_margins` that of single ones by the name that MLflow shows, `{"exact/tag":
+    0.02}`; `tokens` is a share of the champion's tokens an episode; `unreadable_calls` is a
+    difference of shares. With 1,000 test problems a 95 % bound lies 0.02 to 0.04 below the
+    difference: a smaller margin than 0.05 would mostly measure chance. Tokens may grow by up to a
+    quarter in a night, since answers that get better often get longer. `start` says which policy
+    the next night starts from; the champion, so that a bad night is not built upon.
+    """
+
+    rewards: Margin | None = 0.05
+    reward_margins: dict[str, Margin | None] = Field(default_factory=dict)
+    tokens: Margin | None = 0.25
+    unreadable_calls: Margin | None = 0.05
+    datasets: dict[str, GuardDataset] = Field(default_factory=dict)
+    confirmation: Annotated[Confirmation, BY_NAME] = Confirmation()
+    start: Literal["champion", "last"] = "champion"
+
+
+AS_BEFORE: JSON = {
+    "rewards": 0.05,
+    "reward_margins": {},
+    "tokens": 0.25,
+    "unreadable_calls": 0.05,
+    "datasets": {},
+    "confirmation": {"use": "auto", "times": 2.0, "share": 0.3},
+    "start": "champion",
+}
+"""What the section said in its first release, and what experiments without it mean: it is never
+changed, also when a default is.
+"""
