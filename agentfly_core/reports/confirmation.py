@@ -1,0 +1,112 @@
+"""The second look: a challenger that won is compared on problems that no comparison has used.
+
+The test problems serve hundreds of nights. A night learns one bit of them, whether its policy was
+promoted; still, in many nights a policy may win that is good at these problems and at no others.
+Other problems, looked at only after a win, bound that: whatever became of the test problems, a
+policy that is no better passes fresh ones in 5 % of the cases at most.
+
+Where both looks are honest an equal policy passes them in 0.05 x 0.05 = 0.25 % of the nights, with
+a split in 0.05 x 0.20 = 1 %. The power that is left to a gain of 0.05 in success is measured by
+`python -m benchmarks.nights`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from math import ceil
+from typing import Literal
+
+from agentfly_core.config.experiment import Data, Science
+from agentfly_core.config.import_path import load
+from agentfly_core.formats import hashing
+from agentfly_core.records.generated import is_generated
+from agentfly_core.reports.comparison import Comparison
+from agentfly_core.reports.held_out import HeldOut
+from agentfly_core.reports.promotion import CONFIRMATION, compare_goal
+from agentfly_core.runs.context import ExperimentContext
+
+Way = Literal["fresh", "split", "none"]
+LEVELS = {"fresh": 0.05, "split": 0.2}
+"""Of the one-sided test. Twice as many fresh problems as test problems can afford 5 %: a policy
+that wins on the test problems by what it truly gained passes nearly always. A split has few
+problems, so at 5 % it would refuse most true gains; its 20 % come on top of the 5 % of the first
+look, on problems that this look has not seen.
+"""
+
+
+def way(science: Science) -> Way:
+    """How an experiment's promotions are confirmed: as it says, or by what its dataset is."""
+    chosen = science.promotion.confirmation.use
+    if chosen == "auto":
+        return "fresh" if is_generated(load(science.data.use)) else "split"
+    return chosen
+
+
+def looks(science: Science, held: HeldOut) -> tuple[HeldOut, HeldOut]:
+    """What the first look, `judge`, compares of the test problems, and what is set aside to confirm
+    it.
+
+    Where the way is a split the second look has a share of them, chosen by their ids and so for
+    ever; else it has none of them.
+    """
+    if way(science) != "split":
+        return held, replace(held, by_problem={})
+    share = science.promotion.confirmation.share
+
+    def set_aside(problem: str) -> bool:
+        return hashing.seed("confirmation", problem) < share * 2**63
+
+    return held.where(lambda problem: not set_aside(problem)), held.where(set_aside)
+
+
+def confirm(science: Science, champion: HeldOut, challenger: HeldOut) -> Comparison:
+    """The comparison that confirms, on the second look's problems or on `unseen` fresh ones."""
+    return compare_goal(champion, challenger, CONFIRMATION, LEVELS[way(science)])
+
+
+def fresh_science(science: Science, earlier: int) -> Science:
+    """The experiment with other problems: of a seed that no confirmation had before.
+
+    `earlier` is the number of confirmations before this one, lost ones too: a problem that decided
+    once is used, also where it decided against. Its test split is what both policies play.
+    """
+    confirmation, seed = science.promotion.confirmation, science.of_data.seed
+    changed = {
+        "seed": hashing.seed(seed, "confirmation", earlier) % 2**31,
+        "test": ceil(science.data.test * confirmation.times),
+    }
+    return science.model_copy(update={"data": science.data.model_copy(update=changed)})
+
+
+def unseen(held: HeldOut, known: Collection[str]) -> HeldOut:
+    """Outcomes on fresh problems without those whose ids are `known`: of the experiment's training,
+    validation and test problems.
+
+    Raises ValueError where none is left.
+    """
+    found = held.where(lambda problem: problem not in known)
+    if not found.by_problem:
+        raise ValueError(
+            f"Got {len(held.by_problem)} fresh problems whose ids are all those of the "
+            "experiment's own problems, expected others: the ids of a @generated dataset say what "
+            "a problem asks for. Take the mark away, or set promotion.confirmation=split."
+        )
+    return found
+
+
+def guard_sciences(science: Science) -> dict[str, Science]:
+    """The experiment on each of promotion.datasets, by name; champion and challenger play its test
+    split.
+    """
+    return {
+        name: science.model_copy(
+            update={"data": Data.model_validate({"seed": science.data.seed, **guard.data})}
+        )
+        for name, guard in science.promotion.datasets.items()
+    }
+
+
+def on(context: ExperimentContext, science: Science) -> ExperimentContext:
+    """The same place, with the data of another science."""
+    return replace(context, resolved=replace(context.resolved, science=science))

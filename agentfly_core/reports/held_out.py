@@ -1,0 +1,93 @@
+"""What a policy did on held-out problems, problem by problem, read from stored episodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact
+from agentfly_core.records.dataset import shards_of_split
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.metrics import solved
+
+GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
+Outcome = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """A policy's outcomes on held-out problems: means over each problem's scored episodes.
+
+        HeldOut("77b0...", {
+            "add-41-58": {
+                "goal": 1.0, "reward/exact": 1.0, "tokens": 31.0, "unreadable_calls": 0.0
+            },
+            "add-12-30": {},
+        })
+
+    `dataset` is the digest of the problems' dataset. An unscored episode is no outcome, neither a
+    success nor a failure; a problem without any scored episode has an empty one.
+    """
+
+    dataset: str
+    by_problem: Mapping[str, Outcome]
+
+    def where(self, wanted: Callable[[str], bool]) -> HeldOut:
+        """The same of those problems whose id is wanted."""
+        kept = {name: outcome for name, outcome in self.by_problem.items() if wanted(name)}
+        return replace(self, by_problem=kept)
+
+
+def held_out(
+    context: ExperimentContext, policy: Artifact, data: Artifact, split: str = "test"
+) -> HeldOut:
+    """What a policy that was evaluated before did on a split of a dataset; raises
+    FileNotFoundError where it was not.
+    """
+    shards = range(shards_of_split(context.science, context.store.open(data), split))
+    played = [
+        context.store.artifact(keys.evaluation(context.science, policy, data, split, shard).uri)
+        for shard in shards
+    ]
+    scored = context.store.artifact(keys.scored(context.science, played).uri)
+    episodes = [
+        episode
+        for artifact in played
+        for episode in read_trajectories(context.store.open(artifact) / EPISODES)
+    ]
+    scores = read_scores(context.store.open(scored) / SCORES)
+    return HeldOut(data.digest, outcomes(episodes, scores, context.resolved.goal))
+
+
+def outcomes(
+    trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
+) -> dict[str, Outcome]:
+    """The outcome of each problem, as `HeldOut` has it; `goal` is the name of the reward that says
+    solved.
+
+    `unreadable_calls` is the share of an episode's calls that could not be read, 0 where it made
+    none.
+    """
+    by_id = {score.trajectory_id: score for score in scored}
+    found: dict[str, defaultdict[str, list[float]]] = {}
+    for trajectory in trajectories:
+        values = found.setdefault(trajectory.problem.id, defaultdict(list))
+        score = by_id[trajectory.id]
+        if isinstance(score.reward, Unscored):
+            continue
+        calls = [call for turn in trajectory.turns for call in turn.reply.calls]
+        unreadable = sum(isinstance(call, BadCall) for call in calls)
+        values[GOAL].append(float(bool(solved(score, goal))))
+        values[TOKENS].append(float(trajectory.sampled_tokens))
+        values[UNREADABLE_CALLS].append(unreadable / max(len(calls), 1))
+        for name, value in score.rewards.items():
+            values[f"reward/{name}"].append(value)
+    return {
+        problem: {name: fmean(each) for name, each in values.items()}
+        for problem, values in found.items()
+    }

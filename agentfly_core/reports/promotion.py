@@ -1,0 +1,197 @@
+"""The gate: whether a night's policy, the challenger, becomes the champion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from agentfly_core.config.promotion import Promotion
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.reports.comparison import Comparison, compared
+from agentfly_core.reports.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldOut
+
+REWARD, DATASET, CONFIRMATION = "reward/", "dataset/", "confirmation"
+Pair = tuple[HeldOut, HeldOut]
+"""A champion's and a challenger's outcomes."""
+NO_DATASETS: Mapping[str, Pair] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was compared: first the goal, then the guards, and last the confirmation where there was
+    one.
+
+    `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`
+    """
+
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def promoted(self) -> bool:
+        """Whether every comparison held."""
+        return all(one.held for one in self.comparisons)
+
+    @property
+    def why(self) -> str:
+        """The reason in a sentence: "Promoted: success is 0.913 instead of 0.871 ..."."""
+        if failed := [one for one in self.comparisons if not one.held]:
+            return f"Not promoted: {'; '.join(map(_failure, failed))}."
+        goal, *others = self.comparisons
+        guards = [one for one in others if one.name != CONFIRMATION]
+        parts = [
+            f"success is {goal.challenger:.3f} instead of {goal.champion:.3f} on the same "
+            f"{goal.problems:,} problems ({_gain(goal)})"
+        ]
+        if guards:
+            parts.append(f"each of the {len(guards)} guards is within its margin")
+        parts += [
+            f"{one.problems:,} other problems confirm it ({_gain(one)})"
+            for one in others
+            if one.name == CONFIRMATION
+        ]
+        return f"Promoted: {', '.join(parts)}."
+
+    def confirmed(self, confirmation: Comparison) -> Verdict:
+        """The verdict that counts the comparison on other problems, too."""
+        return replace(self, comparisons=(*self.comparisons, confirmation))
+
+    def to_json(self) -> dict[str, JSON]:
+        """As it is stored, with `promoted` and `why` for readers."""
+        return {
+            "promoted": self.promoted,
+            "why": self.why,
+            "comparisons": [one.to_json() for one in self.comparisons],
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Verdict:
+        """What `to_json` wrote."""
+        return cls(tuple(map(Comparison.from_json, stored["comparisons"])))
+
+
+def judge(
+    champion: HeldOut,
+    challenger: HeldOut,
+    settings: Promotion,
+    datasets: Mapping[str, Pair] = NO_DATASETS,
+) -> Verdict:
+    """Whether the challenger is better at the goal, and worse by its margin or more in no guard.
+
+    `datasets` has champion and challenger on each of `settings.datasets`. What counts is the
+    difference by problem, each problem's outcome the mean over its episodes; its lower bound at
+    95 % must be above 0 for the goal and above -margin for each guard.
+
+    Each bound is at 95 %, however many there are: an intersection-union test (Berger 1982,
+    Technometrics 24, 295-300). The policy is promoted only if all of them hold; where it deserves
+    not to be, one of them is false in truth, and that one alone holds in 5 % of the cases at most.
+    More guards make an error rarer, never more frequent, so there is no division of the 5 %.
+
+    A problem on which either has no scored episode is left out of both, and counted. Raises
+    ValueError where the problems or datasets differ, fewer than two are left, or a margin names a
+    reward that is not there.
+    """
+    pair = champion, challenger
+    common = _common(*pair)
+    goal = _on(pair, common, GOAL, 0.0)
+    guards = [_on(pair, common, *guard) for guard in _guards(settings, pair, common)]
+    if datasets.keys() != settings.datasets.keys():
+        raise ValueError(
+            f"Got outcomes on the datasets {sorted(datasets)}, expected "
+            f"{sorted(settings.datasets)}: evaluate both policies on each of promotion.datasets."
+        )
+    elsewhere = [
+        _on(both, _common(*both), GOAL, settings.datasets[name].margin, f"{DATASET}{name}")
+        for name, both in datasets.items()
+    ]
+    return Verdict((goal, *guards, *elsewhere))
+
+
+def compare_goal(champion: HeldOut, challenger: HeldOut, name: str, level: float) -> Comparison:
+    """Whether the challenger is better at the goal; raises ValueError as `judge` does."""
+    pair = champion, challenger
+    return _on(pair, _common(*pair), GOAL, 0.0, name, level)
+
+
+def _guards(settings: Promotion, pair: Pair, common: Sequence[str]) -> Iterator[tuple[str, float]]:
+    """The outcomes that guard, with their margins."""
+    names = [set(held.by_problem[problem]) for held in pair for problem in common]
+    anywhere, everywhere = set.union(*names), set.intersection(*names)
+    known = {name.removeprefix(REWARD) for name in anywhere if name.startswith(REWARD)}
+    lost = [name for name in settings.reward_margins if f"{REWARD}{name}" not in everywhere]
+    if lost:
+        raise ValueError(
+            f"promotion.reward_margins: not every held-out problem has a reward {lost[0]!r}, "
+            f"expected some of {', '.join(sorted(known))}."
+        )
+    # The parts of a reward, `exact/tag`, may be missing in an episode: those are named to guard.
+    rewards = {name: settings.rewards for name in sorted(known) if "/" not in name}
+    rewards |= settings.reward_margins
+    margins = {f"{REWARD}{name}": margin for name, margin in rewards.items()}
+    margins |= {TOKENS: settings.tokens, UNREADABLE_CALLS: settings.unreadable_calls}
+    yield from ((name, margin) for name, margin in margins.items() if margin is not None)
+
+
+def _on(
+    pair: Pair,
+    common: Sequence[str],
+    outcome: str,
+    margin: float,
+    name: str = "",
+    level: float = 0.05,
+) -> Comparison:
+    """The comparison of one outcome on the problems that both have."""
+    champion, challenger = (
+        [held.by_problem[problem][outcome] for problem in common] for held in pair
+    )
+    sign = -1.0 if outcome in (TOKENS, UNREADABLE_CALLS) else 1.0
+    # Tokens have heavy tails and no scale of their own. What is paid for is their mean, so it is
+    # the means that are compared, as a share of the champion's, and not their logarithms.
+    unit = fmean(champion) or 1.0 if outcome == TOKENS else 1.0
+    left_out = len(pair[0].by_problem) - len(common)
+    return compared(name or outcome, champion, challenger, margin, level, left_out, sign, unit)
+
+
+def _common(champion: HeldOut, challenger: HeldOut) -> list[str]:
+    """The problems on which both have an outcome."""
+    if champion.dataset != challenger.dataset:
+        raise ValueError(
+            f"Got outcomes on the datasets {champion.dataset:.12} (champion) and "
+            f"{challenger.dataset:.12} (challenger), expected one dataset: evaluate both policies "
+            "on the same held-out problems."
+        )
+    if odd := sorted(champion.by_problem.keys() ^ challenger.by_problem.keys()):
+        raise ValueError(
+            f"Got {len(champion.by_problem)} problems of the champion and "
+            f"{len(challenger.by_problem)} of the challenger ({len(odd)} in one only, such as "
+            f"{odd[0]!r}), expected the same: evaluate both on the same split with the same "
+            "settings."
+        )
+    common = [
+        problem
+        for problem, outcome in champion.by_problem.items()
+        if outcome and challenger.by_problem[problem]
+    ]
+    if len(common) < 2:
+        raise ValueError(
+            f"Got {len(common)} of {len(champion.by_problem)} problems on which both policies "
+            "have a scored episode, expected two or more: see why episodes are unscored, or raise "
+            "data.test."
+        )
+    return common
+
+
+def _gain(one: Comparison) -> str:
+    return f"{one.difference:+.3f}, at least {one.bound:+.3f}"
+
+
+def _failure(one: Comparison) -> str:
+    """What a comparison that did not hold says."""
+    found = f"{one.challenger:.4g} instead of {one.champion:.4g}"
+    bound = f"{one.difference:+.3f}, at least {one.bound:+.3f}"
+    if one.name == GOAL:
+        return f"success is {found} on {one.problems:,} problems ({bound}), which is no sure gain"
+    if one.name == CONFIRMATION:
+        return f"{one.problems:,} other problems do not confirm the gain: {found} ({bound})"
+    return f"{one.name} is {found} ({bound}), allowed is {-one.margin:+.3g}"

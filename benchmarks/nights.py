@@ -1,0 +1,184 @@
+"""Two hundred nights of policies whose true success is known: does the gate promote the right ones?
+
+    python -m benchmarks.nights [SEEDS]
+
+A problem has a difficulty; a policy solves it with a probability that its skill, the difficulty and
+a habit of its own say. Each night a challenger meets the champion on the 1,000 test problems of the
+quickstart, always the same ones, and after a win on as many fresh problems as the quickstart has,
+by the code that judges real nights. It is told, for SEEDS seeds (5), how many equal policies were
+promoted, how far the champion's true success fell below its best, and how many true gains of 0.05
+were promoted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.loading import read
+from agentfly_core.datasets.arithmetic import arithmetic
+from agentfly_core.formats import hashing
+from agentfly_core.reports.confirmation import confirm, fresh_science, looks, way
+from agentfly_core.reports.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldOut
+from agentfly_core.reports.promotion import Verdict, judge
+
+NIGHTS, GAIN, SPREAD, HABIT = 200, 0.05, 2.0, 0.5
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy whose true success is known: `Policy(0.87, name=12)`; two names, two habits."""
+
+    success: float
+    name: int
+
+    def solves(self, difficulty: Numbers, problems: str) -> Numbers:
+        """The probability that it solves each of these problems."""
+        habit = draw("habit", self.name, problems).normal(0.0, HABIT, len(difficulty))
+        return logistic(skill(self.success) - difficulty + habit)
+
+
+def draw(*parts: int | str) -> np.random.Generator:
+    """A source of chance of this name."""
+    return np.random.default_rng(hashing.seed(*parts))
+
+
+def logistic(x: Numbers) -> Numbers:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+@cache
+def skill(success: float) -> float:
+    """The skill whose mean success over all problems there could be is this."""
+    quantiles = np.sort(draw("population").normal(0.0, np.hypot(SPREAD, HABIT), 20_000))
+    low, high = -12.0, 12.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (
+            (middle, high) if logistic(middle - quantiles).mean() < success else (low, middle)
+        )
+    return low
+
+
+@lru_cache(maxsize=16)
+def played(policy: Policy, problems: str, count: int) -> HeldOut:
+    """One episode of each problem; the same policy on the same problems always does the same."""
+    difficulty = draw("difficulty", problems).normal(0.0, SPREAD, count)
+    chance = draw("episodes", policy.name, problems)
+    solved = (chance.random(count) < policy.solves(difficulty, problems)).astype(float)
+    tokens = np.ceil(np.exp(chance.normal(4.0 + 0.2 * difficulty, 0.5)))
+    unreadable = (chance.random(count) < 0.02).astype(float)
+    return HeldOut(
+        problems,
+        {
+            f"{problems}-{number}": {
+                GOAL: float(goal),
+                "reward/exact": float(goal),
+                TOKENS: float(length),
+                UNREADABLE_CALLS: float(share),
+            }
+            for number, (goal, length, share) in enumerate(
+                zip(solved, tokens, unreadable, strict=True)
+            )
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The gate of an experiment, its problems drawn by a seed: `Gate(science, seed=3, fresh=1560)`.
+
+    `fresh` is the number of fresh problems that are left when known ones are taken out.
+    """
+
+    science: Science
+    seed: int
+    fresh: int
+
+    def verdict(self, champion: Policy, challenger: Policy, earlier: int) -> Verdict:
+        """What a night of theirs ends with, after so many earlier confirmations."""
+        test, count = f"test-{self.seed}", self.science.data.test
+        old, new = (looks(self.science, played(p, test, count)) for p in (champion, challenger))
+        found = judge(old[0], new[0], self.science.promotion)
+        if not found.promoted or way(self.science) == "none":
+            return found
+        if way(self.science) == "split":
+            return found.confirmed(confirm(self.science, old[1], new[1]))
+        fresh = f"fresh-{self.seed}-{earlier}"
+        second = (played(p, fresh, self.fresh) for p in (champion, challenger))
+        return found.confirmed(confirm(self.science, *second))
+
+
+def champions(gate: Gate, begin: float, spread: float, nights: int = NIGHTS) -> Iterator[Policy]:
+    """The champion after each night, where a night changes true success by a normal step."""
+    champion, earlier = Policy(begin, name=0), 0
+    steps = draw("steps", gate.seed).normal(0.0, spread, nights)
+    for night, step in enumerate(steps, 1):
+        true = float(np.clip(champion.success + step, 0.02, 0.98))
+        challenger = Policy(true, night)
+        verdict = gate.verdict(champion, challenger, earlier)
+        earlier += verdict.comparisons[-1].name == "confirmation"
+        champion = challenger if verdict.promoted else champion
+        yield champion
+
+
+def promotions(found: list[Policy]) -> int:
+    """How many challengers became the champion."""
+    return len({policy.name for policy in found} - {0})
+
+
+def greatest_fall(found: list[Policy]) -> float:
+    """How far the champion's true success was below its best so far at most."""
+    true = np.array([policy.success for policy in found])
+    return float((np.maximum.accumulate(true) - true).max())
+
+
+def gains(gate: Gate, success: float, gain: float = GAIN, nights: int = NIGHTS) -> int:
+    """How many of so many nights promote a challenger that truly gained; each has a champion and
+    test problems of its own.
+    """
+    found = 0
+    for night in range(nights):
+        own = Gate(gate.science, hashing.seed(gate.seed, night), gate.fresh)
+        old, new = Policy(success, 2 * night), Policy(success + gain, 2 * night + 1)
+        found += own.verdict(old, new, 0).promoted
+    return found
+
+
+def fresh_problems(science: Science) -> int:
+    """How many fresh problems of the quickstart's arithmetic are not among its own."""
+    sizes = {"train": science.data.train, "validation": science.data.validation}
+    known = arithmetic(science.seed, **sizes, test=science.data.test)
+    data = fresh_science(science, 0).data
+    fresh = arithmetic(data.seed or 0, **sizes, test=data.test)["test"]
+    return len({p.id for p in fresh} - {p.id for split in known.values() for p in split})
+
+
+def main() -> None:
+    """Print what the gate did, a line a seed."""
+    science = read("quickstart").science
+    fresh = fresh_problems(science)
+    print(f"{science.data.test} test problems, {fresh} fresh ones, {NIGHTS} nights")
+    for seed in range(int(sys.argv[1]) if len(sys.argv) > 1 else 5):
+        gate = Gate(science, seed, fresh)
+        equal = promotions([*champions(gate, 0.85, 0.0)])
+        changing = [*champions(gate, 0.6, 0.03)]
+        powers = ", ".join(f"{gains(gate, s) / NIGHTS:.0%} at {s}" for s in (0.6, 0.75, 0.9))
+        print(
+            f"seed {seed}: {equal / NIGHTS:.1%} of equal policies promoted; true success "
+            f"{changing[0].success:.3f} to {changing[-1].success:.3f} in {promotions(changing)} "
+            f"promotions, at most {greatest_fall(changing):.3f} below its best; a gain of {GAIN} "
+            f"is promoted in {powers}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

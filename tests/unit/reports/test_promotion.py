@@ -1,0 +1,195 @@
+"""A night's policy becomes the champion only where it is better at the goal and hurts no guard."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentfly_core.config.loading import read
+from agentfly_core.config.promotion import GuardDataset, Promotion
+from agentfly_core.reports.held_out import HeldOut
+from agentfly_core.reports.promotion import Verdict, compare_goal, judge
+from benchmarks.nights import Gate, champions, gains, greatest_fall, promotions
+
+DEFAULT = Promotion()
+
+
+def held(
+    solved: int,
+    tokens: float = 30.0,
+    unreadable: float = 0.0,
+    reward: float = 1.0,
+    count: int = 1000,
+    dataset: str = "77b0",
+) -> HeldOut:
+    """A policy that solves the first problems of so many."""
+    return HeldOut(
+        dataset,
+        {
+            f"p{number:04d}": {
+                "goal": float(number < solved),
+                "reward/exact": float(number < solved),
+                "reward/polite": reward,
+                "tokens": tokens + number % 3,
+                "unreadable_calls": unreadable,
+            }
+            for number in range(count)
+        },
+    )
+
+
+def failed(verdict: Verdict) -> list[str]:
+    return [one.name for one in verdict.comparisons if not one.held]
+
+
+def test_a_policy_that_solves_more_and_hurts_nothing_is_promoted() -> None:
+    verdict = judge(held(850), held(900), DEFAULT)
+    assert verdict.promoted
+    assert [one.name for one in verdict.comparisons] == [
+        "goal",
+        "reward/exact",
+        "reward/polite",
+        "tokens",
+        "unreadable_calls",
+    ]
+    assert verdict.why == (
+        "Promoted: success is 0.900 instead of 0.850 on the same 1,000 problems "
+        "(+0.050, at least +0.037), each of the 4 guards is within its margin."
+    )
+
+
+def test_a_policy_is_not_better_than_itself() -> None:
+    verdict = judge(held(850), held(850), DEFAULT)
+    assert failed(verdict) == ["goal"]
+    assert verdict.why.startswith(
+        "Not promoted: success is 0.85 instead of 0.85 on 1,000 problems (+0.000, at least -0.004)"
+    )
+
+
+def test_a_gain_of_three_problems_in_a_thousand_is_chance() -> None:
+    assert failed(judge(held(850), held(853), DEFAULT)) == ["goal"]
+
+
+@pytest.mark.parametrize(
+    ("challenger", "guard"),
+    [
+        (held(900, tokens=40.0), "tokens"),
+        (held(900, unreadable=0.06), "unreadable_calls"),
+        (held(900, reward=0.9), "reward/polite"),
+    ],
+    ids=["tokens", "calls", "reward"],
+)
+def test_a_better_policy_that_is_worse_in_a_guard_is_not_promoted(
+    challenger: HeldOut, guard: str
+) -> None:
+    verdict = judge(held(850), challenger, DEFAULT)
+    assert failed(verdict) == [guard]
+    assert guard in verdict.why
+
+
+def test_fewer_tokens_and_fewer_unreadable_calls_are_no_harm() -> None:
+    before, after = held(850, tokens=60.0, unreadable=0.5), held(900, tokens=20.0)
+    assert judge(before, after, DEFAULT).promoted
+
+
+def test_a_guard_may_be_taken_away_and_a_reward_may_have_a_margin_of_its_own() -> None:
+    long, rude = held(900, tokens=90.0), held(900, reward=0.9)
+    assert judge(held(850), long, Promotion(tokens=None)).promoted
+    assert judge(held(850), rude, Promotion(reward_margins={"polite": 0.2})).promoted
+    assert judge(held(850), rude, Promotion(reward_margins={"polite": None})).promoted
+    strict = Promotion(rewards=None, reward_margins={"polite": 0.01})
+    assert failed(judge(held(850), rude, strict)) == ["reward/polite"]
+
+
+def test_success_on_a_dataset_of_ones_own_must_not_fall() -> None:
+    settings = Promotion(datasets={"hard": GuardDataset(use="my:hard", test=1000)})
+    before = held(400, dataset="5f0e")
+    kept, lost = held(395, dataset="5f0e"), held(340, dataset="5f0e")
+    assert judge(held(850), held(900), settings, {"hard": (before, kept)}).promoted
+    verdict = judge(held(850), held(900), settings, {"hard": (before, lost)})
+    assert failed(verdict) == ["dataset/hard"]
+    with pytest.raises(ValueError, match=r"datasets \[\], expected \['hard'\]"):
+        judge(held(850), held(900), settings)
+
+
+def test_outcomes_on_other_data_are_never_compared() -> None:
+    with pytest.raises(ValueError, match=r"77b0 \(champion\) and 5f0e \(challenger\), expected"):
+        judge(held(850), held(900, dataset="5f0e"), DEFAULT)
+
+
+def test_outcomes_of_other_problems_are_never_compared() -> None:
+    with pytest.raises(ValueError, match=r"1000 problems of the champion and 999 .*'p0999'"):
+        judge(held(850), held(900, count=999), DEFAULT)
+
+
+def test_problems_without_a_score_are_left_out_of_both_and_counted() -> None:
+    before, after = held(850), held(900)
+    champion = HeldOut("77b0", {**before.by_problem, "p0000": {}})
+    challenger = HeldOut("77b0", {**after.by_problem, "p0001": {}, "p0950": {}})
+    goal = judge(champion, challenger, DEFAULT).comparisons[0]
+    assert (goal.problems, goal.left_out) == (997, 3)
+    assert (goal.champion, goal.challenger) == (848 / 997, 898 / 997)
+
+
+def test_where_nothing_was_scored_nothing_is_judged() -> None:
+    empty = HeldOut("77b0", {problem: {} for problem in held(850).by_problem})
+    with pytest.raises(ValueError, match="0 of 1000 problems on which both"):
+        judge(held(850), empty, DEFAULT)
+
+
+def test_a_margin_of_a_reward_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="a reward 'polit', expected some of exact, polite"):
+        judge(held(850), held(900), Promotion(reward_margins={"polit": 0.1}))
+
+
+def test_a_win_that_other_problems_do_not_confirm_is_no_promotion() -> None:
+    verdict = judge(held(850), held(900), DEFAULT)
+    lost = verdict.confirmed(compare_goal(held(850), held(849), "confirmation", 0.05))
+    assert not lost.promoted and "1,000 other problems do not confirm the gain" in lost.why
+    won = verdict.confirmed(compare_goal(held(850), held(890), "confirmation", 0.05))
+    assert won.promoted and "1,000 other problems confirm it (+0.040, at least" in won.why
+
+
+def test_a_verdict_is_the_same_after_it_was_stored() -> None:
+    verdict = judge(held(850), held(840), DEFAULT)
+    stored = json.loads(json.dumps(verdict.to_json()))
+    assert Verdict.from_json(stored) == verdict
+    assert (stored["promoted"], stored["why"]) == (False, verdict.why)
+
+
+@pytest.fixture(scope="module")
+def gate() -> Gate:
+    return Gate(read("quickstart").science, seed=1, fresh=1531)
+
+
+def test_of_forty_nights_of_equal_policies_two_at_most_are_promoted(gate: Gate) -> None:
+    assert promotions([*champions(gate, 0.85, 0.0, nights=40)]) <= 2
+
+
+def test_four_of_five_true_gains_are_promoted(gate: Gate) -> None:
+    assert gains(gate, 0.75, nights=40) >= 32
+
+
+@pytest.mark.long
+def test_in_two_hundred_nights_five_percent_of_equal_policies_at_most_are_promoted(
+    gate: Gate,
+) -> None:
+    assert promotions([*champions(gate, 0.85, 0.0)]) <= 10
+
+
+@pytest.mark.long
+def test_in_two_hundred_nights_the_champions_true_success_never_falls_by_the_margin(
+    gate: Gate,
+) -> None:
+    found = [*champions(gate, 0.6, 0.03)]
+    assert greatest_fall(found) < 0.05
+    assert found[-1].success > 0.6 + 0.2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("success", [0.6, 0.75, 0.9])
+def test_in_two_hundred_nights_four_of_five_true_gains_are_promoted(
+    gate: Gate, success: float
+) -> None:
+    assert gains(gate, success) >= 160
