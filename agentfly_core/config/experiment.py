@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-from agentfly_core.config.health_signs import SIGNS, Sign, later_signs
+from agentfly_core.config.health_signs import FIRST, SIGNS, Sign
 from agentfly_core.config.import_path import added, construct, full_name, load
 from agentfly_core.config.promotion import AS_BEFORE, Promotion
 from agentfly_core.config.section import Added, Keys, Section, by_name
@@ -317,8 +317,9 @@ class Science(Section):
     def added(self) -> Iterator[tuple[Keys, JSON]]:
         """Also the signs that a later release ships."""
         yield from super().added()
-        for name, sign in later_signs().items():
-            yield ("health", name), sign.model_dump(mode="json")
+        for name, sign in SIGNS.items():
+            if sign and name not in FIRST:
+                yield ("health", name), sign.model_dump(mode="json")
 
 
 def step_named(where: str) -> tuple[str, int] | None:

@@ -65,9 +65,7 @@ FIRST = {
     "skipped_steps",
     "not_finite",
 }
-"""The signs that are part of an experiment's identity as shipped: the first release had them."""
+"""The signs that are part of an experiment's identity as shipped: the first release had them.
 
-
-def later_signs() -> dict[str, Sign]:
-    """Those that a later release ships: as shipped they are no part of the identity."""
-    return {name: sign for name, sign in SIGNS.items() if sign and name not in FIRST}
+Those of later releases are no part of it as they are shipped.
+"""
