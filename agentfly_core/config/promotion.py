@@ -19,23 +19,24 @@ class GuardDataset(Section):
     champion and challenger.
 
     `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`;
-    all else beside `use`, `test` and `margin` is as in the section `data`. A margin below 2.5
-    standard errors of the difference keeps back policies that lost nothing: with 1,000 problems of
-    one episode that is 0.04 to 0.05, with 250 it is 0.08 to 0.10.
+    all but `margin` is as in the section `data`. One training problem is made, since that split may
+    not be empty. A margin below 2.5 standard errors of the difference keeps back policies that lost
+    nothing: with 1,000 problems of one episode that is 0.04 to 0.05, with 250 it is 0.08 to 0.10.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     use: str
+    train: Annotated[int, Field(ge=1)] = 1
+    validation: Annotated[int, Field(ge=0)] = 0
     test: Annotated[int, Field(ge=1)]
+    tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
+    seed: int | None = None
     margin: Margin = 0.05
 
     @property
     def data(self) -> dict[str, JSON]:
-        """What the section `data` says of it; one training problem, since a split may not be
-        empty.
-        """
-        given = self.model_dump(mode="json", exclude={"margin"})
-        return {"train": 1, "validation": 0, **given}
+        """What the section `data` would say of it."""
+        return self.model_dump(mode="json", exclude={"margin"})
 
 
 class Confirmation(Section):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.experiment import Data, Science, step_named
 from agentfly_core.config.import_path import at, check_settings, full_name, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.site import Site
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
+from agentfly_core.records.generated import is_generated
 from agentfly_core.records.schedule import most
 from agentfly_core.runs.context import Resolved, resolve
 
@@ -17,6 +18,7 @@ def check(science: Science) -> Resolved:
     resolved = resolve(science)
     _require_correction(resolved)
     _compare_something(resolved)
+    _can_be_promoted(resolved)
     if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
         raise ValueError(
             f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
@@ -87,6 +89,27 @@ def _require_algorithm(use: str) -> None:
             "algorithm is sft, which imitates all episodes whatever they earned: choose rft to "
             "imitate those that succeeded, or give a warm_start to imitate demonstrations."
         )
+
+
+def _can_be_promoted(resolved: Resolved) -> None:
+    """Raise ValueError where the gate of a night would find that it cannot judge."""
+    data, promotion = resolved.science.data, resolved.science.promotion
+    names = [reward.name for reward in resolved.rewards]
+    for name in promotion.reward_margins:
+        if name.partition("/")[0] not in names:
+            raise ValueError(
+                f"promotion.reward_margins: got {name!r}, expected one of {', '.join(names)}, or "
+                "a part of it such as exact/tag."
+            )
+    if promotion.confirmation.use == "fresh" and not is_generated(load(data.use)):
+        raise ValueError(
+            f"promotion.confirmation is fresh, and {data.use} is not marked @generated: mark it "
+            "where another seed gives other problems, or set promotion.confirmation=split."
+        )
+    for name, guard in promotion.datasets.items():
+        with at(f"promotion.datasets.{name}"):
+            guarded = Data.model_validate(guard.data)
+            check_settings(load(guarded.use), guarded.settings, GIVEN["data"])
 
 
 def _require_correction(resolved: Resolved) -> None:

@@ -99,12 +99,12 @@ def guard_sciences(science: Science) -> dict[str, Science]:
     """The experiment on each of promotion.datasets, by name; champion and challenger play its test
     split.
     """
-    return {
-        name: science.model_copy(
-            update={"data": Data.model_validate({"seed": science.data.seed, **guard.data})}
-        )
-        for name, guard in science.promotion.datasets.items()
-    }
+    found = {}
+    for name, guard in science.promotion.datasets.items():
+        seed = science.data.seed if guard.seed is None else guard.seed
+        data = Data.model_validate({**guard.data, "seed": seed})
+        found[name] = science.model_copy(update={"data": data})
+    return found
 
 
 def on(context: ExperimentContext, science: Science) -> ExperimentContext:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
@@ -250,3 +251,35 @@ def test_zero_stage_0_of_several_ranks_is_refused_where_float32_weights_are_kept
         ValueError, match="zero_stage is 0 with 2 ranks, and beside bfloat16 weights it is ZeRO"
     ):
         checks.check_place(read.science, Site(ranks=2, zero_stage=0))
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("promotion.reward_margins={exat: 0.1}", r"got 'exat', expected one of exact"),
+        ("promotion.confirmation=never", r"promotion.confirmation.use"),
+        ("promotion.tokens=0", r"promotion.tokens"),
+        (
+            'promotion.datasets={hard: {use: "agentfly_core.datasets.files:files", test: 9}}',
+            r"promotion.datasets.hard: files has no default for train_file",
+        ),
+        ('promotion.datasets={hard: {use: "a:b"}}', r"promotion.datasets.hard.test"),
+    ],
+)
+def test_a_promotion_that_could_not_be_judged_is_refused_before_any_work(tiny, override, told):
+    with pytest.raises(ValueError, match=told):
+        checks.check(loading.read(tiny, [override]).science)
+
+
+def test_fresh_problems_are_only_asked_of_a_dataset_that_is_generated(tiny):
+    checks.check(loading.read(tiny, ["promotion.confirmation=fresh"]).science)
+    files = '{use: "tests.support.problems:clean", train: 64, test: 8}'
+    with pytest.raises(ValueError, match=r"clean is not marked @generated: mark it .*=split"):
+        checks.check(loading.read(tiny, [f"data={files}", "promotion.confirmation=fresh"]).science)
+
+
+def test_an_experiment_that_is_promoted_otherwise_is_another_one_and_its_stages_are_not(tiny):
+    plain, strict = (loading.read(tiny, o).science for o in ([], ["promotion.tokens=0.1"]))
+    assert plain.digest != strict.digest
+    assert "promotion" not in plain.identity()
+    assert keys.prepare(plain) == keys.prepare(strict)
