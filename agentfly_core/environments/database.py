@@ -14,7 +14,7 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import ToolError
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.sandbox.feedback import told
+from agentfly_core.sandbox.feedback import feedback
 
 SECONDS = 5.0
 PAGES = 4096  # of 4 KiB each
@@ -124,7 +124,7 @@ class Database(Environment):
     async def snapshot(self) -> bytes:
         """All that is in it, for `restore`."""
         result = await self._interpreter.run("save()", collect=["snapshot"])
-        told(result, LIMITS)
+        feedback(result, LIMITS)
         return result.files["snapshot"]
 
     async def restore(self, snapshot: bytes) -> None:
@@ -141,6 +141,6 @@ class Database(Environment):
         result = await self._interpreter.run(code)
         if not self._interpreter.alive and code != self._beginning:
             await self._do(self._beginning)
-            told(result, LIMITS, STOPPED)
-        self._state, found = json.loads(told(result, LIMITS).splitlines()[-1])
+            feedback(result, LIMITS, STOPPED)
+        self._state, found = json.loads(feedback(result, LIMITS).splitlines()[-1])
         return found

@@ -12,12 +12,15 @@ import tempfile
 import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agentfly_core.sandbox.guest import protocol, view
 from agentfly_core.sandbox.guest.protocol import KEPT, ONCE
 
 SECONDS_TO_START = 30.0
+SERVER, SPAWNED = "agentfly_core.sandbox.guest.server", "agentfly_core.sandbox.guest.spawned"
+PYTHON = ("-s", "-P", "-m")
 SOURCES = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     "HOME": "/sandbox",
@@ -44,35 +47,38 @@ class ForkServer:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
-        self._base = 0
 
-    async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
-        """A connection to a new execution's init process, and the bytes its child starts with.
+    async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
+        """A connection to a new execution's init process.
 
-        The execution enters the cgroups of these open files. One that is `kept` for several orders
-        takes none of the 32 places. Raises Unavailable.
+        The execution enters the cgroups of these open files. One that is `kept` for several
+        requests takes none of the 32 places. Raises Unavailable.
         """
-        link = (
-            await asyncio.to_thread(self._started)
-            if self._link is None or self._died()
-            else self._link
-        )
+        link = self._link
+        if link is None or not self.alive():
+            link = await asyncio.to_thread(self._started)
         ours, theirs = socket.socketpair()
-        kind, descriptors = KEPT if kept else ONCE, [theirs.fileno(), *cgroups]
+        kind, flags = KEPT if kept else ONCE, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         with theirs:
+            descriptors = array("i", [theirs.fileno(), *cgroups])
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
             try:
-                # polled, since nothing tells of room
-                while not _sent(link, kind, descriptors):  # noqa: ASYNC110
+                while True:
+                    with suppress(BlockingIOError):  # there is no room, and nothing tells of it
+                        # socket.send_fds forgets its flags before Python 3.12, and would wait
+                        link.sendmsg([kind], rights, flags)
+                        return ours
                     await asyncio.sleep(0.01)
-            except BaseException:
+            except BaseException as error:
                 # cancelled too: whatever it is passes on, but the connection is closed
                 ours.close()
+                if isinstance(error, OSError):
+                    raise Unavailable(f"the sandbox's server ended: {error}") from error
                 raise
-        return ours, self._base
 
     def alive(self) -> bool:
         """Whether the server runs."""
-        return self._process is not None and not self._died()
+        return self._process is not None and self._process.poll() is None
 
     def close(self) -> None:
         """End the server and all its executions."""
@@ -83,25 +89,14 @@ class ForkServer:
                 self._process.wait()
             self._link = self._process = None
 
-    def _died(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
-
     def _started(self) -> socket.socket:
         with self._lock:
-            if self._link and not self._died():
+            if self._link and self.alive():
                 return self._link
             self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                command = [
-                    sys.executable,
-                    "-s",
-                    "-P",
-                    "-m",
-                    "agentfly_core.sandbox.guest.server",
-                    str(theirs.fileno()),
-                ]
                 self._process = subprocess.Popen(
-                    command,
+                    [sys.executable, *PYTHON, SERVER, str(theirs.fileno())],
                     env={**ENVIRONMENT, "PYTHONPATH": str(SOURCES)},
                     cwd="/",
                     stdin=subprocess.DEVNULL,
@@ -118,51 +113,16 @@ class ForkServer:
             self._link.settimeout(None)
             if "unavailable" in said:
                 raise Unavailable(str(said["unavailable"]))
-            self._base = int(said["base"])
             return self._link
-
-
-def _sent(link: socket.socket, what: bytes, descriptors: Sequence[int]) -> bool:
-    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))
-    try:  # socket.send_fds forgets its flags before Python 3.12, and would wait for room here
-        link.sendmsg([what], [rights], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise Unavailable(f"the sandbox's server ended: {error}") from error
-    return True
 
 
 OWN_SOURCES = ("agentfly_core/__init__.py", "agentfly_core/sandbox")
 
 
-class Bubblewrap:
-    """One process of `bwrap` an execution."""
+class _PerExecution:
+    """A backend that starts a process for each execution."""
 
-    name = "bubblewrap"
     warm = False
-
-    def __init__(self, program: str = "bwrap") -> None:
-        self._program = program
-
-    async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
-        """A connection to a new execution's init process, and 0: it measures its memory itself."""
-        if not (program := shutil.which(self._program)):
-            raise Unavailable("bubblewrap is not installed")
-        ours, theirs = socket.socketpair()
-        with theirs:
-            python = [str(view.interpreter()), "-s", "-P", "-m", PROGRAM]
-            command = [
-                program,
-                *_view(),
-                *python,
-                str(theirs.fileno()),
-                str(view.WORK),
-                "locked",
-                *map(str, cgroups),
-            ]
-            start(command, {}, [theirs.fileno(), *cgroups])
-        return ours, 0
 
     def alive(self) -> bool:
         """Each execution is on its own."""
@@ -171,18 +131,44 @@ class Bubblewrap:
     def close(self) -> None:
         """Nothing stays."""
 
+    def _start(
+        self,
+        python: Sequence[str],
+        env: Mapping[str, str],
+        where: Sequence[str],
+        cgroups: Sequence[int],
+    ) -> socket.socket:
+        """Start a process that is reaped when it has ended, and return the connection to it."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(
+                [*python, *PYTHON, SPAWNED, str(theirs.fileno()), *where, *map(str, cgroups)],
+                pass_fds=[theirs.fileno(), *cgroups],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        threading.Thread(target=process.wait, daemon=True).start()
+        return ours
+
+
+class Bubblewrap(_PerExecution):
+    """One process of `bwrap` an execution."""
+
+    name = "bubblewrap"
+
+    async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
+        """A connection to a new execution's init process."""
+        if not (program := shutil.which("bwrap")):
+            raise Unavailable("bubblewrap is not installed")
+        python = [program, *_view(), str(view.interpreter())]
+        return self._start(python, {}, [str(view.WORK), "locked"], cgroups)
+
 
 def _view() -> Iterator[str]:
-    yield from (
-        "--unshare-all",
-        "--die-with-parent",
-        "--new-session",
-        "--as-pid-1",
-        "--clearenv",
-        "--chdir",
-        "/",
-    )
-    yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
+    yield from ("--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv")
+    yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--chdir", "/")
     # the init process mounts the disk, and the code drops it
     yield from ("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN")
     for path in [*view.visible(), *view.packages(), *(SOURCES / name for name in OWN_SOURCES)]:
@@ -200,52 +186,18 @@ def _view() -> Iterator[str]:
     yield from ("--remount-ro", "/")
 
 
-class Unsafe:
+class Unsafe(_PerExecution):
     """One plain process an execution, in a temporary directory; limits hold for each process,
     nothing is hidden.
     """
 
     name = "unsafe"
-    warm = False
 
-    async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]:
-        """A connection to a new execution's init process, and 0: it measures its memory itself."""
-        ours, theirs = socket.socketpair()
+    async def connect(self, cgroups: Sequence[int], kept: bool) -> socket.socket:
+        """A connection to a new execution's init process."""
+        env = {**ENVIRONMENT, "PYTHONPATH": str(SOURCES)}
         folder = tempfile.mkdtemp(prefix="agentfly-sandbox-")
-        with theirs:
-            words = [
-                "-s",
-                "-P",
-                "-m",
-                PROGRAM,
-                str(theirs.fileno()),
-                folder,
-                "open",
-                *map(str, cgroups),
-            ]
-            env = {**ENVIRONMENT, "PYTHONPATH": str(SOURCES)}
-            start([sys.executable, *words], env, [theirs.fileno(), *cgroups])
-        return ours, 0
-
-    def alive(self) -> bool:
-        """Each execution is on its own."""
-        return True
-
-    def close(self) -> None:
-        """Nothing stays."""
+        return self._start([sys.executable], env, [folder, "open"], cgroups)
 
 
-PROGRAM = "agentfly_core.sandbox.guest.spawned"
-
-
-def start(command: Sequence[str], env: Mapping[str, str], descriptors: Sequence[int]) -> None:
-    """Start a process that keeps these descriptors, and is reaped when it has ended."""
-    process = subprocess.Popen(
-        command,
-        pass_fds=descriptors,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    threading.Thread(target=process.wait, daemon=True).start()
+Backend = ForkServer | Bubblewrap | Unsafe

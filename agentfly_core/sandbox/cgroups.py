@@ -12,7 +12,7 @@ import re
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,13 +21,6 @@ from agentfly_core.sandbox.guest.protocol import Limits
 from agentfly_core.system.process import Owner, mark_alive
 
 PREFIX = "agentfly-sandbox-"
-_LIMITS: Mapping[str, Callable[[Limits], int]] = {
-    "memory.limit_in_bytes": lambda limits: limits.memory,
-    "memory.memsw.limit_in_bytes": lambda limits: limits.memory,
-    "memory.max": lambda limits: limits.memory,
-    "memory.swap.max": lambda limits: 0,
-    "pids.max": lambda limits: limits.processes + 1,
-}
 _ENTER = 'for file; do echo 0 > "$file" || exit 1; done'
 _NUMBERS = itertools.count()
 
@@ -43,18 +36,24 @@ class Cgroup:
 
     def limit(self, limits: Limits) -> None:
         """Set the limits, once; the init process counts as a process too."""
-        for folder in self.folders:
-            for name, limit in _LIMITS.items():
-                if (folder / name).exists():
-                    (folder / name).write_text(str(limit(limits)))
+        bounds = {
+            "memory.limit_in_bytes": limits.memory,
+            "memory.memsw.limit_in_bytes": limits.memory,
+            "memory.max": limits.memory,
+            "memory.swap.max": 0,
+            "pids.max": limits.processes + 1,
+        }
+        for path in (folder / name for folder in self.folders for name in bounds):
+            if path.exists():
+                path.write_text(str(bounds[path.name]))
 
     def oom_kills(self) -> int:
         """How many processes the kernel ended because there was no memory left for the group."""
         words: list[str] = []
-        for folder in self.folders:
-            for name in ("memory.oom_control", "memory.events"):
-                if (folder / name).exists():
-                    words += (folder / name).read_text().split()
+        names = ("memory.oom_control", "memory.events")
+        for path in (folder / name for folder in self.folders for name in names):
+            if path.exists():
+                words += path.read_text().split()
         return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
 
     def removed(self) -> bool:

@@ -7,7 +7,7 @@ from agentfly_core.authoring.tool import ToolError
 from agentfly_core.sandbox.guest.protocol import MIB, ExecResult, Limits, Status
 
 
-def told(result: ExecResult, limits: Limits, note: str = "") -> str:
+def feedback(result: ExecResult, limits: Limits, note: str = "") -> str:
     """What the program printed, and `note` behind it; empty when there is neither.
 
     Raises ToolError, with what it printed until then, for a program that did not end well, and
@@ -15,12 +15,9 @@ def told(result: ExecResult, limits: Limits, note: str = "") -> str:
     """
     if result.status is Status.UNAVAILABLE:
         raise ServiceFailure(f"The sandbox failed: {result.stderr}")
-    if result.status is not Status.OK:
-        raise ToolError("\n".join(filter(None, [_printed(result), _ending(result, limits), note])))
-    return "\n".join(filter(None, [_printed(result), note]))
-
-
-def _ending(result: ExecResult, limits: Limits) -> str:
+    printed = [result.stdout.rstrip("\n"), result.stderr.rstrip("\n")]
+    if result.status is Status.OK:
+        return "\n".join(filter(None, [*printed, note]))
     stopped = {
         Status.TIMEOUT: f"Stopped: it took longer than {limits.wall:g} s, "
         f"or {limits.cpu} s of computing.",
@@ -31,8 +28,5 @@ def _ending(result: ExecResult, limits: Limits) -> str:
         Status.KILLED: f"Ended by signal {-(result.exit_code or 0)}.",
     }
     exited = "" if result.stderr.strip() else f"Ended with exit code {result.exit_code}."
-    return stopped.get(result.status, exited)
-
-
-def _printed(result: ExecResult) -> str:
-    return "\n".join(filter(None, [result.stdout.rstrip("\n"), result.stderr.rstrip("\n")]))
+    ending = stopped.get(result.status, exited)
+    raise ToolError("\n".join(filter(None, [*printed, ending, note])))

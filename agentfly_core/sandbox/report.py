@@ -38,19 +38,16 @@ def described(sandbox: Sandbox) -> str:
     """In a line: "forkserver: a warm interpreter, ...; memory by cgroup v1; landlock 7; Linux
     6.18.44".
     """
-    told = [f"{sandbox.backend.name}: {WHAT_IT_IS[sandbox.backend.name]}"]
-    told += [f"{name} is not used: {why}" for name, why in sandbox.refused.items()]
-    memory = (
-        "polling, there is no cgroup"
-        if sandbox.cgroups.version == "none"
-        else f"cgroup {sandbox.cgroups.version}"
-    )
-    told += [
-        f"memory by {memory}",
+    version = sandbox.cgroups.version
+    parts = [
+        f"{sandbox.backend.name}: {WHAT_IT_IS[sandbox.backend.name]}",
+        *(f"{name} is not used: {why}" for name, why in sandbox.refused.items()),
+        "memory by "
+        + ("polling, there is no cgroup" if version == "none" else f"cgroup {version}"),
         f"landlock {landlock.version() or 'is missing'}",
         f"Linux {platform.release()}",
     ]
-    return "; ".join(told)
+    return "; ".join(parts)
 
 
 def table(sandbox: Sandbox, outcomes: Sequence[Outcome]) -> RenderableType:

@@ -62,11 +62,15 @@ class Session:
         """Run code after all that ran before it; see `session`. Calls wait for each other; a
         cancelled one ends it.
         """
-        order = ExecRequest(as_bytes(code), collect=tuple(collect), limits=self._limits, kept=True)
+        request = ExecRequest(
+            as_bytes(code), collect=tuple(collect), limits=self._limits, kept=True
+        )
         async with self._turn:
             try:
-                execution = self._execution or await self._begun()
-                return await execution.run(order)
+                if self._execution is None:
+                    begin = self._sandbox.begin(self._limits, kept=True)
+                    self._execution = await self._stack.enter_async_context(begin)
+                return await self._execution.run(request)
             except OSError as error:
                 return unavailable(str(error), self._sandbox.backend.name)
             finally:
@@ -77,11 +81,6 @@ class Session:
         """End it, with all that it started; another call would start afresh."""
         self._execution = None
         await self._stack.aclose()
-
-    async def _begun(self) -> Execution:
-        begin = self._sandbox.begin(self._limits, kept=True)
-        self._execution = await self._stack.enter_async_context(begin)
-        return self._execution
 
 
 @asynccontextmanager

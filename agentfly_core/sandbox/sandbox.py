@@ -7,13 +7,13 @@ import atexit
 import os
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from agentfly_core.sandbox.backends import Unavailable
+from agentfly_core.sandbox.backends import Backend, Unavailable
 from agentfly_core.sandbox.cgroups import Cgroup, Cgroups
 from agentfly_core.sandbox.guest import protocol
 from agentfly_core.sandbox.guest.protocol import (
@@ -50,59 +50,61 @@ class Sandbox:
     def __post_init__(self) -> None:
         atexit.register(self.close)
 
-    async def execute(self, order: ExecRequest) -> ExecResult:
-        """Run an order to its end, once fewer than 32 of this event loop run; a cancelled one is
+    async def execute(self, request: ExecRequest) -> ExecResult:
+        """Run a request to its end, once fewer than 32 of this event loop run; a cancelled one is
         ended.
         """
         places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         try:
-            async with places, self.begin(order.limits, order.kept) as execution:
-                return await execution.run(order)
+            async with places, self.begin(request.limits, request.kept) as execution:
+                return await execution.run(request)
         except (Unavailable, OSError) as error:
             return unavailable(str(error), self.backend.name)
 
     @asynccontextmanager
     async def begin(self, limits: Limits, kept: bool) -> AsyncIterator[Execution]:
-        """An execution for one order, or with `kept` for several, ended with the block; raises
+        """An execution for one request, or with `kept` for several, ended with the block; raises
         OSError.
         """
         ready = (None if kept else self._spared()) or await self._ready(kept)
         try:
-            async with executing(ready, self.backend) as execution:
+            reader, writer = await asyncio.open_unix_connection(sock=ready.connection)
+            try:
                 ready.cgroup.limit(limits)
-                yield execution
+                yield Execution(reader, writer, ready, self.backend)
+            finally:
+                writer.transport.abort()  # which ends what still runs
+                with suppress(OSError):
+                    await writer.wait_closed()
         finally:
             self.cgroups.end(ready.cgroup)
             await self._prepare()
 
     def close(self) -> None:
-        """End what runs, in the process that started it; the next order starts it again."""
+        """End what runs, in the process that started it; the next request starts it again."""
         if self._owner != os.getpid():
             return
         while spare := self._spared():
-            spare.connection.close()
-            self.cgroups.end(spare.cgroup)
+            self._drop(spare)
         self.backend.close()
         self.cgroups.close()
 
     async def _prepare(self) -> None:
-        with suppress(Unavailable, OSError):  # the next order will say so
+        with suppress(Unavailable, OSError):  # the next request will say so
             while self._warm and len(self._spares) < SPARES and self.backend.alive():
                 spare = await self._ready(kept=False)
                 if len(self._spares) < SPARES:
                     self._spares.append(spare)
                 else:  # others made enough of them meanwhile
-                    spare.connection.close()
-                    self.cgroups.end(spare.cgroup)
+                    self._drop(spare)
 
     async def _ready(self, kept: bool) -> Ready:
         cgroup = self.cgroups.fresh()
         try:
-            connection, base = await self.backend.connect(cgroup.entries, kept)
+            return Ready(await self.backend.connect(cgroup.entries, kept), cgroup)
         except BaseException:  # cancelled too: whatever it is passes on, but the groups are ended
             self.cgroups.end(cgroup)
             raise
-        return Ready(connection, base, cgroup)
 
     @property
     def _warm(self) -> bool:
@@ -117,39 +119,28 @@ class Sandbox:
                 spare = self._spares.popleft()
                 if self.backend.alive() and spare.waits:
                     return spare
-                spare.connection.close()
-                self.cgroups.end(spare.cgroup)
+                self._drop(spare)
         return None
+
+    def _drop(self, spare: Ready) -> None:
+        spare.connection.close()
+        self.cgroups.end(spare.cgroup)
 
 
 GRACE = 10.0
 SECONDS_TO_NOTICE = 0.2  # until the end of a server that took its executions along is known
 
 
-class Backend(Protocol):
-    """A way of putting code into namespaces of its own."""
-
-    name: str
-    warm: bool
-
-    async def connect(self, cgroups: Sequence[int], kept: bool) -> tuple[socket.socket, int]: ...
-
-    def alive(self) -> bool: ...
-
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """An execution that waits for its order, its namespaces made, its control groups entered."""
+    """An execution that waits for its request, its namespaces made, its control groups entered."""
 
     connection: socket.socket
-    base: int
     cgroup: Cgroup
 
     @property
     def waits(self) -> bool:
-        """Whether it still does: its init process, which says nothing before the order, ended with
+        """Whether it still does: its init process, which says nothing before, may have ended with
         its server.
         """
         try:
@@ -161,7 +152,7 @@ class Ready:
 
 @dataclass
 class Execution:
-    """A connection to an init process and its orders' results; `alive`: it can take another one."""
+    """A connection to an init process and its requests' results; `alive`: it can take another."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -171,14 +162,14 @@ class Execution:
     started: bool = False
     oom_kills: int = 0
 
-    async def run(self, order: ExecRequest) -> ExecResult:
-        """What became of an order; a broken or late answer is a result too, and once the code has
+    async def run(self, request: ExecRequest) -> ExecResult:
+        """What became of a request; a broken or late answer is a result too, and once the code has
         started its doing.
         """
         self.alive = False
-        self.writer.write(order.packed(self.ready.base))
+        self.writer.write(request.packed())
         try:
-            report, blobs = await self._report(order.limits)
+            report, blobs = await self._report(request.limits)
         except (EOFError, ConnectionError):
             await asyncio.sleep(SECONDS_TO_NOTICE)
             if not self.started or not self.backend.alive():
@@ -193,11 +184,9 @@ class Execution:
                 else unavailable(str(why), self.backend.name)
             )
         self.alive = bool(report["alive"])
-        stdout, stderr, *contents = blobs
-        files = dict(zip(report["files"], contents, strict=True))
         kills = self.ready.cgroup.oom_kills()
         new, self.oom_kills = kills - self.oom_kills, kills
-        return judged(report, stdout, stderr, files, new, self.backend.name)
+        return judged(report, blobs, new, self.backend.name)
 
     async def _report(self, limits: Limits) -> tuple[Any, list[bytes]]:
         while True:
@@ -209,15 +198,3 @@ class Execution:
 
     def _lost(self, status: Status) -> ExecResult:
         return ExecResult(status, None, "", "", False, 0.0, 0, self.backend.name)
-
-
-@asynccontextmanager
-async def executing(ready: Ready, backend: Backend) -> AsyncIterator[Execution]:
-    """An execution on a connection, which is closed with the block; so ends what still runs."""
-    reader, writer = await asyncio.open_unix_connection(sock=ready.connection)
-    try:
-        yield Execution(reader, writer, ready, backend)
-    finally:
-        writer.transport.abort()
-        with suppress(OSError):
-            await writer.wait_closed()

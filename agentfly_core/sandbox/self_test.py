@@ -30,12 +30,6 @@ class Target:
     listener: socket.socket
     bystander: subprocess.Popen[bytes]
 
-    @property
-    def port(self) -> int:
-        """Where the listener listens, on the loopback interface."""
-        port: int = self.listener.getsockname()[1]
-        return port
-
     async def harmed(self) -> str:
         """What an attack did to this machine; empty for nothing."""
         if self.bystander.poll() is not None:
@@ -44,7 +38,7 @@ class Target:
             self.listener.accept()[0].close()
         except BlockingIOError:
             for _ in range(40):
-                if not (left := _strays()):
+                if not (left := _left_behind()):
                     return ""
                 await asyncio.sleep(0.05)
             return f"{left} processes were left behind"
@@ -74,8 +68,9 @@ def target() -> Iterator[Target]:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         listener.setblocking(False)
-        lives_with_us = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]
-        bystander = subprocess.Popen(lives_with_us, stdin=subprocess.PIPE)
+        bystander = subprocess.Popen(  # which ends with this process
+            [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+        )
         try:
             yield Target(file, secret, listener, bystander)
         finally:
@@ -94,10 +89,11 @@ async def attacked(
     with target() as on:
         for attack in attacks:
             outside = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES}
+            port = on.listener.getsockname()[1]
             code = INSIDE.format(outside=outside)
-            code += attack.code.format(file=on.file, port=on.port, pid=on.bystander.pid)
-            order = ExecRequest(code.encode(), {}, b"", attack.collect, attack.limits, kept)
-            result = await sandbox.execute(order)
+            code += attack.code.format(file=on.file, port=port, pid=on.bystander.pid)
+            request = ExecRequest(code.encode(), {}, b"", attack.collect, attack.limits, kept)
+            result = await sandbox.execute(request)
             outcomes.append(Outcome(attack.name, *await _judged(attack, result, on)))
     return outcomes
 
@@ -113,12 +109,12 @@ async def _judged(attack: Attack, result: ExecResult, on: Target) -> tuple[bool,
     return (False, harm) if (harm := await on.harmed()) else (True, result.status)
 
 
-def _strays() -> int:
+def _left_behind() -> int:
     """How many processes below this one are in their own process namespace, and not its first."""
-    strays = 0
+    found = 0
     for process in psutil.Process().children(recursive=True):
         with suppress(FileNotFoundError, ProcessLookupError):
             status = Path(f"/proc/{process.pid}/status").read_text()
             numbers = status.partition("NSpid:")[2].partition("\n")[0].split()
-            strays += len(numbers) > 1 and numbers[-1] != "1"
-    return strays
+            found += len(numbers) > 1 and numbers[-1] != "1"
+    return found

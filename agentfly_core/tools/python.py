@@ -9,7 +9,7 @@ from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.interpreter import LIMITS, Interpreter
 from agentfly_core.sandbox.backends import Unavailable
-from agentfly_core.sandbox.feedback import told
+from agentfly_core.sandbox.feedback import feedback
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 
@@ -29,7 +29,7 @@ async def python(code: str) -> str:
         result = await run(code, limits=LIMITS)
     except Unavailable as error:
         raise ServiceFailure(str(error)) from error
-    return told(result, LIMITS) or SILENT
+    return feedback(result, LIMITS) or SILENT
 
 
 @tool(
@@ -47,4 +47,4 @@ async def python_session(code: str, *, interpreter: Interpreter) -> str:
         code: one or more lines; print() what you want to know, nothing else is shown
     """
     result = await interpreter.run(code)
-    return told(result, LIMITS, "" if interpreter.alive else LOST) or SILENT
+    return feedback(result, LIMITS, "" if interpreter.alive else LOST) or SILENT

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from agentfly_core.authoring.tool import tool
 from agentfly_core.environments.workspace import LIMITS, Workspace
-from agentfly_core.sandbox.feedback import told
+from agentfly_core.sandbox.feedback import feedback
 from agentfly_core.sandbox.preflight import chosen
 
 SHOWN = 8192
@@ -19,4 +19,4 @@ async def shell(command: str, *, workspace: Workspace) -> str:
     Args:
         command: for example: python3 main.py | head; no network, and nothing but the files is kept
     """
-    return told(await workspace.run(command), LIMITS) or "The command printed nothing."
+    return feedback(await workspace.run(command), LIMITS) or "The command printed nothing."

@@ -23,14 +23,13 @@ READY = b"ready"
 class Work:
     """Where and how the code runs.
 
-    `base` is the memory in bytes that a process has before it starts, `grouped` says that a control
-    group bounds the memory of all, `locked` is False only where the user chose to run without a
-    sandbox, and `kept` says that the process waits for more when its code has ended.
+    `grouped` says that a control group bounds the memory of all, `locked` is False only where the
+    user chose to run without a sandbox, and `kept` says that the process waits for more when its
+    code has ended.
     """
 
     folder: Path
     limits: Limits
-    base: int
     grouped: bool
     locked: bool
     kept: bool
@@ -65,8 +64,11 @@ def _prevented(work: Work, streams: tuple[int, int, int], line: int) -> bytes:
         os.closerange(line + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         os.chdir(work.folder)
         bound(work)
-        if work.locked:
-            lock()
+        if work.locked:  # gives up for good every privilege, system call and file it can do without
+            kernel.drop_capabilities()
+            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+            landlock.apply([Path(place) for place in view.SCRATCH.values()])
+            seccomp.apply()
         _become(work.folder / "main.py")
     except Exception as error:  # nothing of the code's own gets here
         return f"{type(error).__name__}: {error}".encode()
@@ -77,8 +79,10 @@ def bound(work: Work) -> None:
     """Set the limits that the kernel keeps for each process."""
     limits = work.limits
     Path("/proc/self/oom_score_adj").write_text("1000")
+    # what this interpreter takes before the code starts does not count
+    base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
     for kind, most in (
-        (resource.RLIMIT_DATA, work.base + limits.memory),
+        (resource.RLIMIT_DATA, base + limits.memory),
         (resource.RLIMIT_NPROC, limits.processes),
         (resource.RLIMIT_FSIZE, limits.disk),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
@@ -89,16 +93,6 @@ def bound(work: Work) -> None:
         resource.setrlimit(kind, (most, most))
     if not work.kept:
         resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu, limits.cpu + 1))
-
-
-def lock() -> None:
-    """Give up every privilege, and the system calls and files that the code does not need, for
-    good.
-    """
-    kernel.drop_capabilities()
-    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    landlock.apply([Path(place) for place in view.SCRATCH.values()])
-    seccomp.apply()
 
 
 def _become(main: Path) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from agentfly_core.sandbox.guest import kernel, protocol, view
 from agentfly_core.sandbox.guest.child_setup import Work
 from agentfly_core.sandbox.guest.monitor import Monitor
-from agentfly_core.sandbox.guest.protocol import Limits, Order
+from agentfly_core.sandbox.guest.protocol import Limits, RequestHeader
 
 if TYPE_CHECKING:
     from agentfly_core.formats.json_value import JSON
@@ -28,77 +28,97 @@ UID = 1000
 
 
 def keep(connection: socket.socket, cgroups: Sequence[int], uid: int, gid: int) -> None:
-    """Run what the connection orders in the namespaces that this process is the first of, and
-    report.
+    """Become the user 1000 of the namespaces that this process is the first of, and serve.
 
-    What fails before the code starts is reported as unavailable; without a report after "started",
-    the code did it.
+    No process inside may look into this one.
     """
     try:
-        _protect(uid, gid)
+        kernel.map_user((UID, UID), (uid, gid))
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        # inherited from the server, whose pipe is not for the end of this one's children
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        socket.sethostname("sandbox")
         enter(cgroups)
     except OSError as error:
         return refuse(connection, str(error))
-    try:
-        order, blobs = protocol.read(connection.makefile("rb"))
-        limits = Limits(**order["limits"])
-        furnish(limits)
-        work = Work(
-            view.WORK, limits, order["base"], bool(cgroups), locked=True, kept=order["kept"]
-        )
-        serve(connection, order, blobs, work)
-    except (OSError, ValueError, EOFError) as error:
-        with suppress(OSError):
-            connection.sendall(protocol.packed({"unavailable": f"{type(error).__name__}: {error}"}))
+    serve(connection, view.WORK, grouped=bool(cgroups), locked=True)
 
 
 def refuse(connection: socket.socket, why: str) -> None:
-    """Tell why nothing can be run; the order is read first, or the kernel would drop the answer."""
+    """Say why nothing can be run; the request is read first, or the kernel would drop the
+    answer.
+    """
     with suppress(OSError, EOFError):
         protocol.read(connection.makefile("rb"))
         connection.sendall(protocol.packed({"unavailable": why}))
 
 
-def serve(connection: socket.socket, order: Order, blobs: list[bytes], work: Work) -> None:
+def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) -> None:
+    """Run what the connection asks for, in a folder, and report.
+
+    What fails before the code starts is reported as unavailable; without a report after "started",
+    the code did it.
+    """
+    try:
+        header, blobs = protocol.read(connection.makefile("rb"))
+        limits = Limits(**header["limits"])
+        if locked:
+            furnish(limits)
+        work = Work(folder, limits, grouped, locked, header["kept"])
+        _run(connection, header, blobs, work)
+    except (OSError, ValueError, EOFError) as error:
+        with suppress(OSError):
+            connection.sendall(protocol.packed({"unavailable": f"{type(error).__name__}: {error}"}))
+
+
+def _run(connection: socket.socket, header: RequestHeader, blobs: list[bytes], work: Work) -> None:
     """Lay out the files, run the code to its end, end whatever it started, and report with its
     output and files.
 
-    A process that is kept is handed the code of further orders, until one of them or the caller
+    A process that is kept is handed the code of further requests, until one of them or the caller
     ends it.
     """
     code, stdin, *contents = blobs
-    named = dict(zip(order["files"], contents, strict=True))
+    named = dict(zip(header["files"], contents, strict=True))
     for name, content in (named if work.kept else {"main.py": code, **named}).items():
         path = work.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    watched = Monitor.start(stdin, work)
+    monitor = Monitor.start(stdin, work)
     try:
         connection.sendall(protocol.packed({"started": True}))
         if work.kept:
-            watched.hand(code)
-        while _reported(connection, order, watched):
-            order, (code, *_) = protocol.read(connection.makefile("rb"))
-            watched.hand(code)
+            monitor.hand(code)
+        while _reported(connection, header, monitor):
+            header, (code, *_) = protocol.read(connection.makefile("rb"))
+            monitor.hand(code)
     finally:
-        watched.end()
+        monitor.end()
 
 
-def _reported(connection: socket.socket, order: Order, watched: Monitor) -> bool:
-    """Report what became of an order; False when its process has ended."""
-    ended = watched.until_end(connection)
-    seconds, alive = time.monotonic() - watched.started, ended is None and watched.waits
-    wait, peak = watched.rest() if alive else watched.end()
+def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor) -> bool:
+    """Report what became of a request; False when its process has ended."""
+    ended = monitor.until_end(connection)
+    seconds, alive = time.monotonic() - monitor.started, ended is None and monitor.waits
+    wait, peak = monitor.rest() if alive else monitor.end()
+    files: dict[str, bytes] = {}
+    room = monitor.work.limits.disk  # which sparse files may exceed
+    for name in header["collect"]:
+        if (content := _plain(monitor.work.folder, name, room)) is not None:
+            files[name] = content
+            room -= len(content)
     report: dict[str, JSON] = {
         "ended": ended,
         "wait": wait,
         "alive": alive,
         "duration": seconds,
         "peak_rss": peak,
+        "disk_full": monitor.filled_the_disk,
+        "files": list(files),
     }
-    found = collected(watched.work.folder, order["collect"], watched.work.limits.disk)
-    report |= {"disk_full": watched.filled_the_disk, "files": list(found)}
-    connection.sendall(protocol.packed(report, [*watched.output, *found.values()]))
+    connection.sendall(protocol.packed(report, [*monitor.output, *files.values()]))
     return alive
 
 
@@ -126,35 +146,14 @@ def furnish(limits: Limits) -> None:
     kernel.mount("proc", "/proc", "proc", flags | kernel.MS_NOEXEC, "subset=pid")
 
 
-def _protect(uid: int, gid: int) -> None:
-    """Become the user 1000 of the new namespaces; no process inside may look into this one."""
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{UID} {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"{UID} {gid} 1")
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    socket.sethostname("sandbox")
-
-
-def collected(folder: Path, names: Sequence[str], most: int) -> dict[str, bytes]:
-    """The plain files of these names; what is above `most` bytes together, as sparse files may be,
-    is left.
-    """
-    found: dict[str, bytes] = {}
-    for name in names:
-        if (content := _plain(folder, name, most - sum(map(len, found.values())))) is not None:
-            found[name] = content
-    return found
-
-
 def _plain(folder: Path, name: str, most: int) -> bytes | None:
     """The content of a plain file; None for one that is not there or too large, and for whatever
     else has that name.
 
     No part of the name may be a symbolic link, and the file may have no second name.
     """
+    # O_NOFOLLOW looks at the last part of a path only, so each is opened within the one before it;
+    # without O_NONBLOCK the opening of a FIFO would wait for a writer.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     *folders, last = Path(name).parts
     opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY)]

@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import signal
+from pathlib import Path
 
 NEWNS, NEWUTS, NEWIPC, NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
 NEWPID, NEWNET = 0x20000000, 0x40000000
@@ -39,6 +40,13 @@ def syscall(what: int, *words: int | bytes | ctypes.Array[ctypes.c_char] | None)
 def unshare(flags: int) -> None:
     """Move this process into new namespaces."""
     _checked(_LIBC.unshare(flags), "unshare")
+
+
+def map_user(inside: tuple[int, int], outside: tuple[int, int]) -> None:
+    """Give this process's new user namespace its one user and group, `(1000, 1000)`."""
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{inside[0]} {outside[0]} 1")
+    Path("/proc/self/gid_map").write_text(f"{inside[1]} {outside[1]} 1")
 
 
 def clone(flags: int) -> int:

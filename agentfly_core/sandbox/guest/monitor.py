@@ -42,10 +42,8 @@ class Monitor:
     @classmethod
     def start(cls, stdin: bytes, work: Work) -> Monitor:
         """Start the process; raises OSError with what prevents it."""
-        given, (line, theirs) = (
-            _in_memory(stdin),
-            socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET),
-        )
+        given = _in_memory(stdin)
+        line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         (out, write_out), (err, write_err) = os.pipe(), os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -63,11 +61,8 @@ class Monitor:
         """Let a process that is kept continue, with code to run."""
         for text in self.pipes.values():
             text.clear()
-        self.started, self.computed, self.disk_was_full = (
-            time.monotonic(),
-            self._computed,
-            self._disk_is_full,
-        )
+        self.started, self.computed = time.monotonic(), self._computed
+        self.disk_was_full = self._disk_is_full
         self._signal(signal.SIGCONT)
         given = _in_memory(code)
         with suppress(OSError):  # a process that does not listen has ended, or runs out of time
@@ -86,11 +81,8 @@ class Monitor:
         glance = math.inf if self.work.grouped or os.getpid() != 1 else GLANCE
         while True:
             wanted: list[int | socket.socket] = [self.pidfd, connection, *reading]
-            ready = set(
-                select.select(
-                    wanted, [], [], 0 if self.said else max(min(self._left, glance), BLINK)
-                )[0]
-            )
+            seconds = 0 if self.said else max(min(self._left, glance), BLINK)
+            ready = set(select.select(wanted, [], [], seconds)[0])
             if self._left <= 0 or connection in ready:
                 return Status.TIMEOUT
             if glance < math.inf and _memory_used() > limits.memory:

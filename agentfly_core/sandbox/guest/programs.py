@@ -45,9 +45,10 @@ def each(line: socket.socket) -> int:
     end of its code is done.
     """
     module, first, number = _main(), os.getpid(), 0
-    while (source := _received(line)) is not None:
+    while descriptors := socket.recv_fds(line, 1, 1)[1]:
         number += 1
-        piece = _Piece(f"<call {number}>", source)
+        with open(descriptors[0], encoding="utf-8", errors="replace", newline="") as file:
+            piece = _Piece(f"<call {number}>", file.read())
         code = _code(partial(piece.exec_module, module), piece.name)
         _flush()
         if os.getpid() != first:
@@ -74,14 +75,6 @@ def _main() -> types.ModuleType:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     return module
-
-
-def _received(line: socket.socket) -> str | None:
-    descriptors = socket.recv_fds(line, 1, 1)[1]
-    if not descriptors:
-        return None
-    with open(descriptors[0], encoding="utf-8", errors="replace", newline="") as file:
-        return file.read()
 
 
 def _code(run: Callable[[], None], name: str) -> int:

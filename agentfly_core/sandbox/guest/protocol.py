@@ -87,13 +87,12 @@ MAIN = "main.py"
 PAGE = 4096
 
 
-class Order(TypedDict):
+class RequestHeader(TypedDict):
     """The header to an init process: the limits, the names of the files sent and to collect."""
 
     limits: dict[str, float]
     files: list[str]
     collect: list[str]
-    base: int
     kept: bool
 
 
@@ -114,8 +113,8 @@ class ExecRequest:
     """What to run: `ExecRequest(b"print(open('a.txt').read())", {"a.txt": b"hello"}, b"", (),
     Limits())`.
 
-    With `kept` the interpreter waits for further orders when the code has ended; of those the code
-    and `collect` count.
+    With `kept` the interpreter waits for further requests when the code has ended; of those the
+    code and `collect` count.
     """
 
     code: bytes
@@ -148,13 +147,9 @@ class ExecRequest:
                 f"has {self.limits.disk}; raise `disk`, or `inodes` to twice the number of files."
             )
 
-    def packed(self, base: int) -> bytes:
-        """The message to an init process whose child starts with `base` bytes of memory."""
-        header: dict[str, JSON] = {
-            "limits": asdict(self.limits),
-            "files": list(self.files),
-            "base": base,
-        }
+    def packed(self) -> bytes:
+        """The message to an init process."""
+        header: dict[str, JSON] = {"limits": asdict(self.limits), "files": list(self.files)}
         header |= {"collect": self.collect, "kept": self.kept}
         return packed(header, [self.code, self.stdin, *self.files.values()])
 
@@ -206,42 +201,28 @@ def unavailable(why: str, backend: str) -> ExecResult:
     return ExecResult(Status.UNAVAILABLE, None, "", why, False, 0.0, 0, backend)
 
 
-def judged(
-    report: Report,
-    stdout: bytes,
-    stderr: bytes,
-    files: Mapping[str, bytes],
-    oom_kills: int,
-    backend: str,
-) -> ExecResult:
-    """The result in an init process's report; `oom_kills` are those that the cgroup counted."""
-    code = os.waitstatus_to_exitcode(report["wait"])
-    text = stderr.decode(errors="replace")
-    status = (
-        Status.OOM
-        if oom_kills
-        else Status(report["ended"])
-        if report["ended"]
-        else _status(code, text, report)
-    )
-    out = stdout.decode(errors="replace")
-    cut = report["ended"] == Status.OUTPUT_LIMIT
-    return ExecResult(
-        status, code, out, text, cut, report["duration"], report["peak_rss"], backend, files
-    )
-
-
-def _status(code: int, stderr: str, report: Report) -> Status:
-    if code == 0:
-        return Status.OK
-    if code == -signal.SIGXCPU:
-        return Status.TIMEOUT
+def judged(report: Report, blobs: Sequence[bytes], oom_kills: int, backend: str) -> ExecResult:
+    """The result in an init process's message; `oom_kills` are those that the cgroup counted."""
+    stdout, stderr = (blob.decode(errors="replace") for blob in blobs[:2])
+    code, ended = os.waitstatus_to_exitcode(report["wait"]), report["ended"]
     last = stderr.rstrip().rpartition("\n")[2]
-    if _OUT_OF_MEMORY.match(last):
-        return Status.OOM
-    if report["disk_full"] or _DISK_FULL in last or _FILE_TOO_LARGE in last:
-        return Status.DISK_LIMIT
-    return Status.KILLED if code < 0 else Status.ERROR
+    if oom_kills:
+        status = Status.OOM
+    elif ended:
+        status = Status(ended)
+    elif code == 0:
+        status = Status.OK
+    elif code == -signal.SIGXCPU:
+        status = Status.TIMEOUT
+    elif _OUT_OF_MEMORY.match(last):
+        status = Status.OOM
+    elif report["disk_full"] or _DISK_FULL in last or _FILE_TOO_LARGE in last:
+        status = Status.DISK_LIMIT
+    else:
+        status = Status.KILLED if code < 0 else Status.ERROR
+    files = dict(zip(report["files"], blobs[2:], strict=True))
+    seconds, peak, cut = report["duration"], report["peak_rss"], ended == Status.OUTPUT_LIMIT
+    return ExecResult(status, code, stdout, stderr, cut, seconds, peak, backend, files)
 
 
 ONCE, KEPT = b"once", b"kept"

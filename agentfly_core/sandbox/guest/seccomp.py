@@ -77,7 +77,14 @@ def program() -> bytes:
         steps += _when(_EQUAL, denied, not_permitted)
     # its flags lie in memory; the C library falls back to clone
     steps += _when(_EQUAL, _CLONE3, not_there)
-    steps += _pairs(_SOCKETPAIR[machine], not_permitted)
+    # A pair of stream or seqpacket sockets is allowed: its halves stay connected to each other for
+    # good. A half of a datagram pair, which is also what the kernel makes of a raw one, could be
+    # pointed at a socket file.
+    steps += [_step(_EQUAL, _SOCKETPAIR[machine], 0, 8), _step(_LOAD, _FIRST_ARGUMENT)]
+    steps += [_step(_EQUAL, _AF_UNIX, 0, 4), _step(_LOAD, _SECOND_ARGUMENT)]
+    steps += [_step(_AND, _SOCK_TYPE_MASK), _step(_EQUAL, _SOCK_STREAM, 2, 0)]
+    steps += [_step(_EQUAL, _SOCK_SEQPACKET, 1, 0), _step(_RETURN, not_permitted)]
+    steps += [_step(_RETURN, _ALLOW)]
     # only of itself: the init process has the same user, and must be able to report
     steps += [_step(_EQUAL, _PRLIMIT[machine], 0, 4), _step(_LOAD, _FIRST_ARGUMENT)]
     steps += [_step(_EQUAL, 0, 0, 1), _step(_RETURN, _ALLOW), _step(_RETURN, not_permitted)]
@@ -98,26 +105,6 @@ def apply() -> None:
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("HBBI", code, yes, no, value)
-
-
-def _pairs(number: int, answer: int) -> list[bytes]:
-    """A pair of stream or seqpacket sockets is allowed: its halves stay connected to each other for
-    good.
-
-    A half of a datagram pair, which is also what the kernel makes of a raw one, could be pointed at
-    a socket file.
-    """
-    return [
-        _step(_EQUAL, number, 0, 8),
-        _step(_LOAD, _FIRST_ARGUMENT),
-        _step(_EQUAL, _AF_UNIX, 0, 4),
-        _step(_LOAD, _SECOND_ARGUMENT),
-        _step(_AND, _SOCK_TYPE_MASK),
-        _step(_EQUAL, _SOCK_STREAM, 2, 0),
-        _step(_EQUAL, _SOCK_SEQPACKET, 1, 0),
-        _step(_RETURN, answer),
-        _step(_RETURN, _ALLOW),
-    ]
 
 
 def _when(test: int, value: int, answer: int) -> list[bytes]:

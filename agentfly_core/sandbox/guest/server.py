@@ -23,23 +23,16 @@ from agentfly_core.sandbox.guest import init_process, kernel, protocol, view
 from agentfly_core.sandbox.guest.protocol import ONCE
 
 NOBODY = 65534
-AT_ONCE = 34  # two of them may be waiting for their order
+AT_ONCE = 34  # two of them may be waiting for their request
 DESCRIPTORS = 8
 FRESH = (
     kernel.NEWUSER | kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWNET | kernel.NEWUTS
 )
-WARM: tuple[str, ...] = (
-    "collections",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "fractions",
-    "functools",
-    "heapq",
-    "itertools",
+WARM = (
+    *("collections", "dataclasses", "datetime", "decimal", "fractions", "functools", "heapq"),
+    *("itertools", "json", "math", "random", "re", "statistics", "string", "threading"),
+    *("traceback", "typing", "numpy", "numpy.random"),
 )
-WARM += ("json", "math", "random", "re", "statistics", "string", "threading", "traceback", "typing")
-WARM += ("numpy", "numpy.random")
 
 
 def main() -> None:
@@ -48,7 +41,10 @@ def main() -> None:
     # Python's handler would let the code end its init process (PID 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        _enter_namespaces()
+        uid, gid = os.geteuid(), os.getegid()
+        kernel.unshare(kernel.NEWNS | kernel.NEWPID | (kernel.NEWUSER if uid else 0))
+        if uid:
+            kernel.map_user((uid, gid), (uid, gid))
         if first := os.fork():
             link.close()
             os.waitpid(first, 0)
@@ -62,23 +58,10 @@ def main() -> None:
     os._exit(0)
 
 
-def _enter_namespaces() -> None:
-    uid, gid = os.geteuid(), os.getegid()
-    if uid == 0:
-        return kernel.unshare(kernel.NEWNS | kernel.NEWPID)
-    kernel.unshare(kernel.NEWUSER | kernel.NEWNS | kernel.NEWPID)
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-    return None
-
-
 def _settle() -> None:
     """Give up the machine's files and all privileges, then import what code often needs."""
-    sys.executable, sites = (
-        str(view.interpreter()),
-        [str(package.parent) for package in view.packages()],
-    )
+    sys.executable = str(view.interpreter())
+    sites = dict.fromkeys(str(package.parent) for package in view.packages())
     view.enter()
     if os.geteuid() == 0:
         # In a container of one user, its root is the one who started it, and there is no other.
@@ -92,7 +75,7 @@ def _settle() -> None:
         kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user forgets it
-    os.environ["PYTHONPATH"] = ":".join(dict.fromkeys(sites))
+    os.environ["PYTHONPATH"] = ":".join(sites)
     for name in WARM:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -103,7 +86,7 @@ def _serve(link: socket.socket) -> None:
     """Start an execution for each message, and let the others wait in the socket when 32 and the
     spares run.
 
-    Those that are kept for several orders, by episodes, are not counted: else they could keep all
+    Those that are kept for several requests, by episodes, are not counted: else they could keep all
     others waiting.
     """
     # it has something to read when a process has ended
@@ -112,8 +95,7 @@ def _serve(link: socket.socket) -> None:
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     running = set[int]()
-    base = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-    link.send(protocol.packed({"ready": True, "base": base}))
+    link.send(protocol.packed({"ready": True}))
     while True:
         wanted: list[int | socket.socket] = [awake, link] if len(running) < AT_ONCE else [awake]
         ready = select.select(wanted, [], [])[0]
@@ -140,9 +122,10 @@ def _start(link: socket.socket, descriptors: list[int]) -> int:
             pid, why = os.fork(), str(error)
         if pid == 0:
             link.close()
-            init_process.refuse(connection, why) if why else init_process.keep(
-                connection, descriptors[1:], uid, gid
-            )
+            if why:
+                init_process.refuse(connection, why)
+            else:
+                init_process.keep(connection, descriptors[1:], uid, gid)
             os._exit(0)
     for cgroup in descriptors[1:]:
         os.close(cgroup)

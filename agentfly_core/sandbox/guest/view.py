@@ -44,12 +44,8 @@ STREAMS = {
 
 def visible() -> list[Path]:
     """The files and folders of this machine that are shown, read-only, where they lie."""
-    own = [
-        Path(sysconfig.get_path("stdlib")),
-        *Path(sys.base_prefix).glob("lib/libpython*"),
-        interpreter(),
-    ]
-    shown = [*map(Path, _SYSTEM), *own]
+    shown = [*map(Path, _SYSTEM), Path(sysconfig.get_path("stdlib")), interpreter()]
+    shown += Path(sys.base_prefix).glob("lib/libpython*")
     shown += [Path(path) for path in _LINKED if not os.path.islink(path)]
     return [path for path in dict.fromkeys(shown) if path.exists() and not _covered(path)]
 
