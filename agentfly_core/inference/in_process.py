@@ -83,14 +83,14 @@ class _Shard:
     async def sample(self, request: Request) -> Sampled:
         future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
-        self._go_on()
+        self._decode_when_all_wait()
         return await future
 
     def close(self) -> None:
         self._open -= 1
-        self._go_on()
+        self._decode_when_all_wait()
 
-    def _go_on(self) -> None:
+    def _decode_when_all_wait(self) -> None:
         self._waiting = [item for item in self._waiting if not item[1].done()]
         if self._waiting and len(self._waiting) >= self._open:
             task = asyncio.create_task(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -65,7 +66,7 @@ class VLLM:
         probe = Probe.of(policy)
         label = f"{version}-{probe.digest}"
         with self._server() as server:
-            self.service.wait(lambda: _healthy(server), self.patience)
+            self.service.wait(partial(_healthy, server), self.patience)
             if self.takes_turns:
                 server.post("/wake_up")
             if _label(server) != label:
@@ -82,7 +83,7 @@ class VLLM:
         """
         if self.takes_turns:
             with self._server() as server:
-                self.service.wait(lambda: _healthy(server), self.patience)
+                self.service.wait(partial(_healthy, server), self.patience)
                 server.post("/sleep", params={"level": 1})
 
     @asynccontextmanager
@@ -106,8 +107,10 @@ class VLLM:
     def _swap(self, server: httpx.Client, policy: Path, adapter: bool) -> None:
         server.post("/update_weight_version", json={"new_version": LOADING})
         if adapter:
-            new = {"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True}
-            server.post("/v1/load_lora_adapter", json=new)
+            server.post(
+                "/v1/load_lora_adapter",
+                json={"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True},
+            )
         else:
             if _model(server) == ADAPTER:
                 server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
@@ -119,11 +122,10 @@ class VLLM:
     def _check(self, server: httpx.Client, policy: Path, probe: Probe) -> None:
         sampling = _sampling(SamplingParams(1.0, 1, ()), 0) | {"prompt_logprobs": 0}
         body = {"model": _model(server), "token_ids": probe.tokens, "sampling_params": sampling}
-        answer = server.post("/inference/v1/generate", json=body)
-        places = zip(probe.tokens[1:], answer.json()["prompt_logprobs"][1:], strict=True)
-        served = [place[str(token)]["logprob"] for token, place in places]
+        places = server.post("/inference/v1/generate", json=body).json()["prompt_logprobs"][1:]
+        probed = zip(probe.tokens[1:], probe.logprobs, places, strict=True)
         distance = fmean(
-            abs(one - other) for one, other in zip(served, probe.logprobs, strict=True)
+            abs(place[str(token)]["logprob"] - logprob) for token, logprob, place in probed
         )
         if not distance <= TOLERANCE[self.dtype]:
             raise WrongWeights(
@@ -167,8 +169,11 @@ class _Shard:
     model: str
 
     async def sample(self, request: Request) -> Sampled:
-        sampling = _sampling(request.params, request.seed)
-        body = {"model": self.model, "token_ids": list(request.prompt), "sampling_params": sampling}
+        body = {
+            "model": self.model,
+            "token_ids": list(request.prompt),
+            "sampling_params": _sampling(request.params, request.seed),
+        }
         try:
             async with self.session.post(
                 "http://vllm/inference/v1/generate", json=body
@@ -186,16 +191,20 @@ class _Shard:
         choice = answer["choices"][0]
         if choice["finish_reason"] not in ("stop", "length"):
             raise self._lost(f"a reply ended with {choice['finish_reason']!r}")
-        if [span["version"] for span in choice["weight_versions"]] != [self.label]:
-            versions = choice["weight_versions"]
+        versions = choice["weight_versions"]
+        if [span["version"] for span in versions] != [self.label]:
             raise self._lost(f"a reply comes from {versions}, not from {self.label}")
         logprobs = tuple(place["logprob"] for place in choice["logprobs"]["content"])
         if NO_LOGPROB in logprobs:
             raise ValueError(
                 "vLLM has no log-probability for a token: the policy's weights are not finite."
             )
-        version = int(self.label.split("-")[0])
-        return Sampled(tuple(choice["token_ids"]), logprobs, version, choice["finish_reason"])
+        return Sampled(
+            tuple(choice["token_ids"]),
+            logprobs,
+            version=int(self.label.partition("-")[0]),
+            finish=choice["finish_reason"],
+        )
 
     def close(self) -> None:
         """Nothing waits for it: the server batches what is there."""

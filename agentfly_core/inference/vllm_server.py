@@ -65,11 +65,9 @@ def launch(
     if adapter_rank:
         options["max-lora-rank"] = next(rank for rank in ADAPTER_RANKS if rank >= adapter_rank)
         switches.append("enable-lora")
-    arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-    program = [sys.executable, "-m", "agentfly_core.inference.vllm_program"]
-    return [*program, *arguments, *(f"--{switch}" for switch in switches)], _environment(
-        model, site
-    )
+    command = [sys.executable, "-m", "agentfly_core.inference.vllm_program"]
+    command += [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    return [*command, *(f"--{switch}" for switch in switches)], _environment(model, site)
 
 
 def _environment(model: Path, site: Site) -> dict[str, str]:
@@ -86,12 +84,10 @@ def _environment(model: Path, site: Site) -> dict[str, str]:
         # instead of 44. A second thread makes SmolLM2-135M faster and a nano model slower, whose
         # matrices are not worth sharing out.
         size = sum(path.stat().st_size for path in model.glob("*.safetensors"))
-        own = {
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-            "OMP_NUM_THREADS": str(site.threads if size > SHARED_OUT else 1),
-            "TORCH_COMPILE_DISABLE": "1",
-        }
-        return environment | own | hardware.WAITING | hardware.KEEPING_MEMORY
-    gpus = {hardware.VISIBLE: ",".join(hardware.visible(site.sampler_gpus))}
-    # or float32 attention would be rounded to TF32
-    return environment | gpus | {"TRITON_F32_DEFAULT": "ieee"}
+        environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCH_COMPILE_DISABLE": "1"}
+        environment |= {"OMP_NUM_THREADS": str(site.threads if size > SHARED_OUT else 1)}
+        return environment | hardware.WAITING | hardware.KEEPING_MEMORY
+    return environment | {
+        hardware.VISIBLE: ",".join(hardware.visible(site.sampler_gpus)),
+        "TRITON_F32_DEFAULT": "ieee",  # or float32 attention would be rounded to TF32
+    }

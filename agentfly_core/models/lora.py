@@ -18,8 +18,6 @@ from agentfly_core.config.experiment import Adapter
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models.adapter_artifact import is_adapter
 
-__all__ = ["add", "is_adapter", "is_inside", "load"]
-
 
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:
     """The model of a policy directory; that of an adapter is `base` with the adapter inside, its
@@ -58,8 +56,7 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
     from peft import LoraConfig
 
     modules = model.base_model.named_modules()
-    linear = [name for name, module in modules if isinstance(module, nn.Linear)]
-    known = sorted({name.rpartition(".")[2] for name in linear})
+    known = sorted({n.rpartition(".")[2] for n, module in modules if isinstance(module, nn.Linear)})
     targets = known if adapter.targets == "all-linear" else sorted(adapter.targets)
     # peft would pass over a layer that is not there.
     if strange := [name for name in targets if name not in known]:
@@ -67,16 +64,12 @@ def add(model: PreTrainedModel, adapter: Adapter, seed: int) -> None:
             f"adapter.targets: the model has no linear layers called {strange[0]!r}."
             f"{did_you_mean(strange[0], known)}"
         )
-    settings = LoraConfig(r=adapter.rank, lora_alpha=adapter.alpha, target_modules=targets)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model.add_adapter(settings)
+        model.add_adapter(
+            LoraConfig(r=adapter.rank, lora_alpha=adapter.alpha, target_modules=targets)
+        )
     _forget_where_it_came_from(model)
-
-
-def is_inside(model: PreTrainedModel) -> bool:
-    """Whether a model has an adapter."""
-    return hasattr(model, "peft_config")
 
 
 def _require_all(report: Mapping[str, Collection[str]] | LoadStateDictInfo, folder: Path) -> None:

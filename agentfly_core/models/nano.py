@@ -66,11 +66,8 @@ def _sums(draw: random.Random) -> Iterator[str]:
 
 
 def _shopping(draw: random.Random) -> Iterator[str]:
-    name, key, count = (
-        f"{draw.choice(COLOURS)} {draw.choice(THINGS)}",
-        str(draw.randint(10, 99)),
-        draw.choice(COUNTS),
-    )
+    name = f"{draw.choice(COLOURS)} {draw.choice(THINGS)}"
+    key, count = str(draw.randint(10, 99)), draw.choice(COUNTS)
     yield f"user\nBuy {count} {name} and {count} {name}."
     yield call_text("search", words=name)
     yield _answered(json.dumps({key: name}))
@@ -122,10 +119,9 @@ def make(recipe: str, folder: Path, dtype: str) -> None:
         tokenizer_object=bpe, bos_token=START, eos_token=END, pad_token=PAD, chat_template=_CHATML
     )
 
-    config = _CONFIG(vocab_size=len(tokenizer))
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = LlamaForCausalLM(config)
+        model = LlamaForCausalLM(_CONFIG(vocab_size=len(tokenizer)))
     write(model.to(getattr(torch, dtype)), tokenizer, folder)
 
 

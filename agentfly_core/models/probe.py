@@ -54,10 +54,6 @@ class Probe:
     @classmethod
     def of(cls, policy: Path) -> Probe:
         """The probe of a policy directory."""
-        text = (policy / "probe.json").read_text()
-        found = json.loads(text)
-        return cls(
-            tuple(found["tokens"]),
-            tuple(found["logprobs"]),
-            hashlib.sha256(text.encode()).hexdigest()[:16],
-        )
+        content = (policy / "probe.json").read_bytes()
+        found, digest = json.loads(content), hashlib.sha256(content).hexdigest()[:16]
+        return cls(tuple(found["tokens"]), tuple(found["logprobs"]), digest)

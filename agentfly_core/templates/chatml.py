@@ -68,8 +68,7 @@ class Hermes:
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> tuple[int, ...]:
         """The whole prompt, up to and including the header of the reply to come."""
-        first = messages[:1]
-        system = [m.content for m in first if isinstance(m, Message) and m.role == "system"]
+        system = [m.content for m in messages[:1] if isinstance(m, Message) and m.role == "system"]
         conversation = messages[len(system) :]
         if tools and self._show_tools:
             listed = []
@@ -115,22 +114,21 @@ class Hermes:
     def _read(self, messages: Sequence[Message | Observation]) -> Iterator[int]:
         for _, neighbours in groupby(messages, type):
             run = list(neighbours)
-            answers = [item.content for item in run if isinstance(item, Observation)]
+            answers = [
+                f"<tool_response>\n{item.content}\n</tool_response>"
+                for item in run
+                if isinstance(item, Observation)
+            ]
             if answers:
-                parts = [f"<tool_response>\n{answer}\n</tool_response>" for answer in answers]
-                yield from self._message(Message("user", "\n".join(parts)))
+                yield from self._message(Message("user", "\n".join(answers)))
             for message in (item for item in run if isinstance(item, Message)):
                 yield from self._message(message)
 
     def _message(self, message: Message) -> tuple[int, ...]:
         if message.role == "assistant":
             return (*self._header, *self._encode(reply_text(message)), self._end, *self._after)
-        return (
-            self._start,
-            *self._encode(f"{message.role}\n{message.content}"),
-            self._end,
-            *self._after,
-        )
+        text = self._encode(f"{message.role}\n{message.content}")
+        return (self._start, *text, self._end, *self._after)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         """The tokens of a text in which special tokens mean nothing; lone surrogates become
@@ -152,15 +150,14 @@ class Hermes:
 
 def reply_text(reply: Message) -> str:
     """A reply as a model writes it: its text, then its calls."""
-    parts = [reply.content] if reply.content else []
-    for call in reply.calls:
-        text = (
-            call.text
-            if isinstance(call, BadCall)
-            else _json({"name": call.name, "arguments": call.arguments})
-        )
-        parts.append(f"<tool_call>\n{text}\n</tool_call>")
-    return "\n".join(parts)
+    calls = (
+        call.text
+        if isinstance(call, BadCall)
+        else _json({"name": call.name, "arguments": call.arguments})
+        for call in reply.calls
+    )
+    parts = [reply.content, *(f"<tool_call>\n{call}\n</tool_call>" for call in calls)]
+    return "\n".join(filter(None, parts))
 
 
 def call_text(name: str, **arguments: JSON) -> str:

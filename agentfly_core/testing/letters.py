@@ -53,8 +53,9 @@ def as_letters(trajectory: Trajectory) -> str:
 
 def loss_mask(trajectory: Trajectory) -> str:
     """A sign for each token of a trajectory: `.` was read, `x` was sampled and is learned from."""
-    parts = ("." * len(turn.given.tokens) + "x" * len(_sampled(turn)) for turn in trajectory.turns)
-    return "".join(parts)
+    return "".join(
+        "." * len(turn.given.tokens) + "x" * len(_sampled(turn)) for turn in trajectory.turns
+    )
 
 
 class Letters:
@@ -70,8 +71,8 @@ class Letters:
     def extend(
         self, reply: Sequence[int], read: Sequence[Message | Observation]
     ) -> tuple[int, ...]:
-        ended = reply[-1] == STOP
-        return encode(("" if ended else "$") + "".join(map(_written, read)) + "^a")
+        end = "" if reply[-1] == STOP else "$"
+        return encode(end + "".join(map(_written, read)) + "^a")
 
     def fit(self, text: str, tokens: int) -> str:
         return clip(text, tokens)

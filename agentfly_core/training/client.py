@@ -24,6 +24,7 @@ from agentfly_core.training.job import (
     LearnerFailed,
     LearnerLost,
     Lost,
+    Progress,
     Reply,
     Request,
     Result,
@@ -32,7 +33,7 @@ from agentfly_core.training.job import (
     SaveState,
     StepsDone,
     UpdateJob,
-    unwatched,
+    unobserved,
 )
 
 BARE = "agentfly_core.training.without_mlflow"
@@ -47,42 +48,26 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
     Raises ValueError for GPUs that are not there, and a hostfile that does not name this machine
     first.
     """
-    threads = max(1, site.threads // max(map(len, site.nodes.values())))
-    launcher = [
-        "deepspeed.launcher.launch",
-        *_places(site),
-        "--log_level",
-        "warning",
-        "--no_local_rank",
-    ]
-    on_each_node: list[str] = []
-    if len(site.nodes) > 1:
-        multinode.free_port(next(iter(site.nodes)))
-        program = "agentfly_core.training.multinode"
-        on_each_node = [sys.executable, "-m", program, "--nodes", *site.nodes, "--"]
-    command = [*on_each_node, sys.executable, "-m", BARE, *launcher, "--module", BARE, WORKER]
-    command += ["--socket", address]
-    command += ["--zero-stage", str(site.zero_stage), "--offload", site.offload]
-    command += ["--gradient-checkpointing"] if site.gradient_checkpointing else []
-    command += ["--token-budget", str(site.token_budget)]
-    environment = {"OMP_NUM_THREADS": str(threads), **WAITING}
-    environment |= {"DS_ACCELERATOR": site.device, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    environment |= KEEPING_MEMORY if site.device == "cpu" else {}
-    return [*command, "--threads", str(threads)], environment
-
-
-def _places(site: Site) -> list[str]:
-    """The launcher's arguments that say which ranks there are, where, with which GPUs, and how they
-    meet.
-    """
-    first = next(iter(site.nodes))
+    first, *others = site.nodes
     world: dict[str, Sequence[int | str]] = {**site.nodes}
     if site.device == "cuda":
         world[first] = visible(site.nodes[first])
-    places = ["--world_info", base64.urlsafe_b64encode(json.dumps(world).encode()).decode()]
-    if len(world) > 1:
-        places += ["--node_rank", "{node}", "--master_addr", first, "--master_port", "{port}"]
-    return places
+    ranks = base64.urlsafe_b64encode(json.dumps(world).encode()).decode()
+    on_each_node: list[str] = []
+    launcher = ["deepspeed.launcher.launch", "--world_info", ranks]
+    if others:
+        multinode.free_port(first)
+        on_each_node = [sys.executable, "-m", multinode.__name__, "--nodes", *site.nodes, "--"]
+        launcher += ["--node_rank", "{node}", "--master_addr", first, "--master_port", "{port}"]
+    launcher += ["--log_level", "warning", "--no_local_rank"]
+    command = [*on_each_node, sys.executable, "-m", BARE, *launcher, "--module", BARE, WORKER]
+    threads = str(max(1, site.threads // max(map(len, site.nodes.values()))))
+    command += ["--socket", address, "--threads", threads, "--offload", site.offload]
+    command += ["--zero-stage", str(site.zero_stage), "--token-budget", str(site.token_budget)]
+    command += ["--gradient-checkpointing"] if site.gradient_checkpointing else []
+    environment = {"OMP_NUM_THREADS": threads, "DS_ACCELERATOR": site.device, **WAITING}
+    environment |= KEEPING_MEMORY if site.device == "cpu" else {}
+    return command, environment | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
 class DeepSpeedLearner:
@@ -101,9 +86,7 @@ class DeepSpeedLearner:
         assert not isinstance(label, dict)
         return label
 
-    def update(
-        self, job: UpdateJob, progress: Callable[[int, int], None] = unwatched
-    ) -> dict[str, float]:
+    def update(self, job: UpdateJob, progress: Progress = unobserved) -> dict[str, float]:
         """Run an update in the workers."""
         metrics = self._ask(RunUpdate(job=job), progress).value
         assert isinstance(metrics, dict)
@@ -124,26 +107,13 @@ class DeepSpeedLearner:
 
         return written
 
-    def _ask(self, request: Request, progress: Callable[[int, int], None] = unwatched) -> Result:
+    def _ask(self, request: Request, progress: Progress = unobserved) -> Result:
         return next(self._results(request, progress))
 
-    def _results(
-        self, request: Request, progress: Callable[[int, int], None] = unwatched
-    ) -> Iterator[Result]:
-        """What the workers answer to a request; raises LearnerLost and LearnerFailed."""
-        for reply in self._replies(request):
-            match reply:
-                case StepsDone(done=done, total=total):
-                    progress(done, total)
-                case Lost(reason=reason):
-                    raise LearnerLost(reason)
-                case Failure(error=error, traceback=traceback):
-                    raise LearnerFailed(f"{error}\n\nIn the learner:\n{traceback}")
-                case Result():
-                    yield reply
-
-    def _replies(self, request: Request) -> Iterator[Reply]:
-        """The lines that the workers send; raises LearnerLost where they send no more."""
+    def _results(self, request: Request, progress: Progress = unobserved) -> Iterator[Result]:
+        """What the workers answer to a request; raises LearnerFailed, and LearnerLost also where
+        they send no more.
+        """
         with (
             suppress(ConnectionError),
             closing(self._connect()) as channel,
@@ -151,7 +121,15 @@ class DeepSpeedLearner:
         ):
             print(request.model_dump_json(), file=lines, flush=True)
             for line in lines:
-                yield REPLY.validate_json(line)
+                match REPLY.validate_json(line):
+                    case StepsDone(done=done, total=total):
+                        progress(done, total)
+                    case Lost(reason=reason):
+                        raise LearnerLost(reason)
+                    case Failure(error=error, traceback=traceback):
+                        raise LearnerFailed(f"{error}\n\nIn the learner:\n{traceback}")
+                    case Result() as result:
+                        yield result
         raise LearnerLost(str(self._service.lost(f"died during {request.op!r}")))
 
     def _connect(self) -> socket.socket:

@@ -50,7 +50,7 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
             name: score for name, score in by_id.items() if not isinstance(score.reward, Unscored)
         }
     else:
-        demonstrated = [t.id for t in found if t.ending is not Ending.FAILED]
+        demonstrated = (t.id for t in found if t.ending is not Ending.FAILED)
         scores = {name: Scored(name, {}, (), 0.0) for name in demonstrated}
     greedy = {
         t.group: earned(scores[t.id]) for t in found if t.role == "baseline" and t.id in scores
@@ -80,6 +80,6 @@ def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) 
     found: list[Tensor] = []
     for epoch in range(epochs):
         generator = torch.Generator().manual_seed(hashing.seed(job.seed, epoch))
-        order = torch.randperm(len(trajectories), generator=generator)
-        found += trajectories[order].tensor_split(steps)
+        shuffled = trajectories[torch.randperm(len(trajectories), generator=generator)]
+        found += shuffled.tensor_split(steps)
     return found

@@ -9,7 +9,6 @@ from typing import Protocol, TypedDict
 
 import deepspeed
 import torch
-import torch.distributed
 import torch.distributed as dist
 from deepspeed.utils import (
     safe_get_full_fp32_param,
@@ -36,7 +35,7 @@ class Ranks:
     count: int
     channel: dist.ProcessGroup
 
-    def tell(self, text: str) -> str:
+    def broadcast(self, text: str) -> str:
         """What the first rank said, on every rank."""
         said = [text]
         dist.broadcast_object_list(said, src=0, group=self.channel)
@@ -153,5 +152,5 @@ def _own_part(parameter: nn.Parameter, value: Tensor) -> Tensor:
     it had to pad.
     """
     size: int = vars(parameter)["ds_tensor"].numel()
-    flat = pad(value.flatten(), (0, size * torch.distributed.get_world_size() - value.numel()))
-    return flat.narrow(0, size * torch.distributed.get_rank(), size)
+    flat = pad(value.flatten(), (0, size * dist.get_world_size() - value.numel()))
+    return flat.narrow(0, size * dist.get_rank(), size)

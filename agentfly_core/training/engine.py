@@ -24,7 +24,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from agentfly_core.config.experiment import Update
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.models import lora, probe, sharded_save
+from agentfly_core.models import probe, sharded_save
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Critic
 from agentfly_core.training import distributed
@@ -80,17 +80,18 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
         assert ranks == 1, "refused before the run"
         # it is ZeRO that keeps float32 weights, whole on a single rank
         memory = replace(memory, zero_stage=1)
-    optimizer = None
-    if memory.zero_stage == 0:
-        optimizer = ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True)
-    settings = _settings(job.dtype, memory)
+    plain = memory.zero_stage == 0
+    optimizer = ClippedAdamW(groups, lr=0.0, weight_decay=0.0, fused=True) if plain else None
     engine: Engine = deepspeed.initialize(
-        model=model, optimizer=optimizer, model_parameters=groups, config=settings
+        model=model,
+        optimizer=optimizer,
+        model_parameters=groups,
+        config=_settings(job.dtype, memory),
     )[0]
     # With one rank it would only copy all gradients, twice; but it is where ZeRO's own optimizers
     # get them from.
-    own = not isinstance(engine.optimizer, ClippedAdamW | BF16_Optimizer)
-    engine.enable_backward_allreduce = ranks > 1 or own
+    copies = isinstance(engine.optimizer, ClippedAdamW | BF16_Optimizer)
+    engine.enable_backward_allreduce = ranks > 1 or not copies
     _make_moments(engine)
     return engine
 
@@ -141,8 +142,8 @@ def copy_state(engine: Engine) -> State:
             tensors |= {
                 f"{name}/{part}": tensor.to("cpu", copy=True) for part, tensor in parts.items()
             }
-    steps = int(next(iter(engine.basic_optimizer.state.values()))["step"])
-    return State(tensors, steps)
+    moments = next(iter(engine.basic_optimizer.state.values()))
+    return State(tensors, int(moments["step"]))
 
 
 def write_state(state: State, label: str, folder: Path) -> None:
@@ -199,7 +200,7 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
 
     if not is_first:
         return
-    if lora.is_inside(model):
+    if hasattr(model, "peft_config"):
         model.save_pretrained(folder, state_dict=weights)
     else:
         sharded_save.write(model, weights, folder)

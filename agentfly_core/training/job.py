@@ -13,6 +13,8 @@ from pydantic.dataclasses import dataclass
 from agentfly_core.config.experiment import Adapter, AlgorithmPart, Update
 
 FRESH = "fresh:"
+SKIPPED_IN_A_ROW = 3
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(allow_inf_nan=False))
@@ -74,7 +76,7 @@ class LearnerFailed(RuntimeError):
     """The learner could not do what it was asked; the message ends with its own traceback."""
 
 
-def unwatched(done: int, total: int) -> None:
+def unobserved(done: int, total: int) -> None:
     """A listener that does nothing with the number of optimizer steps done."""
 
 
@@ -85,9 +87,7 @@ class Learner(Protocol):
         """The label of the state in memory, None when there is none. Raises LearnerLost."""
         ...
 
-    def update(
-        self, job: UpdateJob, progress: Callable[[int, int], None] = unwatched
-    ) -> dict[str, float]:
+    def update(self, job: UpdateJob, progress: Progress = unobserved) -> dict[str, float]:
         """Go from `job.start` to `job.end`, from memory if it is at `job.start`, else from disk;
         return the metrics.
 
@@ -186,4 +186,3 @@ class Failure(Message):
 
 Request = Annotated[AskLabel | RunUpdate | SavePolicy | SaveState, Field(discriminator="op")]
 Reply = Annotated[StepsDone | Result | Lost | Failure, Field(discriminator="kind")]
-SKIPPED_IN_A_ROW = 3

@@ -21,10 +21,9 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from agentfly_core.training.remote_watchdog import SIGN
+from agentfly_core.training import remote_watchdog
 
 SSH = ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ControlPath=none"]
-TETHER = "agentfly_core.training.remote_watchdog"
 HANDED_ON = (
     "PATH",
     "PYTHON",
@@ -61,9 +60,12 @@ def main() -> None:
     parts = {here: subprocess.Popen(_placed(options.command, 0, port), stdin=subprocess.DEVNULL)}
     try:
         for number, node in enumerate(others, 1):
-            command = remote(_placed(options.command, number, port))
-            parts[node] = subprocess.Popen([*SSH, node, command], stdin=subprocess.PIPE, bufsize=0)
-        while not (ended := [name for name, part in parts.items() if not _lives(part)]):
+            command = [*SSH, node, remote(_placed(options.command, number, port))]
+            parts[node] = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0)
+        while not (ended := [name for name, part in parts.items() if part.poll() is not None]):
+            for pipe in filter(None, (part.stdin for part in parts.values())):
+                with suppress(BrokenPipeError):  # it has ended, which is seen above
+                    pipe.write(remote_watchdog.SIGN)
             time.sleep(INTERVAL)
         sys.exit(f"On {ended[0]} it ended with exit code {parts[ended[0]].returncode}.")
     finally:
@@ -90,20 +92,12 @@ def remote(command: Sequence[str]) -> str:
     run here.
     """
     handed = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(HANDED_ON)]
-    there = ["env", *handed, sys.executable, "-m", TETHER, *command]
+    there = ["env", *handed, sys.executable, "-m", remote_watchdog.__name__, *command]
     return f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(there)}"
 
 
 def _placed(command: Sequence[str], node: int, port: int) -> list[str]:
     return [{"{node}": str(node), "{port}": str(port)}.get(word, word) for word in command]
-
-
-def _lives(part: subprocess.Popen[bytes]) -> bool:
-    """Whether a part runs; one on another node is told that this one does."""
-    if part.stdin:
-        with suppress(BrokenPipeError):
-            part.stdin.write(SIGN)
-    return part.poll() is None
 
 
 if __name__ == "__main__":

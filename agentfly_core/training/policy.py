@@ -17,6 +17,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.models import lora
+from agentfly_core.models.adapter_artifact import is_adapter
 from agentfly_core.rl.batch import predictors, token_logprobs
 from agentfly_core.rl.interface import Critic
 from agentfly_core.training.prefix_tree import PrefixTrees
@@ -46,7 +47,14 @@ class Policy(nn.Module):
                 )
         self.model = model
         self.projection = Projection(model.get_output_embeddings())
-        self.critic = _critic(model, critic)
+        self.critic: nn.ModuleDict | None = None
+        if critic != "none":
+            # it says 0 at first; one of its own has a copy of the policy's layers before the head
+            head = nn.Linear(self.projection.weight.shape[1], 1, dtype=model.dtype)
+            nn.init.zeros_(head.weight)
+            nn.init.zeros_(head.bias)
+            own = {} if critic == "head" else {"backbone": copy.deepcopy(model.base_model)}
+            self.critic = nn.ModuleDict({**own, "head": head})
 
     def forward(
         self, tokens: Tensor, sampled: Tensor, temperature: float, trees: PrefixTrees | None = None
@@ -112,21 +120,6 @@ def _hidden(backbone: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
     return hidden.flatten(0, 1)
 
 
-def _critic(model: PreTrainedModel, kind: Critic) -> nn.ModuleDict | None:
-    """A head that says 0 at first, and for a model of its own a copy of the policy's layers before
-    it.
-    """
-    if kind == "none":
-        return None
-    width = model.get_output_embeddings().weight.shape[1]
-    head = nn.Linear(width, 1, dtype=model.dtype)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    if kind == "head":
-        return nn.ModuleDict({"head": head})
-    return nn.ModuleDict({"backbone": copy.deepcopy(model.base_model), "head": head})
-
-
 def load_policy(
     folder: str,
     dtype: str,
@@ -143,7 +136,7 @@ def load_policy(
     could not be told apart.
     """
     model = lora.load(Path(folder), Path(base) if base else None, dtype)
-    if adapter is not None and not lora.is_adapter(Path(folder)):
+    if adapter is not None and not is_adapter(Path(folder)):
         lora.add(model, adapter, seed)
     for parameter in model.parameters():
         parameter.data.add_(0.0)

@@ -90,13 +90,13 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
     rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
     trees: list[Tree] = []
     before: list[int] = []
-    # sorted, rows that share a prefix are neighbours, and comparing each with the one before it is
-    # enough
+    # Sorted, a row shares its longest prefix with the one before it, which is the last branch of
+    # the last tree: no other row has to be compared, and what is added lies behind all branches.
     for index in sorted(range(len(rows)), key=rows.__getitem__):
         row, size = rows[index], trees[-1].size if trees else 0
         pairs = enumerate(zip(before, row, strict=False))
-        differing = (place for place, (one, other) in pairs if one != other)
-        common = next(differing, min(len(before), len(row)))
+        shorter = min(len(before), len(row))
+        common = next((place for place, (one, other) in pairs if one != other), shorter)
         before, added = row, len(row) - common
         cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(row) ** 2
         if common >= added and size + added <= limit and cheap:

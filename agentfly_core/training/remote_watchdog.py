@@ -3,7 +3,7 @@ started it.
 
     python -m agentfly_core.training.remote_watchdog COMMAND...
 
-Nobody else would end the command: sshd lets it run on when the connection is gone. A sign of life
+Nothing else would end the command: sshd lets it run on when the connection is gone. A sign of life
 comes on stdin. When it stays away for a minute, as after a power cut, or stdin ends, the command
 ends with everything that it started.
 """

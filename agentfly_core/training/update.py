@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from deepspeed.accelerator import get_accelerator
@@ -23,11 +24,9 @@ from agentfly_core.rl.interface import Algorithm, Outputs, mismatch
 from agentfly_core.rl.kl import kl
 from agentfly_core.training.data import UpdateData, mini_batches
 from agentfly_core.training.distributed import Engine, Ranks
-from agentfly_core.training.job import SKIPPED_IN_A_ROW, UpdateJob
+from agentfly_core.training.job import SKIPPED_IN_A_ROW, Progress, UpdateJob
 from agentfly_core.training.policy import Policy
 from agentfly_core.training.prefix_tree import PrefixTrees, build_trees, flatten, require_masks
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass
@@ -50,8 +49,8 @@ class Update:
     ranks: Ranks
     token_budget: int
     steps: Counter[str] = field(default_factory=Counter)
-    sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    sums: dict[str, float] = field(default_factory=partial(defaultdict, float))
+    seconds: dict[str, float] = field(default_factory=partial(defaultdict, float))
     norms: list[float] = field(default_factory=list)
     mismatch: dict[str, float] = field(default_factory=dict)
     known: Mapping[str, float] = field(default_factory=dict)
@@ -108,15 +107,14 @@ class Update:
 
     def _score(self, model: Policy | Engine, batch: RolloutBatch) -> tuple[Tensor, Tensor]:
         """The log-probabilities and values [rows, T] of sampled tokens, on every rank."""
-        logprobs, values = (
-            torch.zeros_like(batch.rollout_logprobs),
-            torch.zeros_like(batch.rollout_logprobs),
-        )
+        logprobs = torch.zeros_like(batch.rollout_logprobs)
+        values = torch.zeros_like(logprobs)
         with torch.no_grad(), self._clock("time/forward"):
             for rows, micro, trees in self._micro_batches(batch, batch.lengths > 0):
                 found = model(micro.tokens, micro.sampled, self.job.temperature, trees)
                 _put(logprobs, rows, found[0])
                 _put(values, rows, found[2])
+        # each rank has the rows it computed, and zeros for the others'
         return self.ranks.sum(logprobs), self.ranks.sum(values)
 
     def _step(self, batch: RolloutBatch) -> None:
@@ -191,7 +189,9 @@ class Update:
             mine = rows[[row for tree in picked for row in tree.rows]]
             if picked:
                 micro = batch.select(mine)
-            else:  # as many passes as the other ranks make, with nothing to learn
+            else:
+                # As many passes as the other ranks make, with nothing to learn: in each the ranks
+                # exchange weights or gradients, and one that left out a pass would be waited for.
                 shortest = batch.select(batch.lengths.argmin().unsqueeze(0))
                 nothing = torch.zeros_like(shortest.weight)
                 micro = replace(

@@ -2,7 +2,7 @@
 each rank.
 
 It keeps one policy with its optimizer in memory and does what a client says over a UNIX socket, in
-lines of JSON. The first rank listens and tells the others.
+lines of JSON. The first rank listens and hands on what comes to the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -40,6 +39,7 @@ from agentfly_core.training.job import (
     AskLabel,
     Failure,
     Lost,
+    Progress,
     Reply,
     Request,
     Result,
@@ -51,7 +51,6 @@ from agentfly_core.training.job import (
 from agentfly_core.training.policy import Policy, load_policy
 from agentfly_core.training.update import Update
 
-Progress = Callable[[int, int], None]
 Send = Callable[[Reply], None]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 PATIENCE, GATHERING = timedelta(days=30), timedelta(seconds=30)
@@ -61,15 +60,8 @@ class Forgotten(RuntimeError):
     """The state that should be saved is not the one in memory."""
 
 
-@dataclass(frozen=True)
-class Later:
-    """What the first rank does while it obeys the next request."""
-
-    work: Callable[[], None]
-
-
 class Worker:
-    """One rank: what it has in memory, and what it can be told to do."""
+    """One rank: what it has in memory, and what it does when asked."""
 
     def __init__(self, ranks: Ranks, memory: engines.Memory, token_budget: int) -> None:
         self.ranks, self.memory, self.token_budget = ranks, memory, token_budget
@@ -79,8 +71,13 @@ class Worker:
         self.policy = ""
         self.reference: tuple[str, Policy] | None = None
 
-    def obey(self, request: Request, progress: Progress) -> str | dict[str, float] | Later | None:
-        """Do one thing; raises Forgotten, and whatever goes wrong."""
+    def obey(
+        self, request: Request, progress: Progress
+    ) -> str | dict[str, float] | Callable[[], None] | None:
+        """Do one thing; raises Forgotten, and whatever goes wrong.
+
+        A function is what the first rank does while it obeys the next request.
+        """
         if isinstance(request, AskLabel):
             return self.label
         if isinstance(request, RunUpdate):
@@ -92,7 +89,7 @@ class Worker:
         assert self.engine is not None, "there is a state"
         if isinstance(request, SaveState):
             state = engines.copy_state(self.engine)
-            return Later(partial(engines.write_state, state, self.label, request.folder))
+            return partial(engines.write_state, state, self.label, request.folder)
         engines.write_policy(self.engine, Path(self.policy), request.folder)
         return None
 
@@ -178,15 +175,15 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
     a rank may be gone, or wait for this one in a collective for ever.
     """
     try:
-        asked = REQUEST.validate_json(worker.ranks.tell(request))
+        asked = REQUEST.validate_json(worker.ranks.broadcast(request))
         found = worker.obey(asked, lambda done, total: reply(StepsDone(done=done, total=total)))
         get_accelerator().empty_cache()  # the sampler may be next on this GPU
-        reply(Result(value=None if isinstance(found, Later) else found))
-        if isinstance(found, Later) and worker.ranks.rank == 0:
+        reply(Result(value=None if callable(found) else found))
+        if callable(found) and worker.ranks.rank == 0:
             threading.Thread(target=_answer_later, args=(found, reply), daemon=True).start()
     except Forgotten as error:
         reply(Lost(reason=str(error)))
-    except Exception as error:  # the boundary of the process: the client is told
+    except Exception as error:  # the boundary of the process: the client gets it
         traceback.print_exc()
         if not worker.ranks.gather(GATHERING):
             sys.exit(1)
@@ -195,11 +192,11 @@ def answer(worker: Worker, request: str, reply: Send) -> None:
         worker.forget()
 
 
-def _answer_later(later: Later, reply: Send) -> None:
+def _answer_later(work: Callable[[], None], reply: Send) -> None:
     try:
-        later.work()
+        work()
         reply(Result(value=None))
-    except Exception as error:  # the boundary of the process: the client is told
+    except Exception as error:  # the boundary of the process: the client gets it
         traceback.print_exc()
         reply(_failure(error))
 
