@@ -9,14 +9,11 @@ import logging
 import os
 import shutil
 import signal
-import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import strict_json
@@ -24,7 +21,7 @@ from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip
 from agentfly_core.system.files import write_json
 from agentfly_core.system.process import Owner, gone
-from agentfly_core.system.service import OWNER, RUN, private_folder, processes
+from agentfly_core.system.service import OWNER, RUN, killed, private_folder
 
 INHERITED = (
     "PATH",
@@ -71,16 +68,18 @@ class Child:
         self.folder = Path()
         self._command, self._env = command, env or {}
         self._process: Process | None = None
-        self._home: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
         """Start it in a session of its own; raises OSError when there is no such program."""
         assert self._process is None, "a child is started once"
-        self._home = asyncio.get_running_loop()
-        self.folder = await asyncio.to_thread(_folder)
+        self._loop = asyncio.get_running_loop()
+        self.folder = await asyncio.to_thread(private_folder)
+        owner = Owner.current().to_json()
+        await asyncio.to_thread(write_json, self.folder / "child.owner", owner)
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        marks = {OWNER: json.dumps(Owner.current().to_json()), "TMPDIR": str(self.folder)}
+        marks = {OWNER: json.dumps(owner), "TMPDIR": str(self.folder)}
         with (self.folder / LOG).open("wb") as said:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -135,8 +134,8 @@ class Child:
         self._kill()
         if self.folder == Path():
             return
-        await asyncio.to_thread(_end, lambda marks: marks.get("TMPDIR") == str(self.folder))
-        if self._process and self._home is asyncio.get_running_loop():  # else that one was given up
+        await asyncio.to_thread(killed, lambda marks: marks.get("TMPDIR") == str(self.folder))
+        if self._process and self._loop is asyncio.get_running_loop():  # else that one was given up
             await self._process.wait()
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -166,27 +165,8 @@ class Child:
         )
 
 
-def _folder() -> Path:
-    folder = private_folder()
-    write_json(folder / "child.owner", Owner.current().to_json())
-    return folder
-
-
 @functools.cache
 def sweep() -> None:
     """End what children of dead processes left running; once in a process."""
-    if ended := _end(lambda marks: OWNER in marks and RUN not in marks and gone(marks[OWNER])):
-        _log.warning("Ended processes %s of environments that a dead run left behind.", ended)
-
-
-def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
-    """SIGKILL the processes whose environment variables are chosen until none is left."""
-    ended: list[int] = []
-    while found := [process for process, marks in processes() if chosen(marks)]:
-        for process in found:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        ended += [process.pid for process in found]
-        # psutil would wait by reaping, and asyncio never hear of the end of its own children
-        time.sleep(0.005)
-    return ended
+    if ended := killed(lambda marks: OWNER in marks and RUN not in marks and gone(marks[OWNER])):
+        _log.warning("Ended processes %s of environments that a dead run left behind.", [*ended])

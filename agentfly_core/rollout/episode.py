@@ -39,7 +39,7 @@ class PromptTooLong(ValueError):
     """Prompts leave no room to reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens."""
 
     def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
-        worst = sorted(tokens, key=lambda problem: -tokens[problem])
+        worst = sorted(tokens, key=tokens.__getitem__, reverse=True)
         listed = ", ".join(f"{problem!r} has {tokens[problem]}" for problem in worst[:3])
         super().__init__(
             f"What the model reads first leaves no room for a reply in {len(tokens)} of the "
@@ -79,7 +79,7 @@ class EpisodeRules:
 
     @cached_property
     def schemas(self) -> tuple[ToolSchema, ...]:
-        """What the model is told about its tools."""
+        """What the model reads about its tools."""
         return tuple(tool.schema for tool in self.tools)
 
     def opening(self, problem: Problem) -> tuple[Message, ...]:
@@ -164,10 +164,12 @@ class Episode:
             given = template.extend(self.turns[-1].sampled[-1].tokens, read)
         else:
             given = template.open(read, self._rules.schemas)
-        state = await self._state()
+        lent = [thing for thing in self.lent.values() if isinstance(thing, Environment)]
+        states = [await _state_key(environment) for environment in lent]
         sampled = await self._sample(given)
         self._context += (*given, *sampled.tokens)
         message = template.parse(sampled.tokens)
+        state = " ".join(filter(None, states))
         self.turns.append(Turn(read, Given(given), message, (sampled,), state=state))
         self.closing.clear()
         if sampled.finish == "length" and self._room() < 1:
@@ -188,10 +190,6 @@ class Episode:
                             raise EpisodeOver(Ending.TERMINAL)
         return tuple(self.closing[before:])
 
-    async def _state(self) -> str:
-        lent = [thing for thing in self.lent.values() if isinstance(thing, Environment)]
-        return " ".join(filter(None, [await _state_key(environment) for environment in lent]))
-
     def _room(self) -> int:
         return self._rules.max_model_len - len(self._context)
 
@@ -203,10 +201,11 @@ class Episode:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
         turn = len(self.turns)
         length = min(self._rules.max_tokens, room)
-        params = SamplingParams(self._spec.temperature, length, self._rules.template.stop_tokens)
-        order = (self.problem.id, self._spec.chain, turn)
         request = Request(
-            (*self._context, *given), params, hashing.seed(self._spec.seed, turn), order
+            prompt=(*self._context, *given),
+            params=SamplingParams(self._spec.temperature, length, self._rules.template.stop_tokens),
+            seed=hashing.seed(self._spec.seed, turn),
+            order=(self.problem.id, self._spec.chain, turn),
         )
         with self.timed("generating"):
             return await self._session.sample(request)
@@ -237,8 +236,8 @@ class Episode:
             name = clip(call.name, 80)
             text = f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}"
             answer = Observation("unknown", text, error=True)
-        fitting = self._rules.template.fit(answer.content, self._rules.max_observation_tokens)
-        return replace(answer, content=fitting)
+        most = self._rules.max_observation_tokens
+        return replace(answer, content=self._rules.template.fit(answer.content, most))
 
 
 Agent = Callable[[Episode], Awaitable[Ending]]

@@ -22,16 +22,13 @@ def refuse_misfits(
     tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
 ) -> None:
     """Raise ValueError for two tools or rewards of one name, or an environment without a limit."""
-    for what, names in (
-        ("tool", [tool.schema.name for tool in tools]),
-        ("reward", [reward.name for reward in rewards]),
-    ):
-        for name, count in Counter(names).items():
-            if count > 1:
-                raise ValueError(
-                    f"{count} {what}s are called {name!r}; give each another name, "
-                    f"`@{what}(name=...)`."
-                )
+    called = [("tool", tool.schema.name) for tool in tools]
+    called += [("reward", reward.name) for reward in rewards]
+    for (what, name), count in Counter(called).items():
+        if count > 1:
+            raise ValueError(
+                f"{count} {what}s are called {name!r}; give each another name, `@{what}(name=...)`."
+            )
     for kind in kinds_needed(tools, rewards):
         if kind not in limits:
             path = f"{kind.__module__}:{kind.__qualname__}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.environment import Environment, ServiceFailure
@@ -18,7 +18,6 @@ from agentfly_core.authoring.injection import AuthorFunction
 from agentfly_core.formats.text import fault
 from agentfly_core.records.trajectory import Problem
 
-State = Literal["starting", "idle", "leased", "dead"]
 CLOSE_SECONDS = 30.0
 COUNTS = ("started", "closed", "expired", "starts_failed", "resets_failed", "closes_failed")
 _log = logging.getLogger(__name__)
@@ -45,14 +44,13 @@ class Limit:
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """An environment and its state: `Instance(Shop(), born=8123.5, state="leased", uses=3, ...)`.
+    """An environment and the problem it is leased for: `Instance(Shop(), 8123.5, 3, problem)`.
 
     `born` is on the monotonic clock; `returning` is its way back from a lease, once that has begun.
     """
 
     environment: Environment
     born: float
-    state: State = "starting"
     uses: int = 0
     problem: Problem | None = None
     returning: asyncio.Task[None] | None = None
@@ -103,7 +101,7 @@ class Pool:
             instance = await asyncio.shield(getting)
         except BaseException:
             # cancelled too: whatever it is passes on, but the place is given back
-            self._go_on(self._abandon(getting))
+            self._in_background(self._abandon(getting))
             raise
         well = False
         try:
@@ -126,7 +124,7 @@ class Pool:
         await asyncio.gather(*warming, return_exceptions=True)
         while self._background:
             await asyncio.wait(self._background)
-        for instance in [one for one in self._alive if one.state != "leased"]:
+        for instance in [one for one in self._alive if one.problem is None]:
             await self._end(instance)
         self._places = deque([None] * len(self._places))
         if problems := [one.problem.id for one in self._alive if one.problem]:
@@ -147,7 +145,7 @@ class Pool:
 
     @property
     def _leased(self) -> int:
-        return sum(one.state == "leased" for one in self._alive)
+        return sum(one.problem is not None for one in self._alive)
 
     async def _take(self, seconds: float) -> Place:
         start = time.monotonic()
@@ -170,11 +168,12 @@ class Pool:
 
     def _put(self, instance: Instance | None) -> None:
         """Give a place back: those with an instance are taken first."""
-        # Taken from the right: idle instances are reused before empty places start new ones.
+        # Taken from the right: idle instances are reused before empty places start new ones. Only
+        # then is it counted as free, for who waits takes the place on the right at once.
         if instance is None:
             self._places.appendleft(None)
         else:
-            instance.state, instance.problem = "idle", None
+            instance.problem = None
             self._places.append(instance)
         self._free.release()
 
@@ -184,25 +183,28 @@ class Pool:
         try:
             return await self._started(seconds)
         except Exception as error:
-            # who gets this place starts one again, and is told what is wrong
+            # the lease that gets this place starts one again, and fails with what is wrong
             _log.warning("%s was not warmed up: %s", self._kind.__name__, fault(error))
             return None
 
     async def _ready(self, place: Place, problem: Problem, seconds: float) -> Instance:
-        if instance := await _in(place):
-            if (
-                not self._is_worn(instance)
-                and (await self._wrong_reset(instance, problem, seconds)) is None
-            ):
-                return self._lend_out(instance, problem)
+        instance = await _in(place)
+        if instance and (
+            self._is_worn(instance) or await self._wrong_reset(instance, problem, seconds)
+        ):
             await self._end(instance)
-        instance = await self._started(seconds)
-        if (wrong := await self._wrong_reset(instance, problem, seconds)) is not None:
-            await self._end(instance)
-            raise ServiceFailure(
-                f"{self._kind.__name__} is not ready for problem {problem.id!r}: {wrong}"
-            )
-        return self._lend_out(instance, problem)
+            instance = None
+        if instance is None:
+            instance = await self._started(seconds)
+            if wrong := await self._wrong_reset(instance, problem, seconds):
+                await self._end(instance)
+                raise ServiceFailure(
+                    f"{self._kind.__name__} is not ready for problem {problem.id!r}: {wrong}"
+                )
+        instance.problem, instance.returning = problem, None
+        instance.uses += 1
+        self._most["in_use"] = max(self._most["in_use"], self._leased)
+        return instance
 
     async def _started(self, seconds: float) -> Instance:
         try:
@@ -214,27 +216,18 @@ class Pool:
         instance = Instance(environment, time.monotonic())
         self._alive.append(instance)
         self._count["started"] += 1
-        if (wrong := await self._tried(instance.environment.start, seconds)) is not None:
+        if wrong := await self._tried(instance.environment.start, seconds):
             self._count["starts_failed"] += 1
             await self._end(instance)
             raise ServiceFailure(f"{self._kind.__name__} could not be started: {wrong}")
-        instance.state = "idle"
         return instance
 
-    async def _wrong_reset(
-        self, instance: Instance, problem: Problem, seconds: float
-    ) -> str | None:
+    async def _wrong_reset(self, instance: Instance, problem: Problem, seconds: float) -> str:
         wrong = await self._tried(instance.environment.reset, seconds, problem)
-        if wrong is not None:
+        if wrong:
             _log.warning("%s could not be reset and is closed: %s", self._kind.__name__, wrong)
             self._count["resets_failed"] += 1
         return wrong
-
-    def _lend_out(self, instance: Instance, problem: Problem) -> Instance:
-        instance.state, instance.problem, instance.returning = "leased", problem, None
-        instance.uses += 1
-        self._most["in_use"] = max(self._most["in_use"], self._leased)
-        return instance
 
     async def _abandon(self, getting: asyncio.Task[Instance]) -> None:
         (instance,) = await asyncio.gather(getting, return_exceptions=True)
@@ -249,7 +242,7 @@ class Pool:
         # twice, two episodes would share an environment, and the semaphore would count a place that
         # does not exist.
         if instance.returning is None:
-            instance.returning = self._go_on(self._take_back(instance, well))
+            instance.returning = self._in_background(self._take_back(instance, well))
         return instance.returning
 
     async def _take_back(self, instance: Instance, well: bool) -> None:
@@ -271,44 +264,41 @@ class Pool:
         return kept
 
     def _is_worn(self, instance: Instance) -> bool:
-        if instance.environment.lost:
-            return True
-        bounds = [
-            bound for bound in (self._limit.max_uses, self._kind.max_uses) if bound is not None
-        ]
+        uses = [most for most in (self._limit.max_uses, self._kind.max_uses) if most is not None]
         age, lifetime = time.monotonic() - instance.born, self._limit.lifetime
-        return any(instance.uses >= bound for bound in bounds) or (
-            lifetime is not None and age > lifetime
+        return (
+            instance.environment.lost
+            or instance.uses >= min(uses, default=math.inf)
+            or (lifetime is not None and age > lifetime)
         )
 
     async def _end(self, instance: Instance) -> None:
-        await asyncio.shield(self._go_on(self._close(instance)))
+        await asyncio.shield(self._in_background(self._close(instance)))
 
     async def _close(self, instance: Instance) -> None:
-        if (wrong := await self._tried(instance.environment.close, CLOSE_SECONDS)) is not None:
+        if wrong := await self._tried(instance.environment.close, CLOSE_SECONDS):
             _log.warning("%s was not closed well: %s", self._kind.__name__, wrong)
-        instance.state = "dead"
         self._alive.remove(instance)
-        self._count["closed" if wrong is None else "closes_failed"] += 1
+        self._count["closes_failed" if wrong else "closed"] += 1
 
     async def _tried(
         self, method: Callable[..., Awaitable[None]], seconds: float, *arguments: Problem
-    ) -> str | None:
-        """What went wrong, or None."""
+    ) -> str:
+        """What went wrong; empty for nothing."""
         bound: Callable[[], Awaitable[None] | None] = functools.partial(method, *arguments)
         try:
             await calling.call(bound, seconds, self._called(method))
         except Exception as error:  # as above
             return fault(error)
-        return None
+        return ""
 
     def _called(self, method: AuthorFunction) -> str:
         return f"{self._kind.__name__}.{injection.name(method)}()"
 
-    def _go_on(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _in_background(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Finish the work in the background, even where the caller is cancelled."""
         # An environment that is half started or half closed has a process; were its close cancelled
-        # with the episode, nobody would end that process, and its place would stay taken.
+        # with the episode, that process would stay, and so would its place stay taken.
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

@@ -7,7 +7,6 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import TypeVar
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
 from agentfly_core.records.trajectory import Problem
@@ -16,7 +15,6 @@ from agentfly_core.rollout.pool import LeaseTimeout, Limit, Pool
 
 __all__ = ["LeaseExpired", "LeaseTimeout", "Limit", "ResourceManager"]
 
-E = TypeVar("E", bound=Environment)
 Lent = dict[type[Environment], Environment]
 
 
@@ -29,8 +27,8 @@ class ResourceManager:
 
         async with ResourceManager({Shop: Limit(8, max_uses=100)}) as resources:
             resources.warm([Shop], 8, timeout=60)
-            async with resources.lease(Shop, problem, timeout=60) as shop:
-                ...
+            async with resources.leases([Shop], problem, timeout=60) as lent:
+                shop = lent[Shop]
 
     A number is short for its Limit. Entering it ends what dead processes left of their
     environments; leaving it closes every environment, and raises RuntimeError that names what was
@@ -38,11 +36,10 @@ class ResourceManager:
     """
 
     def __init__(self, limits: Mapping[type[Environment], Limit | int]) -> None:
-        known = {
-            kind: Limit(limit) if isinstance(limit, int) else limit
+        self._pools = {
+            kind: Pool(kind, Limit(limit) if isinstance(limit, int) else limit)
             for kind, limit in limits.items()
         }
-        self._pools = {kind: Pool(kind, limit) for kind, limit in known.items()}
 
     async def __aenter__(self) -> ResourceManager:
         if self._pools:
@@ -65,20 +62,6 @@ class ResourceManager:
         """
         for kind in kinds:
             self._pool(kind).warm(count, timeout)
-
-    @asynccontextmanager
-    async def lease(
-        self,
-        kind: type[E],
-        problem: Problem,
-        timeout: float,  # noqa: ASYNC109
-        deadline: float = math.inf,
-    ) -> AsyncIterator[E]:
-        """An environment that was reset for `problem`, for the block's duration; see `leases`."""
-        async with self.leases([kind], problem, timeout, deadline) as lent:
-            environment = lent[kind]
-            assert isinstance(environment, kind)
-            yield environment
 
     @asynccontextmanager
     async def leases(
@@ -129,11 +112,10 @@ class ResourceManager:
         `most_in_use` and `most_waiting` are the most there were at a time, `expired` the leases
         that their deadline ended.
         """
-        pools = {kind.__name__: pool.metrics() for kind, pool in self._pools.items()}
         return {
-            f"resources/{kind}/{name}": value
-            for kind, found in pools.items()
-            for name, value in found.items()
+            f"resources/{kind.__name__}/{name}": value
+            for kind, pool in self._pools.items()
+            for name, value in pool.metrics().items()
         }
 
     def _pool(self, kind: type[Environment]) -> Pool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from asyncio import TaskGroup
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 
 from agentfly_core.authoring import calling, injection
+from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import hashing, tracebacks
 from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Sampler, SamplerLost, SamplerSession
 from agentfly_core.records.timing import Timing
-from agentfly_core.records.trajectory import Ending, Score, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Trajectory
 from agentfly_core.rollout.episode import Episode, EpisodeOver, EpisodeSpec, PromptTooLong
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.spec import RolloutSpec
@@ -61,12 +63,12 @@ async def play(
             for kind, environment in lent.items():
                 episode.lent[kind] = environment
             ending = await _ending(spec, episode)
-            seen = _record(episode_spec, spec, episode, ending, None, {})
+            seen = _record(episode_spec, spec, episode, ending)
             with episode.timed("rewards"):
                 observed = {one.name: await one.score(seen, episode.lent) for one in spec.rewards}
-        trajectory = _record(episode_spec, spec, episode, ending, None, observed)
+        trajectory = replace(seen, observed=observed)
     except ServiceFailure as failure:
-        trajectory = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure), {})
+        trajectory = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure))
     return trajectory, Timing(trajectory.id, tuple(episode.spans))
 
 
@@ -77,7 +79,7 @@ async def collect(
     watch: Callable[[Trajectory], None],
     resources: ResourceManager,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
-    """Play a shard of episodes at the same time; `watch` is told each trajectory as it ends.
+    """Play a shard of episodes at the same time; `watch` gets each trajectory as it ends.
 
     Both lists are sorted by (problem, chain, agent); the last is what `resources` measured. There
     are as many seats as there are episodes, or environments if those are fewer: an episode takes a
@@ -91,8 +93,9 @@ async def collect(
         played, measured = await _play_all(episode_specs, spec, sampler, watch, resources)
     except BaseExceptionGroup as failures:
         # the shard of a lost sampler can be played again, but not after another mistake
-        leaves = list(_leaves(failures))
-        failure = next((leaf for leaf in leaves if not isinstance(leaf, SamplerLost)), leaves[0])
+        failure = failures.split(SamplerLost)[1] or failures
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
     if failure is not None:
         raise failure
     assert len(played) == len(episode_specs), "an episode was cancelled from within"
@@ -138,7 +141,7 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> Ending:
     agent = f"The agent {injection.name(spec.agent)}"
     try:
         ending = await calling.on_loop("agents", partial(spec.agent, episode), math.inf, agent)
-    except calling.Overdue as overdue:
+    except Overdue as overdue:
         raise ServiceFailure(str(overdue)) from None
     except EpisodeOver as over:
         return over.ending
@@ -157,8 +160,7 @@ def _record(
     spec: RolloutSpec,
     episode: Episode,
     ending: Ending,
-    error: str | None,
-    observed: Mapping[str, Score | Unscored],
+    error: str | None = None,
 ) -> Trajectory:
     agent = injection.name(spec.agent)
     step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
@@ -174,14 +176,6 @@ def _record(
         closing=tuple(episode.closing),
         ending=ending,
         error=error,
-        observed=observed,
+        observed={},
         seed=episode_spec.seed,
     )
-
-
-def _leaves(failure: BaseException) -> Iterator[BaseException]:
-    if isinstance(failure, BaseExceptionGroup):
-        for inner in failure.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield failure

@@ -16,7 +16,7 @@ R = TypeVar("R")
 def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
     """Start an event loop in a daemon thread, which ends when the loop is stopped."""
     begun: Future[asyncio.AbstractEventLoop] = Future()
-    thread = threading.Thread(target=_go_on, args=[begun], name=name, daemon=True)
+    thread = threading.Thread(target=_run, args=[begun], name=name, daemon=True)
     thread.start()
     return begun.result(), thread
 
@@ -42,7 +42,7 @@ class Threads(ThreadPoolExecutor):
         return done
 
 
-def _go_on(begun: Future[asyncio.AbstractEventLoop]) -> None:
+def _run(begun: Future[asyncio.AbstractEventLoop]) -> None:
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         loop.set_default_executor(Threads())

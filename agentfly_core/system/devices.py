@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
@@ -61,8 +62,10 @@ def numbered(numbers: Sequence[int], locks: str) -> list[Device]:
             f"{missing[0]}: this process sees {len(names)}{why}, which count from 0. Choose others "
             "by sampler_gpus and learner_gpus, or fewer ranks (AGENTFLY_RANKS)."
         )
-    files = [Path(locks, f"agentfly-{names[number]}.lock") for number in numbers]
-    return [Device(f"GPU {number}", (file,)) for number, file in zip(numbers, files, strict=True)]
+    return [
+        Device(f"GPU {number}", (Path(locks, f"agentfly-{names[number]}.lock"),))
+        for number in numbers
+    ]
 
 
 def slot(count: int, locks: str) -> Device:
@@ -76,13 +79,13 @@ def slot(count: int, locks: str) -> Device:
 def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
     """Hold devices for `holder`, "the run nightly-2026-11-21"; a block within this one shares them.
 
-    Waits for those that others hold, and tells for whom: when it begins, when it is another one,
+    Waits for those that others hold, and reports for whom: when it begins, when it is another one,
     and every ten minutes. All take devices in the same order, so that no two wait for each other.
     """
     already = _held.get()
     wanted = [device for device in devices if already.isdisjoint(device.files)]
     with ExitStack() as stack:
-        in_order = sorted(wanted, key=lambda device: device.files)
+        in_order = sorted(wanted, key=attrgetter("files"))
         taken = [stack.enter_context(_one_of(device, holder, tell)) for device in in_order]
         before = _held.set(already.union(taken))
         try:
@@ -94,11 +97,11 @@ def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
 @contextmanager
 def _one_of(device: Device, holder: str, tell: Tell) -> Iterator[Path]:
     """Wait until one of a device's files can be locked, and lock it for the block."""
-    told, again = "", 0.0
+    named, again = "", 0.0
     while not (file := next(filter(None, map(_lock, device.files)), None)):
         holders = "; ".join(map(_holder, device.files))
-        if holders != told or time.monotonic() > again:
-            told, again = holders, time.monotonic() + AGAIN
+        if holders != named or time.monotonic() > again:
+            named, again = holders, time.monotonic() + AGAIN
             tell(f"Waiting for {device.name}, used by {holders}. {WAY_OUT}")
         time.sleep(PAUSE)
 
@@ -114,9 +117,21 @@ def _one_of(device: Device, holder: str, tell: Tell) -> Iterator[Path]:
 
 
 def _lock(path: Path) -> IO[str] | None:
-    """Open and lock the file; None while another process holds the lock."""
+    """Open and lock the file, which is made if missing; None while another process holds the lock.
+
+    It gets its mode before its name. Opening it with O_CREAT would not do: in a folder like /tmp
+    the system may refuse that to all but the one who made the file, though all may write it
+    (fs.protected_regular).
+    """
     try:
-        file = _opened(path)
+        if not path.exists():
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".agentfly-") as part:
+                os.fchmod(part.fileno(), 0o666)
+                with suppress(FileExistsError):
+                    os.link(part.name, path)
+        file = open(  # noqa: SIM115 - its lock is held until it is closed
+            path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)
+        )
     except OSError as error:
         raise ValueError(
             f"Cannot lock {path}, which keeps two runs off one device: {error.strerror}. All users "
@@ -131,20 +146,6 @@ def _lock(path: Path) -> IO[str] | None:
     return file
 
 
-def _opened(path: Path) -> IO[str]:
-    """Open the file; a missing one is created with its mode before it gets its name.
-
-    Opening it with O_CREAT would not do: in a folder like /tmp the system may refuse that to all
-    but the one who made the file, though all may write it (fs.protected_regular).
-    """
-    if not path.exists():
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".agentfly-") as part:
-            os.fchmod(part.fileno(), 0o666)
-            with suppress(FileExistsError):
-                os.link(part.name, path)
-    return open(path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
-
-
 def _holder(path: Path) -> str:
     """The holder's description as written in the file, without control characters."""
     with suppress(OSError), path.open(errors="replace") as file:
@@ -152,7 +153,7 @@ def _holder(path: Path) -> str:
     return "another process"
 
 
-def _let_go() -> None:
+def _release() -> None:
     """Release the lock in a forked child, so that it ends with the process that took it."""
     for file in _locked:
         file.close()
@@ -160,4 +161,4 @@ def _let_go() -> None:
 
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 _locked: set[IO[str]] = set()
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_release)

@@ -24,10 +24,13 @@ def seen() -> list[str]:
 
     Raises ValueError where the driver cannot be asked.
     """
-    command = [sys.executable, "-m", "agentfly_core.system.gpus"]
-    env = {**os.environ, **finding_ours()}
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=env
+        [sys.executable, "-m", "agentfly_core.system.gpus"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **finding_ours()},
     )
     if done.returncode:
         raise ValueError(
@@ -38,7 +41,7 @@ def seen() -> list[str]:
 
 
 def main() -> None:
-    """Print the identities; exits with the reason where the driver does not tell them."""
+    """Print the identities; exits with the reason where the driver does not give them."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

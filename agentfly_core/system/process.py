@@ -38,10 +38,8 @@ class Owner:
     @classmethod
     def current(cls) -> Owner:
         """This process."""
-        _, ticks = _state(os.getpid())
-        return cls(
-            socket.gethostname(), os.getpid(), psutil.Process().create_time(), _boot(), ticks
-        )
+        pid, started = os.getpid(), psutil.Process().create_time()
+        return cls(socket.gethostname(), pid, started, _boot(), _state(pid)[1])
 
     @classmethod
     def of(cls, value: JSON) -> Owner:
@@ -107,14 +105,12 @@ def mark_alive(name: str) -> bool:
     So it is for a name without a mark, a mark of another machine, and an earlier release's while
     its pid is in use.
     """
-    here = _short(socket.gethostname())
-    if found := MARK.search(name):
-        host, pid, ticks, boot = found.groups()
-        return host != here or (boot == _short(_boot()) and _runs(int(pid), int(ticks)))
-    if found := OLDER_MARK.search(name):
-        host, pid = found.groups()
-        return host != here or _runs(int(pid), None)
-    return True
+    found = MARK.search(name) or OLDER_MARK.search(name)
+    if found is None or found[1] != _short(socket.gethostname()):
+        return True
+    if found.re is OLDER_MARK:
+        return _runs(int(found[2]), None)
+    return found[4] == _short(_boot()) and _runs(int(found[2]), int(found[3]))
 
 
 def gone(written: str) -> bool:
@@ -134,10 +130,8 @@ def _runs(pid: int, ticks: int | None) -> bool:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         try:  # some systems show users their own processes only
             os.kill(pid, 0)
-        except PermissionError:
-            return True
-        except ProcessLookupError:
-            pass
+        except OSError as error:
+            return isinstance(error, PermissionError)
         return False
     return state not in "ZX" and ticks in (None, started)
 
@@ -146,9 +140,8 @@ def _state(pid: int) -> tuple[str, int]:
     """A process's state, one letter, and its start in clock ticks since the boot: proc(5),
     /proc/pid/stat.
     """
-    stat = Path(f"/proc/{pid}/stat").read_bytes()
     # the program's name comes before, and may be any bytes
-    fields = stat.rpartition(b")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return fields[0].decode(), int(fields[19])
 
 

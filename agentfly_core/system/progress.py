@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +20,8 @@ class Progress:
     reward: float | None = None
 
 
-class Listener(Protocol):
-    """A receiver of progress reports."""
-
-    def __call__(self, progress: Progress) -> None:
-        """Receive a report; must not raise, and must return at once."""
-        ...
-
-
+Listener = Callable[[Progress], None]
+"""A receiver of progress reports; must not raise, and must return at once."""
 _listeners: list[Listener] = []
 
 

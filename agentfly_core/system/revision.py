@@ -24,11 +24,13 @@ def revision() -> dict[str, str]:
 
 
 def _git(*words: str) -> str:
-    folder = Path(__file__).resolve().parent
     try:
-        done = subprocess.run(
-            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=20, check=False
+        return subprocess.check_output(
+            ["git", *words],
+            cwd=Path(__file__).resolve().parent,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=20,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout if done.returncode == 0 else ""

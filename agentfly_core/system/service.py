@@ -76,13 +76,8 @@ class Service:
         text = Path(state.log).read_text(errors="replace")
         lines = text[text.rfind(FIRST_START) :].splitlines()
         causes = [line for line in dict.fromkeys(lines[:-TAIL]) if CAUSE.search(line)][-TAIL:]
-        told = [
-            f"The {self.kind} service {what}. From {state.log}:",
-            *causes,
-            "...",
-            *lines[-TAIL:],
-        ]
-        return ServiceLost("\n  ".join(told))
+        first = f"The {self.kind} service {what}. From {state.log}:"
+        return ServiceLost("\n  ".join([first, *causes, "...", *lines[-TAIL:]]))
 
     def _fault(self) -> str | None:
         state = State.read(self.address)
@@ -106,8 +101,7 @@ def private_folder() -> Path:
     # pathlib's own glob fails when a folder is removed meanwhile.
     for mark in map(Path, glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")):
         try:
-            ours = mark.lstat().st_uid == os.getuid()
-            if ours and not Owner.read(mark.read_bytes()).alive:
+            if mark.lstat().st_uid == os.getuid() and not Owner.read(mark.read_bytes()).alive:
                 shutil.rmtree(mark.parent, ignore_errors=True)
         except OSError:  # removed meanwhile, or in another user's folder
             continue
@@ -146,6 +140,7 @@ def supervised(
         logger.warning("Ended processes %s that a dead owner left behind.", ended)
     service = Service(kind, str(socket))
     marks = _claim(service, log, run)
+    # However this process ends, its end of the pipe is closed then, which the supervisor sees.
     reading, writing = os.pipe()
     with log.open("ab") as output:
         options = f"--owner {os.getpid()} --lifeline {reading} --restarts {restarts}".split()
@@ -165,35 +160,36 @@ def supervised(
     finally:
         os.close(writing)
         if supervisor.wait(60) != 0:
-            _end(lambda marks: marks.get("TMPDIR") == str(service.scratch))
+            killed(lambda marks: marks.get("TMPDIR") == str(service.scratch))
+            clean(service.address)
 
 
 def end_orphans(run: str) -> list[int]:
     """End every service process of this run whose owner is dead; returns their process ids."""
-    return _end(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
-
-
-def _end(chosen: Callable[[Mapping[str, str]], bool]) -> list[int]:
-    """SIGKILL the processes whose environment is chosen until none is left, and remove the files of
-    their services.
-    """
-    ended: dict[int, str] = {}
-    while found := {process: marks for process, marks in processes() if chosen(marks)}:
-        for process in found:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        ended |= {process.pid: marks["TMPDIR"] for process, marks in found.items()}
-        psutil.wait_procs(list(found), timeout=0.1)
-    for scratch in set(ended.values()):
+    ended = killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
+    for scratch in {marks["TMPDIR"] for marks in ended.values()}:
         clean(scratch.removesuffix(".d"))
     return list(ended)
 
 
-def processes() -> Iterator[tuple[psutil.Process, Mapping[str, str]]]:
-    """Every process that we may look into, with its environment variables."""
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            yield process, process.environ()
+def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str, str]]:
+    """SIGKILL the processes whose environment variables are chosen until none is left; returns
+    these variables by process id.
+    """
+    ended: dict[int, Mapping[str, str]] = {}
+    # again and again: what is killed may have started another process meanwhile
+    while found := {
+        process: process.info["environ"]
+        for process in psutil.process_iter(["environ"])
+        if chosen(process.info["environ"] or {})  # None: another user's
+    }:
+        for process in found:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        ended |= {process.pid: marks for process, marks in found.items()}
+        # psutil would wait by reaping, and asyncio never hear of the end of its own children
+        time.sleep(0.005)
+    return ended
 
 
 def _claim(service: Service, log: Path, run: str) -> dict[str, str]:
@@ -216,9 +212,9 @@ def _claim(service: Service, log: Path, run: str) -> dict[str, str]:
     State(str(log), os.getpid()).write(service.address)
     owner = Owner.current().to_json()
     write_json(Path(f"{service.address}.owner"), owner)
-    # SPT_NOENV keeps setproctitle, which vLLM calls, from overwriting what /proc/PID/environ shows.
-    scratch = {"SPT_NOENV": "1", "TMPDIR": str(service.scratch)}
-    return {RUN: run, OWNER: json.dumps(owner), **scratch}
+    marks = {RUN: run, OWNER: json.dumps(owner), "TMPDIR": str(service.scratch)}
+    # it keeps setproctitle, which vLLM calls, from overwriting what /proc/PID/environ shows
+    return marks | {"SPT_NOENV": "1"}
 
 
 SANDBOX = "AGENTFLY_SANDBOX"

@@ -125,8 +125,7 @@ def end_politely(child: subprocess.Popen[bytes]) -> None:
 
 def kill_descendants() -> None:
     """SIGKILL whatever descends from this process, re-parented or not, until nothing is left."""
-    me = psutil.Process()
-    while children := me.children(recursive=True):
+    while children := psutil.Process().children(recursive=True):
         for child in children:
             with suppress(psutil.NoSuchProcess):
                 child.kill()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, TypeVar
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.records.trajectory import Problem
+from agentfly_core.rollout.resources import ResourceManager
+
+E = TypeVar("E", bound=Environment)
 
 ONE, TWO = Problem("one", "?"), Problem("two", "?")
 
@@ -43,3 +48,18 @@ def broken(**methods: Callable[..., Any]) -> type[Room]:
 
 def events() -> list[list[str]]:
     return [room.events for room in Room.made]
+
+
+@asynccontextmanager
+async def lease(
+    resources: ResourceManager,
+    kind: type[E],
+    problem: Problem,
+    timeout: float,  # noqa: ASYNC109
+    deadline: float = math.inf,
+) -> AsyncIterator[E]:
+    """An environment of one kind, for the block's duration."""
+    async with resources.leases([kind], problem, timeout, deadline) as lent:
+        environment = lent[kind]
+        assert isinstance(environment, kind)
+        yield environment

@@ -13,6 +13,7 @@ from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.sandbox.running import run
 from agentfly_core.tools.python import LOST, python_session
 from tests.support.boxes import IDLE, children, processes, until
+from tests.support.rooms import lease
 from tests.support.signals import asked
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -70,7 +71,7 @@ async def test_no_episode_sees_anything_of_another() -> None:
             (leave, "The program printed nothing."),
             (find, "False [] [] []"),
         ) * 2:
-            async with resources.lease(Interpreter, PROBLEM, timeout=30) as lent:
+            async with lease(resources, Interpreter, PROBLEM, timeout=30) as lent:
                 assert await ask(code, lent) == Observation("python", printed)
         assert resources.metrics()["resources/Interpreter/started"] == 4
 
@@ -80,7 +81,7 @@ async def test_an_episode_that_is_lost_leaves_no_process() -> None:
     await until(lambda: children() == IDLE)
     async with ResourceManager({Interpreter: 2}) as resources:
         with pytest.raises(ServiceFailure, match="no ending within"):
-            async with resources.lease(Interpreter, PROBLEM, timeout=30, deadline=0.2) as lent:
+            async with lease(resources, Interpreter, PROBLEM, timeout=30, deadline=0.2) as lent:
                 await ask("import os, threading\nos.fork()\nthreading.Event().wait()", lent)
     await until(lambda: children() == IDLE)
 

@@ -28,7 +28,7 @@ from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.testing.episodes import ADD, episode_specs, rollout_spec, scripted, unwatched
-from tests.support.rooms import ONE, TWO, Room, broken, events
+from tests.support.rooms import ONE, TWO, Room, broken, events, lease
 
 COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"
 
@@ -91,7 +91,7 @@ def calling(name: str) -> Scripted:
 
 
 async def visit(resources: ResourceManager) -> Room:
-    async with resources.lease(Room, ONE, 30) as room:
+    async with lease(resources, Room, ONE, 30) as room:
         return room
 
 
@@ -170,7 +170,7 @@ def test_what_is_never_given_back_is_named_when_its_home_closes() -> None:
     ):
         with environment_loop({Room: 2}) as here:
             here.run(visit(here.resources))
-            here.run((kept := here.resources.lease(Room, TWO, 30)).__aenter__())
+            here.run((kept := lease(here.resources, Room, TWO, 30)).__aenter__())
     assert kept is not None
 
 
@@ -198,7 +198,7 @@ def test_work_that_is_interrupted_is_cancelled_and_over_before_anything_else_hap
 
     async def stuck(resources: ResourceManager) -> None:
         try:
-            async with resources.lease(Room, ONE, 30):
+            async with lease(resources, Room, ONE, 30):
                 signal.pthread_kill(
                     threading.main_thread().ident or 0, signal.SIGINT
                 )  # as Ctrl-C does

@@ -9,7 +9,7 @@ import pytest
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.resources import Limit, ResourceManager
-from tests.support.rooms import ONE, TWO, Once, Room, broken, events
+from tests.support.rooms import ONE, TWO, Once, Room, broken, events, lease
 from tests.support.signals import Signal
 
 
@@ -28,12 +28,12 @@ async def test_a_cancelled_start_frees_its_slot_and_closes_what_it_started() -> 
 
     kind = broken(start=start)
     async with ResourceManager({kind: 1}) as resources:
-        cancelled = asyncio.create_task(resources.lease(kind, ONE, 30).__aenter__())
+        cancelled = asyncio.create_task(lease(resources, kind, ONE, 30).__aenter__())
         await starting.wait()
         cancelled.cancel()
         await asyncio.gather(cancelled, return_exceptions=True)
         go_on.set()
-        async with resources.lease(kind, TWO, 30):
+        async with lease(resources, kind, TWO, 30):
             assert events() == [["start", "reset one", "close"], ["start", "reset two"]]
     assert resources.metrics()["resources/Broken/started"] == 2
 
@@ -47,7 +47,7 @@ async def test_closing_waits_for_a_start_that_nobody_waits_for_any_more() -> Non
 
     kind = broken(start=start)
     async with ResourceManager({kind: 1}) as resources:
-        cancelled = asyncio.create_task(resources.lease(kind, ONE, 30).__aenter__())
+        cancelled = asyncio.create_task(lease(resources, kind, ONE, 30).__aenter__())
         await starting.wait()
         cancelled.cancel()
         await asyncio.gather(cancelled, return_exceptions=True)
@@ -63,9 +63,9 @@ async def test_a_failed_start_frees_its_slot_and_is_the_services_fault() -> None
     kind = broken(start=start)
     async with ResourceManager({kind: 1}) as resources:
         with pytest.raises(ServiceFailure, match="Broken could not be started: OSError: no port"):
-            async with resources.lease(kind, ONE, 30):
+            async with lease(resources, kind, ONE, 30):
                 pass
-        async with resources.lease(kind, TWO, 30):
+        async with lease(resources, kind, TWO, 30):
             pass
     assert events() == [["close"], ["reset two", "close"]]
 
@@ -78,9 +78,9 @@ async def test_an_instance_whose_reset_fails_is_replaced_and_never_lent() -> Non
 
     kind = broken(reset=reset)
     async with ResourceManager({kind: 1}) as resources:
-        async with resources.lease(kind, ONE, 30):
+        async with lease(resources, kind, ONE, 30):
             pass
-        async with resources.lease(kind, TWO, 30) as room:
+        async with lease(resources, kind, TWO, 30) as room:
             assert room is Room.made[1]
     assert events() == [["start", "reset one", "close"], ["start", "reset two", "close"]]
     assert resources.metrics()["resources/Broken/resets_failed"] == 1
@@ -93,7 +93,7 @@ async def test_a_reset_that_hangs_is_the_services_fault() -> None:
     kind = broken(reset=reset)
     async with ResourceManager({kind: 1}) as resources:
         with pytest.raises(ServiceFailure, match=r"no result within 0\.01 s"):
-            async with resources.lease(kind, ONE, 0.01):
+            async with lease(resources, kind, ONE, 0.01):
                 pass
     assert events() == [["start", "close"]]
 
@@ -105,7 +105,7 @@ async def test_a_reset_that_cancels_itself_is_the_services_fault_and_nobodys_can
     kind = broken(reset=reset)
     async with ResourceManager({kind: 1}) as resources:
         with pytest.raises(ServiceFailure, match="cancelled from within"):
-            async with resources.lease(kind, ONE, 30):
+            async with lease(resources, kind, ONE, 30):
                 pass
 
 
@@ -124,16 +124,16 @@ async def test_an_unhealthy_instance_is_closed_and_never_lent_again(
     kind = broken(healthy=healthy)
     async with ResourceManager({kind: 1}) as resources:
         for problem in (ONE, TWO):
-            async with resources.lease(kind, problem, 30):
+            async with lease(resources, kind, problem, 30):
                 pass
     assert events() == [["start", "reset one", "close"], ["start", "reset two", "close"]]
 
 
 async def test_a_spoilt_instance_is_closed_and_never_lent_again() -> None:
     async with ResourceManager({Room: 1}) as resources:
-        async with resources.lease(Room, ONE, 30) as room:
+        async with lease(resources, Room, ONE, 30) as room:
             room.spoilt = True
-        async with resources.lease(Room, TWO, 30) as other:
+        async with lease(resources, Room, TWO, 30) as other:
             assert other is not room
             assert room.events[-1] == "close"
 
@@ -141,10 +141,10 @@ async def test_a_spoilt_instance_is_closed_and_never_lent_again() -> None:
 async def test_an_episode_that_raises_leaves_its_instance_closed_and_its_slot_free() -> None:
     async with ResourceManager({Room: 1}) as resources:
         with pytest.raises(KeyError):
-            async with resources.lease(Room, ONE, 30):
+            async with lease(resources, Room, ONE, 30):
                 raise KeyError
         assert events() == [["start", "reset one", "close"]]
-        async with resources.lease(Room, TWO, 30):
+        async with lease(resources, Room, TWO, 30):
             pass
 
 
@@ -159,7 +159,7 @@ async def test_an_episode_cancelled_while_it_closes_its_instance_still_frees_the
     kind = broken(close=close)
 
     async def visit() -> None:
-        async with resources.lease(kind, ONE, 30):
+        async with lease(resources, kind, ONE, 30):
             raise KeyError
 
     async with ResourceManager({kind: 1}) as resources:
@@ -168,7 +168,7 @@ async def test_an_episode_cancelled_while_it_closes_its_instance_still_frees_the
         visitor.cancel()
         await asyncio.gather(visitor, return_exceptions=True)
         go_on.set()
-        async with resources.lease(kind, TWO, 30):
+        async with lease(resources, kind, TWO, 30):
             assert events() == [["start", "reset one", "close"], ["start", "reset two"]]
 
 
@@ -177,7 +177,7 @@ async def test_a_close_that_raises_harms_nobody_else(caplog: pytest.LogCaptureFi
         raise BrokenPipeError("already dead")
 
     kind = broken(close=close)
-    async with ResourceManager({kind: 1}) as resources, resources.lease(kind, ONE, 30):
+    async with ResourceManager({kind: 1}) as resources, lease(resources, kind, ONE, 30):
         pass
     measured = resources.metrics()
     assert [
@@ -196,7 +196,7 @@ async def test_a_warm_pool_starts_its_environments_together_and_before_the_first
     kind = broken(start=start)
     async with ResourceManager({kind: 3}) as resources:
         resources.warm([kind], 8, 30)
-        async with resources.lease(kind, ONE, 30):
+        async with lease(resources, kind, ONE, 30):
             pass
     assert [room.events[0] for room in Room.made] == ["start"] * 3
     assert events().count(["start", "reset one", "close"]) == 1
@@ -207,7 +207,7 @@ async def test_a_warm_pool_starts_its_environments_together_and_before_the_first
 async def test_who_leases_while_others_start_takes_one_of_them() -> None:
     async with ResourceManager({Room: 8}) as resources:
         resources.warm([Room], 2, 30)
-        async with resources.lease(Room, ONE, 30), resources.lease(Room, TWO, 30):
+        async with lease(resources, Room, ONE, 30), lease(resources, Room, TWO, 30):
             pass
     assert sorted(events()) == [["start", "reset one", "close"], ["start", "reset two", "close"]]
 
@@ -239,11 +239,11 @@ async def test_what_is_there_already_is_not_warmed_once_more_and_what_is_unwell_
     kind = broken(healthy=healthy)
     async with ResourceManager({kind: 8}) as resources:
         resources.warm([kind], 2, 30)
-        async with resources.lease(kind, ONE, 30), resources.lease(kind, TWO, 30):
+        async with lease(resources, kind, ONE, 30), lease(resources, kind, TWO, 30):
             resources.warm([kind], 2, 30)
         ill.append(Room.made[0])
         resources.warm([kind], 2, 30)
-        async with resources.lease(kind, TWO, 30), resources.lease(kind, TWO, 30):
+        async with lease(resources, kind, TWO, 30), lease(resources, kind, TWO, 30):
             assert len(Room.made) == 3
     assert [room.events.count("start") for room in Room.made] == [1, 1, 1]
     assert sorted(len(room.events) for room in Room.made) == [3, 3, 4]
@@ -282,7 +282,7 @@ async def test_what_could_not_be_warmed_is_started_by_the_lease_that_needs_it(fa
     kind = broken(**{fails: start if fails == "start" else fail_once})
     async with ResourceManager({kind: 1}) as resources:
         resources.warm([kind], 1, 30)
-        async with resources.lease(kind, ONE, 30) as room:
+        async with lease(resources, kind, ONE, 30) as room:
             assert room is attempts[1]
 
 
@@ -301,7 +301,7 @@ async def test_an_instance_is_replaced_after_its_uses_or_its_lifetime(
 ) -> None:
     async with ResourceManager({Room: limit}) as resources:
         for _ in range(3):
-            async with resources.lease(Room, ONE, 30):
+            async with lease(resources, Room, ONE, 30):
                 pass
     assert events() == [["start", *["reset one"] * count, "close"] for count in uses]
 
@@ -309,6 +309,6 @@ async def test_an_instance_is_replaced_after_its_uses_or_its_lifetime(
 async def test_a_kind_that_says_so_is_lent_once_whatever_the_experiment_allows() -> None:
     async with ResourceManager({Once: Limit(1, max_uses=100)}) as resources:
         for problem in (ONE, TWO):
-            async with resources.lease(Once, problem, 30):
+            async with lease(resources, Once, problem, 30):
                 pass
     assert events() == [["start", "reset one", "close"], ["start", "reset two", "close"]]

@@ -7,7 +7,7 @@ import pytest
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.resources import LeaseExpired, LeaseTimeout, ResourceManager
-from tests.support.rooms import ONE, TWO, Hall, Once, Room, events
+from tests.support.rooms import ONE, TWO, Hall, Once, Room, events, lease
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ async def test_an_environment_is_started_once_reset_before_each_lease_and_closed
 ):
     async with ResourceManager({Room: 1}) as resources:
         for problem in (ONE, TWO):
-            async with resources.lease(Room, problem, 30) as room:
+            async with lease(resources, Room, problem, 30) as room:
                 assert isinstance(room, Room)
     assert events() == [["start", "reset one", "reset two", "close"]]
 
@@ -32,7 +32,7 @@ async def test_never_more_than_the_limit_are_lent_and_the_first_to_come_is_the_f
     arrived, leave = [asyncio.Event() for _ in range(5)], [asyncio.Event() for _ in range(5)]
 
     async def visit(number: int) -> None:
-        async with resources.lease(Room, Problem(str(number), "?"), 30):
+        async with lease(resources, Room, Problem(str(number), "?"), 30):
             order.append(number)
             arrived[number].set()
             await leave[number].wait()
@@ -52,13 +52,13 @@ async def test_never_more_than_the_limit_are_lent_and_the_first_to_come_is_the_f
 
 
 async def test_a_wait_ends_with_a_typed_error_that_tells_the_queue() -> None:
-    async with ResourceManager({Room: 1}) as resources, resources.lease(Room, ONE, 30):
-        patient = asyncio.create_task(resources.lease(Room, TWO, 30).__aenter__())
+    async with ResourceManager({Room: 1}) as resources, lease(resources, Room, ONE, 30):
+        patient = asyncio.create_task(lease(resources, Room, TWO, 30).__aenter__())
         await asyncio.sleep(0)
         with pytest.raises(
             LeaseTimeout, match=r"Room: none of 1 became free within 0\.01 s, 1 others are waiting"
         ):
-            async with resources.lease(Room, TWO, 0.01):
+            async with lease(resources, Room, TWO, 0.01):
                 pass
         patient.cancel()
         await asyncio.gather(patient, return_exceptions=True)
@@ -66,25 +66,25 @@ async def test_a_wait_ends_with_a_typed_error_that_tells_the_queue() -> None:
 
 async def test_waiting_in_vain_or_being_cancelled_takes_no_slot() -> None:
     async with ResourceManager({Room: 1}) as resources:
-        async with resources.lease(Room, ONE, 30):
-            waiting = asyncio.create_task(resources.lease(Room, TWO, 30).__aenter__())
+        async with lease(resources, Room, ONE, 30):
+            waiting = asyncio.create_task(lease(resources, Room, TWO, 30).__aenter__())
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-        async with resources.lease(Room, TWO, 0.5) as room:
+        async with lease(resources, Room, TWO, 0.5) as room:
             assert room.events == ["start", "reset one", "reset two"]
 
 
 async def test_closing_while_something_is_lent_names_the_leak() -> None:
     resources = ResourceManager({Room: 2})
-    lease = resources.lease(Room, ONE, 30)
-    await lease.__aenter__()
+    held = lease(resources, Room, ONE, 30)
+    await held.__aenter__()
     with pytest.raises(
         RuntimeError,
         match="Room: 1 were never given back, and are not closed; they were lent for one",
     ):
         await resources.close()
-    await lease.__aexit__(None, None, None)
+    await held.__aexit__(None, None, None)
     await resources.close()
     assert events() == [["start", "reset one", "close"]]
 
@@ -92,7 +92,7 @@ async def test_closing_while_something_is_lent_names_the_leak() -> None:
 async def test_what_is_measured_is_of_the_time_since_it_was_asked_for_last() -> None:
     async with ResourceManager({Room: 2}) as resources:
         for problem in (ONE, TWO):
-            async with resources.lease(Room, problem, 30), resources.lease(Room, problem, 30):
+            async with lease(resources, Room, problem, 30), lease(resources, Room, problem, 30):
                 pass
             found = resources.metrics()
             assert found["resources/Room/started"] == (2 if problem is ONE else 0)
@@ -103,8 +103,8 @@ async def test_what_is_measured_is_of_the_time_since_it_was_asked_for_last() -> 
 async def test_two_kinds_are_each_lent_as_what_they_are() -> None:
     async with (
         ResourceManager({Room: 1, Hall: 1}) as resources,
-        resources.lease(Room, ONE, 30) as room,
-        resources.lease(Hall, ONE, 30) as hall,
+        lease(resources, Room, ONE, 30) as room,
+        lease(resources, Hall, ONE, 30) as hall,
     ):
         assert (type(room), type(hall)) == (Room, Hall)
 
@@ -112,13 +112,13 @@ async def test_two_kinds_are_each_lent_as_what_they_are() -> None:
 async def test_a_kind_without_a_limit_is_refused() -> None:
     async with ResourceManager({Room: 1}) as resources:
         with pytest.raises(ValueError, match="no limit for Hall"):
-            async with resources.lease(Hall, ONE, 30):
+            async with lease(resources, Hall, ONE, 30):
                 pass
 
 
 def test_each_event_loop_may_have_its_own() -> None:
     async def visit() -> None:
-        async with ResourceManager({Room: 1}) as resources, resources.lease(Room, ONE, 30):
+        async with ResourceManager({Room: 1}) as resources, lease(resources, Room, ONE, 30):
             pass
 
     for _ in range(2):
@@ -143,7 +143,7 @@ async def test_a_holder_that_does_not_listen_keeps_a_closed_instance_and_nobody_
     served = asyncio.Event()
 
     async def deaf() -> str:
-        async with resources.lease(Room, ONE, 30, deadline=0.01) as room:
+        async with lease(resources, Room, ONE, 30, deadline=0.01) as room:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -153,7 +153,7 @@ async def test_a_holder_that_does_not_listen_keeps_a_closed_instance_and_nobody_
     async with ResourceManager({Room: 1}) as resources, asyncio.TaskGroup() as group:
         holder = group.create_task(deaf())
         await asyncio.sleep(0)
-        async with resources.lease(Room, TWO, 30) as other:
+        async with lease(resources, Room, TWO, 30) as other:
             assert [other.events, Room.made[0].events[-1]] == [["start", "reset two"], "close"]
             served.set()
             assert await holder == "close"
@@ -164,7 +164,7 @@ async def test_a_holder_that_does_not_listen_keeps_a_closed_instance_and_nobody_
 async def test_a_timeout_of_the_episodes_own_is_no_expired_lease() -> None:
     async with ResourceManager({Room: 1}) as resources:
         with pytest.raises(TimeoutError):
-            async with resources.lease(Room, ONE, 30, deadline=30):
+            async with lease(resources, Room, ONE, 30, deadline=30):
                 raise TimeoutError
     assert resources.metrics()["resources/Room/expired"] == 0
 
@@ -203,7 +203,7 @@ async def test_whatever_goes_wrong_as_many_are_closed_as_were_started() -> None:
 
     async def visit(number: int) -> str:
         try:
-            async with resources.lease(Moody, Problem(str(number), "?"), 30, deadline=30):
+            async with lease(resources, Moody, Problem(str(number), "?"), 30, deadline=30):
                 await asyncio.sleep(0)
                 if number % 11 == 0:
                     raise KeyError(number)
