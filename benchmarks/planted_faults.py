@@ -89,8 +89,8 @@ FAULTS = (
     Fault(
         "a sum of rewards that is not finite counts",
         "authoring/reward.py",
-        "if not all(map(_is_number, (total, *by_turn))):",
-        "if False:",
+        "if all(map(_is_number, (total, *by_turn))):",
+        "if True:",
         "unit/authoring/test_reward.py",
     ),
     Fault(

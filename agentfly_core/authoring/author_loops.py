@@ -37,7 +37,8 @@ ADVICE: dict[Which, str] = {
     "agents": "an agent has to `await` whatever takes time",
 }
 _log = logging.getLogger(__name__)
-_owner: contextvars.ContextVar[Work | None] = contextvars.ContextVar("owner", default=None)
+calling_work: contextvars.ContextVar[Work | None] = contextvars.ContextVar("work", default=None)
+"""The call from within which code runs."""
 _loops: dict[Which, Loop] = {}
 _turn = threading.Lock()
 
@@ -79,7 +80,7 @@ class Loop:
     def begin(self, work: Work, function: Callable[[], Awaitable[None]]) -> None:
         """Run `await function()` here, in the caller's context; `work` hears the outcome."""
         context = contextvars.copy_context()
-        context.run(_owner.set, work)
+        context.run(calling_work.set, work)
         with _turn:
             self._works[work] = None
             if self.given_up:
@@ -110,6 +111,8 @@ class Loop:
             self._answered, self._holding = False, None
             self._loop.call_soon_threadsafe(self._answer)
             return
+        # The answer did not come within a TICK: one task has run all that time, or code has that
+        # belongs to none. Tasks cannot be interrupted from outside, so the whole loop is given up.
         task = asyncio.current_task(self._loop)
         self._held = self._held + passed if task is self._holding else passed
         self._holding, holder = task, self._holder(task)
@@ -125,16 +128,16 @@ class Loop:
 
     def _give_up(self, holder: Work | None) -> None:
         what = holder.what if holder else "Code that no call stands for"
-        told = f"{what} held the event loop for {self._held:.3g} s: {self._advice}"
+        fault = f"{what} held the event loop for {self._held:.3g} s: {self._advice}"
         with _turn:
             self.given_up = True
             for environment in list(self._residents.values()):
                 environment.lost = True
             for work in list(self._works):
-                work.settle(Overdue(told) if work is holder else LoopLost(told))
+                work.settle(Overdue(fault) if work is holder else LoopLost(fault))
         self._loop.call_soon_threadsafe(self._loop.stop)
-        stack = traceback.format_stack(sys._current_frames()[self._thread.ident or 0])
-        _log.warning("%s. It stands here:\n%s", told, "".join(stack))
+        frame = sys._current_frames()[self._thread.ident or 0]
+        _log.warning("%s. It stands here:\n%s", fault, "".join(traceback.format_stack(frame)))
 
     def _start(self, work: Work, function: Callable[[], Awaitable[None]]) -> None:
         self._works[work] = task = self._loop.create_task(_done(work, function))
@@ -165,13 +168,8 @@ class Loop:
     ) -> asyncio.Task[R]:
         """A task that is known to belong to the call in which it was made."""
         task = asyncio.Task(work, loop=loop, name=name, context=context)
-        self._owners[task] = _owner.get()
+        self._owners[task] = calling_work.get()
         return task
-
-
-def asking() -> Work | None:
-    """The call from within which this is asked."""
-    return _owner.get()
 
 
 async def _done(work: Work, function: Callable[[], Awaitable[None]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeGuard, TypeVar
@@ -14,16 +15,6 @@ from agentfly_core.authoring.author_call import Overdue, Work, in_thread
 from agentfly_core.authoring.author_loops import LoopLost, Which
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.system import interpreter_watch
-
-__all__ = [
-    "LoopLost",
-    "Overdue",
-    "call",
-    "is_awaitable",
-    "made",
-    "nothing_needed",
-    "on_loop",
-]
 
 E = TypeVar("E", bound=Environment)
 R = TypeVar("R")
@@ -54,11 +45,7 @@ async def call(
         result = await in_thread(function, seconds, what)
         if not is_awaitable(result):
             return result
-
-        async def later() -> R:
-            return await result
-
-        return await on_loop("parts", later, seconds, what, lent)
+        return await on_loop("parts", functools.partial(awaited, result), seconds, what, lent)
     except Overdue:
         for environment in lent:
             environment.spoilt = True
@@ -66,15 +53,17 @@ async def call(
 
 
 async def made(kind: type[E], seconds: float) -> E:
-    """A new instance of an environment, at home on the authors' loop; raises what `call` does."""
-    home = author_loops.loop("parts")
+    """A new instance of an environment, which lives on the authors' loop; raises what `call`
+    does.
+    """
+    loop = author_loops.loop("parts")
 
     async def make() -> E:
         environment = kind()
-        home.adopt(environment)
+        loop.adopt(environment)
         return environment
 
-    return await _on_loop(home, make, Work(f"{kind.__name__}()", seconds))
+    return await _on_loop(loop, make, Work(f"{kind.__name__}()", seconds))
 
 
 async def on_loop(
@@ -118,12 +107,17 @@ def is_awaitable(result: Awaitable[R] | R) -> TypeIs[Awaitable[R]]:
     return inspect.isawaitable(result)
 
 
+async def awaited(result: Awaitable[R]) -> R:
+    """A coroutine, as event loops run them, of anything that can be waited for."""
+    return await result
+
+
 def _refuse_lost(lent: Sequence[Environment]) -> None:
     for environment in lent:
         if environment.lost:
-            kind = type(environment).__name__
             raise ServiceFailure(
-                f"{kind} was lost: its event loop was given up, since code held it"
+                f"{type(environment).__name__} was lost: its event loop was given up, since code "
+                "held it"
             )
 
 
@@ -135,7 +129,13 @@ async def _on_loop(loop: author_loops.Loop, function: Callable[[], Awaitable[R]]
 
     loop.begin(work, run)
     try:
-        if await _in_time(loop, work):
+        while not await work.ends_within(work.seconds):
+            # what another call holds up does not count, which is known two TICKs later
+            if loop.is_held_by_another(work):
+                await asyncio.wait([work.ended], timeout=2 * author_loops.TICK)
+            if work.spent >= work.seconds:
+                break
+        if work.ended.done():
             work.check()
             return results[0]
         loop.cancel(work)
@@ -148,13 +148,3 @@ async def _on_loop(loop: author_loops.Loop, function: Callable[[], Awaitable[R]]
         loop.cancel(work)
         await asyncio.wait([work.ended], timeout=author_loops.GRACE)
         raise
-
-
-async def _in_time(loop: author_loops.Loop, work: Work) -> bool:
-    """Whether a call ended in its own time."""
-    while not await work.ends_within(work.seconds):
-        if loop.is_held_by_another(work):
-            await asyncio.wait([work.ended], timeout=2 * author_loops.TICK)
-        if work.spent >= work.seconds:
-            return work.ended.done()
-    return True

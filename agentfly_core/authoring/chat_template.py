@@ -12,7 +12,7 @@ from agentfly_core.records.trajectory import Message, Observation
 
 @dataclass(frozen=True, slots=True)
 class ToolSchema:
-    """What a model is told about a tool; `parameters` is a JSON schema of an object.
+    """What a model reads about a tool; `parameters` is a JSON schema of an object.
 
     `ToolSchema("calculator", "Work out an expression.", {"type": "object", "properties":
     {"expression": {"type": "string"}}, "required": ["expression"]})`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import ClassVar
 
 from agentfly_core.records.trajectory import Problem
@@ -68,4 +69,4 @@ class Environment:
 
 def in_order(kinds: Iterable[type[Environment]]) -> tuple[type[Environment], ...]:
     """Kinds of environments in the order in which every episode leases them."""
-    return tuple(sorted(kinds, key=lambda kind: (kind.__module__, kind.__qualname__)))
+    return tuple(sorted(kinds, key=attrgetter("__module__", "__qualname__")))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.records.trajectory import Problem, Trajectory
@@ -14,14 +14,12 @@ Lent = Environment | Problem | Trajectory
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-class AuthorFunction(Protocol):
-    """What an author wrote: a function, a method or an object with `__call__`.
+AuthorFunction = Callable[..., Any]
+"""What an author wrote: a function, a method or an object with `__call__`.
 
-    Its types are known to the author alone: its parameters are read with `inspect`, its result is
-    checked.
-    """
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+Its types are known to the author alone: its parameters are read with `inspect`, its result is
+checked.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ class LoopCrossing:
 
         Raises `refusal` when this is closed, and to an asker whose own time is over.
         """
-        asking = author_loops.asking()
-        done = self._done(work, refusal, over=asking is not None and asking.overdue >= 0)
+        asker = author_loops.calling_work.get()
+        done = self._done(work, refusal, over=asker is not None and asker.overdue >= 0)
         try:
             future = asyncio.run_coroutine_threadsafe(done, self._loop)
         except RuntimeError:  # the loop was closed meanwhile

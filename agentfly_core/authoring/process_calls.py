@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import math
 import os
@@ -15,6 +16,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol, TypedDict, TypeVar
+
+from pydantic import TypeAdapter
 
 from agentfly_core.authoring.author_call import Overdue, in_thread
 from agentfly_core.authoring.environment import Environment, ServiceFailure
@@ -29,6 +32,12 @@ END_SECONDS = 30.0
 AT_ONCE = len(os.sched_getaffinity(0))
 
 R = TypeVar("R")
+
+
+@functools.cache
+def adapter(kind: type[R]) -> TypeAdapter[R]:
+    """Reads a type from plain JSON, as processes exchange it; built once, which takes some ms."""
+    return TypeAdapter(kind)
 
 
 class Caller(Protocol):
@@ -101,10 +110,10 @@ class _Asking:
 
     def __call__(self) -> JSON:
         call = f'{{"ask": {json.dumps(self._path)}, "question": {self._question}}}'
-        with _lent() as process:
+        with _process() as process:
             with self._turn:
                 if self._cancelled:
-                    raise Died("nobody waits for it any more")
+                    raise Died("its caller was cancelled")
                 self._process = process
             try:
                 process.know(self._path)
@@ -129,21 +138,19 @@ class _Process:
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-u", "-m", PROGRAM, str(theirs.fileno())]
-            self._keeper = subprocess.Popen(
-                command,
+            self._parent = subprocess.Popen(
+                [sys.executable, "-u", "-m", PROGRAM, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
                 env={**os.environ, **finding_ours()},
             )
         self._known: set[str] = set()
-        self._rest = b""
 
     @property
     def alive(self) -> bool:
         """Whether it can still be asked."""
-        return self._keeper.poll() is None
+        return self._parent.poll() is None
 
     def know(self, path: str) -> None:
         """Have it import a part, once; raises ServiceFailure when it cannot."""
@@ -162,15 +169,20 @@ class _Process:
     def ask(self, question: str, seconds: float) -> Answer:
         """Its answer within `seconds`; else it is ended."""
         try:
-            end = time.monotonic() + seconds
+            end, line = time.monotonic() + seconds, b""
             self._ours.settimeout(seconds)
             self._ours.sendall(question.encode() + b"\n")
-            answer: Answer = json.loads(self._line(end))
+            while not line.endswith(b"\n"):
+                self._ours.settimeout(max(1e-3, end - time.monotonic()))
+                if not (more := self._ours.recv(1 << 20)):
+                    raise EOFError
+                line += more
+            answer: Answer = json.loads(line)
             return answer
         except TimeoutError:
             self.end()
             raise Overdue(f"no result within {seconds:g} s") from None
-        except (OSError, EOFError):
+        except (OSError, EOFError, ValueError):  # ValueError: the code wrote on our line
             raise Died(f"its process died of {self.end()}") from None
 
     def kill(self) -> None:
@@ -183,20 +195,11 @@ class _Process:
         self.kill()
         self._ours.close()
         try:
-            code = self._keeper.wait(END_SECONDS)
+            code = self._parent.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            self._keeper.kill()
-            code = self._keeper.wait()
+            self._parent.kill()
+            code = self._parent.wait()
         return signal.Signals(code - 128).name if code > 128 else f"exit code {code}"
-
-    def _line(self, end: float) -> bytes:
-        while b"\n" not in self._rest:
-            self._ours.settimeout(max(1e-3, end - time.monotonic()))
-            if not (more := self._ours.recv(1 << 20)):
-                raise EOFError
-            self._rest += more
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
 
 
 _seats = threading.Semaphore(AT_ONCE)
@@ -204,9 +207,14 @@ _idle: list[_Process] = []
 
 
 @contextmanager
-def _lent() -> Iterator[_Process]:
+def _process() -> Iterator[_Process]:
+    """One that is idle, or a new one, once fewer than AT_ONCE are at work."""
     with _seats:
-        process = _free()
+        try:
+            while not (process := _idle.pop()).alive:
+                continue
+        except IndexError:  # none is idle
+            process = _Process()
         try:
             yield process
         except BaseException:
@@ -215,14 +223,3 @@ def _lent() -> Iterator[_Process]:
             raise
         if process.alive:
             _idle.append(process)
-
-
-def _free() -> _Process:
-    """One that nobody uses, or a new one."""
-    while True:
-        try:
-            process = _idle.pop()
-        except IndexError:
-            return _Process()
-        if process.alive:
-            return process

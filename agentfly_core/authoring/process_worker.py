@@ -32,20 +32,19 @@ def main() -> None:
     line = socket.socket(fileno=int(sys.argv[1]))
     line.set_inheritable(False)
     become_subreaper()
-    if (kept := os.fork()) == 0:
+    if (child := os.fork()) == 0:
         die_with_parent()
         _serve(line)
         os._exit(0)
 
     ends = select.poll()
     ends.register(line, 0)  # nothing but its end
-    ends.register(os.pidfd_open(kept), select.POLLIN)
+    ends.register(os.pidfd_open(child), select.POLLIN)
     ends.poll()
-    found = os.waitid(os.P_PID, kept, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     kill_descendants()
-    if found is None:
-        sys.exit(0)
-    sys.exit(found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status)
+    if ended:
+        sys.exit(ended.si_status + (0 if ended.si_code == os.CLD_EXITED else 128))
 
 
 def _serve(line: socket.socket) -> None:
@@ -83,17 +82,13 @@ class _Caller:
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
     ) -> R:
         from agentfly_core.authoring.author_call import harmless
-        from agentfly_core.authoring.calling import is_awaitable
+        from agentfly_core.authoring.calling import awaited, is_awaitable
 
         try:
             result = function()
-            return self._runner.run(_awaited(result)) if is_awaitable(result) else result
+            return self._runner.run(awaited(result)) if is_awaitable(result) else result
         except BaseException as error:  # whatever it is, the function raised it
             raise harmless(error) from None
-
-
-async def _awaited(result: Awaitable[R]) -> R:
-    return await result
 
 
 def _done(work: Coroutine[None, None, R]) -> R:

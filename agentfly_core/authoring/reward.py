@@ -12,6 +12,8 @@ from typing import Any, TypeVar, overload
 from pydantic import TypeAdapter
 
 from agentfly_core.authoring import calling, injection, process_calls
+from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring.author_loops import LoopLost
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent
 from agentfly_core.formats.json_value import JSON
@@ -25,6 +27,7 @@ LARGEST = 1e15
 numbers in float32.
 """
 USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
+_FOUND = TypeAdapter[Score | Unscored](Score | Unscored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,7 @@ class Reward:
     `process` it runs in a process of its own, which is killed when its time is over.
     """
 
-    function: Callable[..., Any]
+    function: AuthorFunction
     name: str
     timeout: float
     ready: calling.Ready
@@ -59,15 +62,15 @@ class Reward:
             found = await process_calls.asked(
                 process_calls.path_of(self.function), asdict(trajectory), self.timeout
             )
-        except (calling.Overdue, process_calls.Died) as error:
+        except (Overdue, process_calls.Died) as error:
             return Unscored(f"{self.name}: {words_of(error)}")
-        return TypeAdapter[Score | Unscored](Score | Unscored).validate_python(found)
+        return _FOUND.validate_python(found)
 
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
         """What `score` asks another process, in that process."""
-        trajectory = TypeAdapter(Trajectory).validate_python(question)
+        trajectory = process_calls.adapter(Trajectory).validate_python(question)
         return asdict(await self._score(trajectory, {}, caller))
 
     async def _score(
@@ -77,8 +80,8 @@ class Reward:
         arguments = {name: known[kind] for name, kind in self._signature.lent.items()}
         used = [thing for thing in arguments.values() if isinstance(thing, Environment)]
         try:
-            found = await caller(functools.partial(self.function, **arguments), used)
-            return self._checked(found, trajectory)
+            bound = functools.partial(self.function, **arguments)
+            return self._checked(await caller(bound, used), trajectory)
         except ServiceFailure:
             raise
         except (Exception, SystemExit) as error:
@@ -102,7 +105,7 @@ class Reward:
                 f"{self.name}: {len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns"
             )
         parts = {name: float(part) for name, part in score.parts.items()}
-        return Score(float(score.value), parts, tuple(float(part) for part in score.per_turn))
+        return Score(float(score.value), parts, tuple(map(float, score.per_turn)))
 
     @functools.cached_property
     def _signature(self) -> injection.Signature:
@@ -194,7 +197,7 @@ async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
     try:
         try:
             return await reward.score(trajectory, {})
-        except calling.LoopLost:  # other code held the loop; scoring a record can be repeated
+        except LoopLost:  # other code held the loop; scoring a record can be repeated
             return await reward.score(trajectory, {})
     except ServiceFailure as failure:
         return Unscored(f"{reward.name}: {fault(failure)}")
@@ -210,9 +213,8 @@ def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscor
     }
     rewards: dict[str, float] = {}
     for name, (_, score) in scores.items():
-        rewards |= {name: score.value} | {
-            f"{name}/{part}": value for part, value in score.parts.items()
-        }
+        parts = {f"{name}/{part}": value for part, value in score.parts.items()}
+        rewards |= {name: score.value, **parts}
     if missing := [score.reason for _, score in found.values() if isinstance(score, Unscored)]:
         return Scored(trajectory_id, rewards, (), Unscored("; ".join(missing)))
     turns = [
@@ -222,13 +224,13 @@ def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscor
     ]
     by_turn = tuple(_sum(column) for column in zip(*turns, strict=True))
     total = _sum([weight * score.value for weight, score in scores.values()])
-    if not all(map(_is_number, (total, *by_turn))):
-        terms = " + ".join(
-            f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in scores.items()
-        )
-        reason = f"the weighted sum of the rewards or of those of a turn, {terms}, is not {USABLE}"
-        return Scored(trajectory_id, rewards, (), Unscored(reason))
-    return Scored(trajectory_id, rewards, by_turn, total)
+    if all(map(_is_number, (total, *by_turn))):
+        return Scored(trajectory_id, rewards, by_turn, total)
+    terms = " + ".join(
+        f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in scores.items()
+    )
+    reason = f"the weighted sum of the rewards or of those of a turn, {terms}, is not {USABLE}"
+    return Scored(trajectory_id, rewards, (), Unscored(reason))
 
 
 def _sum(values: Sequence[float]) -> float:

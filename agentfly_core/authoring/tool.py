@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar, overload
 
-from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from agentfly_core.authoring import calling, injection, process_calls
+from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent
@@ -24,7 +25,7 @@ R = TypeVar("R")
 
 
 class ToolError(Exception):
-    """Raised by a tool to tell the model of its mistake; the message is what the model reads."""
+    """Raised by a tool that the model used wrongly; the message is what the model reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class Tool:
     which is killed when its time is over.
     """
 
-    function: Callable[..., Any]
+    function: AuthorFunction
     name: str
     description: str | None
     timeout: float
@@ -54,19 +55,17 @@ class Tool:
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
-        return (
-            self
-            if instance is None
-            else replace(self, function=self.function.__get__(instance, owner))
-        )
+        if instance is None:
+            return self
+        return replace(self, function=self.function.__get__(instance, owner))
 
     @functools.cached_property
     def schema(self) -> ToolSchema:
-        """What a model is told; raises ValueError for a signature that cannot be told."""
-        told = (
-            documentation(self.function).summary if self.description is None else self.description
-        )
-        return ToolSchema(self.name, told, self._arguments.schema)
+        """What a model reads of it; raises ValueError for a signature without a JSON schema."""
+        description = self.description
+        if description is None:
+            description = documentation(self.function).summary
+        return ToolSchema(self.name, description, self._arguments.schema)
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Lent]]:
@@ -84,20 +83,18 @@ class Tool:
             answer = await process_calls.asked(
                 process_calls.path_of(self.function), question, self.timeout
             )
-            return TypeAdapter(Observation).validate_python(answer)
-        except (calling.Overdue, process_calls.Died) as error:
+            observation: Observation = process_calls.adapter(Observation).validate_python(answer)
+            return observation
+        except (Overdue, process_calls.Died) as error:
             return self._error(words_of(error))
 
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
         """What `answer` asks another process, in that process."""
-        asked = TypeAdapter(_Question).validate_python(question)
-        return asdict(
-            await self._answer(
-                asked.call, {Problem: asked.problem} if asked.problem else {}, caller
-            )
-        )
+        asked = process_calls.adapter(_Question).validate_python(question)
+        lent: dict[type[Lent], Lent] = {Problem: asked.problem} if asked.problem else {}
+        return asdict(await self._answer(asked.call, lent, caller))
 
     async def _answer(
         self, call: ToolCall, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
@@ -105,8 +102,9 @@ class Tool:
         known = {name: lent[kind] for name, kind in self.needs.items()}
         used = [thing for thing in known.values() if isinstance(thing, Environment)]
         try:
-            arguments = self._arguments.read(call.arguments)
-            bound = functools.partial(self.function, **known, **arguments)
+            bound = functools.partial(
+                self.function, **known, **self._arguments.read(call.arguments)
+            )
             found = await self._result(bound, used, caller)
             if not isinstance(found, str | bytes):
                 default = functools.partial(to_jsonable_python, fallback=_plain)
@@ -114,7 +112,7 @@ class Tool:
             return Observation(self.name, clip(found, self.max_chars))
         except ServiceFailure:
             raise
-        except (ToolError, calling.Overdue, BadArguments) as error:
+        except (ToolError, Overdue, BadArguments) as error:
             return self._error(words_of(error) or fault(error))
         except (Exception, SystemExit) as error:
             # a model must not escape a bad reward by crashing a tool
@@ -127,10 +125,8 @@ class Tool:
         caller: process_calls.Caller,
     ) -> R:
         for _ in range(self.retries):
-            try:
+            with suppress(ServiceFailure):
                 return await caller(function, lent)
-            except ServiceFailure:
-                continue
         return await caller(function, lent)
 
     async def _call(
@@ -204,10 +200,9 @@ def tool(
 
     def make(wrapped: AuthorFunction) -> Tool:
         callee = wrapped() if isinstance(wrapped, type) else wrapped
-        called = name or injection.name(callee)
         return Tool(
             callee,
-            called,
+            name or injection.name(callee),
             description,
             timeout,
             max_chars,

@@ -44,8 +44,8 @@ class Arguments:
         described = documentation(function).parameters
         try:
             self._check = TypeAdapter[dict[str, Any]](_shape(asked, described))
-            schema = self._check.json_schema(schema_generator=_Untitled)
-            self.schema = {key: value for key, value in schema.items() if key != "title"}
+            self.schema = self._check.json_schema(schema_generator=_Untitled)
+            self.schema.pop("title", None)
         except Exception as error:
             # an annotation may be anything, and what is no type fails in a way of its own
             raise ValueError(
@@ -65,8 +65,9 @@ class Arguments:
                     faults.append(f"there is no argument {where!r}.{hint}")
                 else:
                     faults.append(f"{where}: {said(fault)}")
-            expected = f"Expected arguments: {json.dumps(self.schema)}"
-            raise BadArguments(f"{sentence('; '.join(faults))} {expected}") from None
+            raise BadArguments(
+                f"{sentence('; '.join(faults))} Expected arguments: {json.dumps(self.schema)}"
+            ) from None
 
 
 def documentation(function: AuthorFunction) -> Documentation:
@@ -76,10 +77,10 @@ def documentation(function: AuthorFunction) -> Documentation:
     )
     text = next((inspect.getdoc(source) for source in sources if source.__doc__), None)
     sections = Docstring(text or "").parse("google", warnings=False)
-    told = [str(s.value) for s in sections if s.kind is DocstringSectionKind.text]
+    texts = [str(s.value) for s in sections if s.kind is DocstringSectionKind.text]
     listed = [p for s in sections if s.kind is DocstringSectionKind.parameters for p in s.value]
     return Documentation(
-        "\n\n".join(told), {p.name: " ".join(p.description.split()) for p in listed}
+        "\n\n".join(texts), {p.name: " ".join(p.description.split()) for p in listed}
     )
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import NoReturn
 
-from agentfly_core.formats import unchecked_json
+from agentfly_core.formats import strict_json, unchecked_json
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 
@@ -49,20 +48,13 @@ def value_of(content: bytes, where: str) -> dict[str, JSON]:
 def json_of(content: bytes, where: str) -> dict[str, JSON]:
     """The JSON object in a file of ours, of any schema; raises Damaged, which names the file."""
     try:
-        found = json.loads(content.decode(), object_pairs_hook=_object, parse_constant=_number)
+        found = json.loads(
+            content.decode(),
+            object_pairs_hook=strict_json.without_repetition,
+            parse_constant=strict_json.refuse_constant,
+        )
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{where} is damaged, it is no JSON any more: {error}.") from None
     if not isinstance(found, dict):
         raise Damaged(f"{where} is damaged: it holds {found!r:.40}, expected an object.")
-    return found
-
-
-def _number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number there")
-
-
-def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
     return found

@@ -35,8 +35,8 @@ def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> 
         raise ValueError(f"it is {deepest} levels deep, at most {max_depth} are read")
     value: JSON = json.loads(
         text,
-        object_pairs_hook=_object,
-        parse_constant=_constant,
+        object_pairs_hook=without_repetition,
+        parse_constant=refuse_constant,
         parse_int=_integer,
         parse_float=_number,
     )
@@ -48,7 +48,8 @@ def parse(text: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> 
     return value
 
 
-def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+def without_repetition(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    """An object's pairs as a dict; raises ValueError for a key that is given twice."""
     found: dict[str, JSON] = {}
     for key, value in pairs:
         if key in found:
@@ -57,7 +58,8 @@ def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     return found
 
 
-def _constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """Raise ValueError for NaN and infinities, which Python reads and JSON has not."""
     raise ValueError(f"{name} is no JSON number")
 
 

@@ -9,6 +9,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 MOST_INNER = 3
@@ -42,34 +43,33 @@ def fault(error: BaseException, max_bytes: int = 2000) -> str:
     """An error's type and message: `fault(KeyError("answer"))` is "KeyError: 'answer'". Never
     raises.
 
-    An error without a text of its own is told with its cause, a group with the first errors in it.
+    An error without a text of its own has its cause with it, a group the first errors in it.
     """
-    return clip(_told(error, LONGEST_CHAIN), max_bytes)
+    return clip(_described(error, LONGEST_CHAIN), max_bytes)
 
 
 def words_of(error: BaseException) -> str:
     """An error's message, without its type: `words_of(KeyError("answer"))` is "'answer'". Never
     raises.
     """
-    return _asked(lambda: str(error), "its text")
+    return _asked(partial(str, error), "its text")
 
 
-def shown(value: object, max_bytes: int = 80) -> str:
+def shown(value: object) -> str:
     """A value as it would be written in a program, clipped: `shown("a")` is "'a'". Never raises."""
-    return clip(_asked(lambda: repr(value), "its repr"), max_bytes)
+    return clip(_asked(partial(repr, value), "its repr"), 80)
 
 
-def _told(error: BaseException, further: int) -> str:
-    told, text = _kind(error), words_of(error)
+def _described(error: BaseException, further: int) -> str:
+    kind, text = _kind(error), words_of(error)
     if notes := _asked(lambda: "; ".join(map(str, getattr(error, "__notes__", ()))), "its notes"):
         text = f"{text} ({notes})".lstrip()
-    if text:
-        told = f"{told}: {text}"
+    described = f"{kind}: {text}" if text else kind
     if further and issubclass(type(error), BaseExceptionGroup):  # isinstance would ask the error
-        inner = BaseExceptionGroup.__dict__["exceptions"].__get__(error)
-        return f"{told}: " + "; ".join(_told(one, further - 1) for one in inner[:MOST_INNER])
+        inner = BaseExceptionGroup.__dict__["exceptions"].__get__(error)[:MOST_INNER]
+        return f"{described}: " + "; ".join(_described(one, further - 1) for one in inner)
     if text:
-        return told
+        return described
 
     # What Python itself keeps, whatever the author's class answers when it is asked for it.
     kept = BaseException.__dict__
@@ -77,8 +77,8 @@ def _told(error: BaseException, further: int) -> str:
     if cause is None and not kept["__suppress_context__"].__get__(error):
         cause = kept["__context__"].__get__(error)
     if cause is None or not further:
-        return f"{told}, without a message"
-    return f"{told}, caused by {_told(cause, further - 1)}"
+        return f"{kind}, without a message"
+    return f"{kind}, caused by {_described(cause, further - 1)}"
 
 
 def _asked(say: Callable[[], str], what: str) -> str:

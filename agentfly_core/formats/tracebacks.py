@@ -40,8 +40,7 @@ def defined(function: Callable[..., object]) -> str:
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
     # whatever the author's class answers
-    lines = BaseException.__dict__["__traceback__"].__get__(error)
-    return list(traceback.extract_tb(lines))
+    return [*traceback.extract_tb(BaseException.__dict__["__traceback__"].__get__(error))]
 
 
 def _installed(frame: traceback.FrameSummary) -> bool:

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from agentfly_core.formats.json_value import JSON
 
 logger = logging.getLogger(__name__)
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 class _Entry(TypedDict):
@@ -103,8 +103,8 @@ def check(where: str, value: Mapping[str, JSON]) -> None:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
         raise ValueError(f"{place}: {first['msg']}") from None
-    if not _told:
-        _told.add(where)
+    if not _warned:
+        _warned.add(where)
         logger.warning(
             "%s is of a release that wrote no checksums: like all its files, it is read unchecked.",
             where,

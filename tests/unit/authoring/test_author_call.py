@@ -15,7 +15,9 @@ import httpx
 import pytest
 
 from agentfly_core.authoring import author_loops
-from agentfly_core.authoring.calling import LoopLost, Overdue, call
+from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring.author_loops import LoopLost
+from agentfly_core.authoring.calling import call
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward, score
 from agentfly_core.authoring.tool import tool
@@ -33,7 +35,7 @@ from agentfly_core.testing.episodes import (
     scripted,
     unwatched,
 )
-from tests.support.rooms import ONE, TWO, Room, broken, events
+from tests.support.rooms import ONE, TWO, Room, broken, events, lease
 from tests.support.signals import Signal
 
 ADVICE = (
@@ -339,7 +341,7 @@ async def test_an_environment_that_does_not_listen_is_given_up_after_its_time(
     async with ResourceManager({kind: 1}) as resources:
         for problem in (ONE, TWO):
             try:
-                async with resources.lease(kind, problem, 0.05):
+                async with lease(resources, kind, problem, 0.05):
                     pass
             except ServiceFailure as failure:
                 assert (method, problem) in [("start", ONE), ("reset", ONE)], failure
@@ -373,7 +375,7 @@ async def test_making_an_environment_and_asking_for_its_state_are_bounded_too(
             ServiceFailure,
             match=r"Slow could not be made: Overdue: Slow\(\) held the event loop for",
         ):
-            async with resources.lease(Slow, ONE, 0.05):
+            async with lease(resources, Slow, ONE, 0.05):
                 pass
     trajectory = await play(["ok"], look)
     assert trajectory.ending is Ending.FAILED

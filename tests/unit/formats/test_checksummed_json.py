@@ -39,8 +39,8 @@ def test_each_single_bit_that_changes_is_noticed_and_its_file_is_named() -> None
         (text(sealed(POINTER))[:40], "no JSON"),
         (b"\0" * 200, "no JSON"),
         (b'{"uri": "\xe9"}', "'utf-8' codec"),
-        (b'{"uri": "a", "uri": "b"}', "a key is there twice"),
-        (b'{"uri": NaN}', "NaN is no number"),
+        (b'{"uri": "a", "uri": "b"}', "'uri' is given twice"),
+        (b'{"uri": NaN}', "NaN is no JSON number"),
         (b"[1, 2]", r"it holds \[1, 2\], expected an object"),
         (b"[" * 100_000, "no JSON"),
         (text(sealed(POINTER) | {"digest": "1d3e"}), "its checksum"),
@@ -56,7 +56,7 @@ def test_damage_of_any_kind_is_named_with_its_file(content: bytes, fault: str) -
 def test_a_file_of_an_earlier_release_is_read_and_said_once_to_be_unchecked(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unchecked_json, "_told", set())
+    monkeypatch.setattr(unchecked_json, "_warned", set())
     caplog.set_level(logging.WARNING)
     manifest = {
         "stage": "score",
