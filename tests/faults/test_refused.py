@@ -8,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
-
 from tests.support.lives import RUN, TINY, TRAIN, Lives
+from tests.support.servers import request
 
 HOLD = """
 import sys; from pathlib import Path; from agentfly_core.artifacts.lock import local_lock
@@ -106,13 +105,12 @@ def test_a_second_process_is_refused_at_once_and_leaves_the_first_alone(
     (message,) = end.printed.splitlines()
     assert message.startswith(f"agentfly: The run 'demo' is held by process {first.pid} on ")
     assert json.loads(links.read_text()) == {"prefect_flow_run_ids": [running]}
-    assert httpx.get(f"{prefect_api}/flow_runs/{running}").json()["state"]["type"] == "RUNNING"
+    assert request("GET", f"{prefect_api}/flow_runs/{running}")["state"]["type"] == "RUNNING"
 
 
 def flow_run(api: str) -> str:
     """A flow run that is running, as far as Prefect knows."""
-    flow = httpx.post(f"{api}/flows/", json={"name": "train"}).json()["id"]
-    made = httpx.post(
-        f"{api}/flow_runs/", json={"flow_id": flow, "state": {"type": "RUNNING"}}
-    ).json()
+    flow = request("POST", f"{api}/flows/", json={"name": "train"})["id"]
+    state = {"type": "RUNNING"}
+    made = request("POST", f"{api}/flow_runs/", json={"flow_id": flow, "state": state})
     return str(made["id"])

@@ -1,22 +1,33 @@
-"""Prefect servers for tests."""
+"""Servers for tests: Prefect's, and one that remembers how it was called."""
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
 
 from agentfly_core.system.service import supervised
 from flows.local.prefect_server import answers
+
+CREDENTIALS = ("tests", "a-password-of-tests")
+AUTH = ":".join(CREDENTIALS)
 
 
 @contextmanager
 def prefect_server(home: Path, address: Path) -> Iterator[str]:
     """The URL of a real Prefect server with a database in `home`; a killed one is started again.
 
-    `address` is where its supervisor keeps its state.
+    `address` is where its supervisor keeps its state. It answers those only that know AUTH, as
+    this process and its children do meanwhile.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -26,9 +37,60 @@ def prefect_server(home: Path, address: Path) -> Iterator[str]:
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_MEMO_STORE_PATH": str(home / "memo_store.toml"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_API_AUTH_STRING": AUTH,
     }
     command = [sys.executable, "-m", "prefect", "server", "start"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     with supervised("prefect", command, env, address, home / "log", "tests") as service:
         service.wait(lambda: answers(url), 120)
-        yield url
+        os.environ["PREFECT_API_AUTH_STRING"] = AUTH
+        try:
+            yield url
+        finally:
+            del os.environ["PREFECT_API_AUTH_STRING"]
+
+
+def request(method: str, url: str, **given: Any) -> Any:
+    """What the server answers, None without content; fails the test where it refuses.
+
+    While its database is busy it answers 503 and is asked again, as Prefect's client does.
+    """
+    for _ in range(10):
+        answer = httpx.request(method, url, auth=CREDENTIALS, timeout=30, **given)
+        if answer.status_code != 503:
+            break
+    answer.raise_for_status()
+    return answer.json() if answer.content else None
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """An HTTP server that answers `status` to everything, and what it was asked: `/hook {...}`."""
+
+    url: str
+    calls: list[str]
+
+
+@contextmanager
+def receiver(status: int = 200) -> Iterator[Receiver]:
+    """An HTTP server within this process, for what calls URLs."""
+    calls: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            calls.append(f"{self.path} {body.decode()}".strip())
+            self.send_response(status)
+            self.end_headers()
+
+        do_GET = do_POST
+
+        def log_message(self, *args: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield Receiver(f"http://127.0.0.1:{server.server_port}", calls)
+        finally:
+            server.shutdown()
