@@ -18,7 +18,7 @@ from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.experiment import Part, Science, resumable
 from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.config.import_path import at, load, with_defaults
-from agentfly_core.config.mismatch import place, said
+from agentfly_core.config.mismatch import UNSHOWN, place, said
 from agentfly_core.config.section import Section
 from agentfly_core.config.site import Site
 from agentfly_core.formats import strict_json, strict_yaml
@@ -246,6 +246,8 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
             yield f"{where}: there is no such key.{did_you_mean(key, list(section.model_fields))}"
         elif fault["type"] == "missing":
             yield f"{where}: it must be given"
+        elif fault["type"] == UNSHOWN:
+            yield f"{where}: {said(fault)}"
         elif not where:
             yield said(fault)
         elif fault["type"] != "default_factory_not_called":  # which only follows from another fault

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from pydantic_core import ErrorDetails
 
+UNSHOWN = "unshown"  # the type of a fault whose value may be a secret
 LIST, MAPPING = "Input should be a list", "Input should be a mapping of keys to values"
 SAID = {
     **dict.fromkeys(("tuple_type", "list_type", "set_type", "frozen_set_type"), LIST),

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
+from agentfly_core.config.credentials import VARIABLE
 from agentfly_core.config.experiment import Positive
+from agentfly_core.config.mismatch import UNSHOWN
 from agentfly_core.config.section import Section
 from agentfly_core.formats.text import redact
 from agentfly_core.system import devices, hardware
@@ -70,6 +73,10 @@ class Site(Section):
         default_factory=devices.folder, description="folder of the locks on GPUs and slots"
     )
     mlflow_tracking_uri: str = ""
+    ping_url_env: str = Field(
+        default="",
+        description="name of the environment variable with a URL to call after each night",
+    )
 
     @field_validator("sampler_gpus", "learner_gpus", mode="before")
     @classmethod
@@ -99,6 +106,17 @@ class Site(Section):
                 "a secret is not a setting; MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*"
             )
         return uri
+
+    @field_validator("ping_url_env")
+    @classmethod
+    def _names_a_variable(cls, name: str) -> str:
+        if name and not VARIABLE.fullmatch(name):
+            raise PydanticCustomError(
+                UNSHOWN,
+                "expected the name of an environment variable that holds the URL, as PING_URL; the "
+                "URL itself would be stored with every run",
+            )
+        return name
 
     @model_validator(mode="after")
     def _offload_fits(self) -> Site:

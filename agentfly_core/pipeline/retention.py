@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.config.experiment import Science
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
 
 WEIGHTS = "*.safetensors"
+BYTES_A_TOKEN = 16  # its number, its log-probability and its text, before compression
 
 
 def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
@@ -57,25 +61,92 @@ def require_space(
 ) -> None:
     """Raise OSError unless the disk can hold a learner state and a policy more, and a state that is
     on its way.
+    """
+    size, state = _sizes(context, policy)
+    needed = size + state * (2 if checkpointer.busy() else 1)
+    folder, free = context.store.root, shutil.disk_usage(context.store.root).free
+    if free < needed:
+        raise OSError(
+            f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs "
+            f"{needed / 2**30:.1f} GiB. Free some space and run the same command again."
+        )
+
+
+def require_space_for_night(context: ExperimentContext, night: str) -> None:
+    """Raise OSError unless the disk can hold all that a run has still to write, as its settings
+    keep it.
+
+    On object storage it is the disk of the working copies. At most: as if every episode were as
+    long as the model's context. Before its model was made the first time, only episodes count.
+    """
+    science, store, layout = context.science, context.store, RunLayout(night)
+    done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
+    left = science.steps - max(done, default=0)
+    target = keys.model(science)
+    model = context.parent.policy if context.parent else None
+    if model is None and store.holds(target.uri):
+        model = store.artifact(target.uri)
+
+    policies, states = _kept(science, left)
+    size, state = _sizes(context, model) if model else (0, 0)
+    needed = policies * size + states * state + _episodes(science, left)
+    folder = _existing(store.root)
+    free = shutil.disk_usage(folder).free
+    if left and free < needed:
+        raise OSError(
+            f"{folder} has {free / 2**30:.1f} GiB free; the {left} steps that {night} has to do "
+            f"need up to {needed / 2**30:.1f} GiB, for {policies} policies, {states} learner "
+            "states and the episodes. Free some space, remove old runs, or keep less: "
+            "update.keep_policies, update.keep_learner."
+        )
+
+
+def _sizes(context: ExperimentContext, policy: Artifact) -> tuple[int, int]:
+    """How many bytes a policy and a learner state have.
 
     The state is three float32 numbers a weight (master, and AdamW's two moments), and as many again
     for a critic that is a model of its own; the policy is one number of the model's dtype. Only an
     adapter's weights count where only they are trained.
     """
-    folder, models = (
-        context.store.root,
-        2 if context.resolved.algorithm.needs.critic == "model" else 1,
-    )
+    models = 2 if context.resolved.algorithm.needs.critic == "model" else 1
     width = 2 if context.science.dtype == "bfloat16" else 4
     files, base = adapter_artifact.folders(context.store, policy)
     if context.science.adapter:
         size = width * adapter_artifact.weights(base or files, context.science.adapter)
     else:
         size = sum(path.stat().st_size for path in files.iterdir())
-    needed = size + models * size * 12 // width * (2 if checkpointer.busy() else 1)
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise OSError(
-            f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs "
-            f"{needed / 2**30:.1f} GiB. Free some space and run the same command again."
-        )
+    return size, models * size * 12 // width
+
+
+def _kept(science: Science, steps: int) -> tuple[int, int]:
+    """At most how many policies and learner states are on disk at a time, of so many steps.
+
+    A new one is written before an old one is removed. Policies stay back to the oldest learner
+    state that is kept.
+    """
+    update, every = science.update, science.evaluate.every
+    states = min(update.keep_learner, 1 + steps // update.learner_every) + 1
+    if update.keep_policies == 0:
+        return steps, states
+    back = max(
+        update.keep_policies,
+        update.keep_learner * update.learner_every,
+        science.rollout.max_staleness,
+    )
+    evaluated = steps // every if every else 0
+    return min(steps, back + evaluated + 1), states
+
+
+def _episodes(science: Science, steps: int) -> int:
+    """At most how many bytes the episodes of so many steps and of the held-out evaluations have."""
+    rollout, evaluate = science.rollout, science.evaluate
+    trained = steps * rollout.problems * rollout.group_size * (1 + rollout.refills)
+    validations = steps // evaluate.every if evaluate.every else 0
+    held_out = 2 * science.data.test + validations * science.data.validation
+    longest = BYTES_A_TOKEN * science.agent.max_model_len
+    return (trained + evaluate.episodes * held_out) * longest
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the one above it that there is already."""
+    return next(place for place in (folder, *folder.parents) if place.exists())

@@ -220,6 +220,15 @@ def test_a_password_is_no_setting_of_a_site(monkeypatch):
         loading.site("local")
 
 
+def test_a_url_to_call_is_named_by_its_variable_and_never_shown(monkeypatch):
+    monkeypatch.setenv("AGENTFLY_PING_URL_ENV", "MY_PING")
+    assert loading.site("local").ping_url_env == "MY_PING"
+    monkeypatch.setenv("AGENTFLY_PING_URL_ENV", "https://hc-ping.com/0c5d-91e1")
+    with pytest.raises(ValueError, match="expected the name of an environment variable") as refused:
+        loading.site("local")
+    assert "0c5d-91e1" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [

@@ -13,7 +13,12 @@ import pytest
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.pipeline.retention import require_space, retain
+from agentfly_core.pipeline.retention import (
+    BYTES_A_TOKEN,
+    require_space,
+    require_space_for_night,
+    retain,
+)
 from agentfly_core.pipeline.update import catch_up, publish, warm_start_job
 from agentfly_core.runs.context import resolve
 from agentfly_core.runs.run import opened
@@ -221,6 +226,48 @@ def test_an_update_that_the_disk_cannot_hold_is_not_begun(
     )
     with pytest.raises(OSError, match="Free some space"):
         require_space(place, policy, checkpointer)
+
+
+@pytest.mark.parametrize(
+    ("keep", "done", "policies", "states"),
+    [
+        ({}, 0, 10, 3),  # every policy; two learner states, and a third before an old one goes
+        ({}, 6, 4, 3),  # a night that is continued needs the rest
+        ({"keep_policies": 1, "keep_learner": 1}, 0, 2, 2),
+        ({"keep_policies": 1, "keep_learner": 1, "learner_every": 5}, 0, 6, 2),
+        ({}, 10, 0, 0),
+    ],
+)
+def test_a_night_that_the_disk_cannot_hold_is_not_begun(
+    keep, done, policies, states, tmp_path, monkeypatch
+):
+    sizes = {"rollout": {"problems": 2, "group_size": 3}, "agent": {"max_model_len": 100}}
+    place = context(tmp_path, steps=10, update=keep, **sizes)
+    for uri in (
+        "artifacts/model/tiny",
+        *(f"runs/n/steps/{step + 1:06d}/policy" for step in range(done)),
+    ):
+        with place.store.publish(ArtifactKey(uri, "model", "0", {})) as folder:
+            (folder / "model.safetensors").write_bytes(bytes(1000))
+    monkeypatch.setattr(
+        keys, "model", lambda science: ArtifactKey("artifacts/model/tiny", "", "", {})
+    )
+    model = place.store.open(place.store.artifact("artifacts/model/tiny"))
+    size = sum(path.stat().st_size for path in model.iterdir())
+    episodes = (10 - done) * 2 * 3 + 2 * 4  # and the 4 test problems before and after
+    needed = policies * size + states * 3 * size + episodes * 100 * BYTES_A_TOKEN
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed))
+    require_space_for_night(place, "n")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=needed - 1))
+    if done == 10:
+        require_space_for_night(place, "n")
+    else:
+        with pytest.raises(OSError, match=rf"the {10 - done} steps that n has to do need up to"):
+            require_space_for_night(place, "n")
+
+
+def test_before_the_model_and_the_store_were_made_only_episodes_need_space(tmp_path):
+    require_space_for_night(context(tmp_path), "n")
 
 
 def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
