@@ -1,4 +1,6 @@
-"""What a flow run was started with, which Prefect has stored before the flow sees it."""
+"""The beginning of a flow run: what it was started with, which Prefect has stored before, and its
+process.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,17 @@ from prefect.runtime import flow_run
 from agentfly_core.config.credentials import SecretGiven
 from agentfly_core.runs.context import ExperimentContext
 from flows.context import context_of
+from flows.local.flow_run_owners import sign
 
 
 def context_of_flow(
     experiment: str, overrides: Sequence[str], site: str, store: str
 ) -> ExperimentContext:
-    """`context_of` for a flow: with a secret, the error says how to delete it from Prefect."""
+    """`context_of` for a flow, whose run is labelled with this process.
+
+    With a secret, the error says how to delete it from Prefect.
+    """
+    sign()
     try:
         return context_of(experiment, overrides, site, store)
     except SecretGiven as error:

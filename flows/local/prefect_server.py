@@ -24,6 +24,7 @@ from flows.local.state_dirs import Places
 
 logger = logging.getLogger(__name__)
 UI = "http://127.0.0.1:4200"
+CONTINUED = "Its process was killed; the run went on in another flow run."
 BOOKKEEPING_ONLY = {
     f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
     for name in ("SCHEDULER", "LATE_RUNS", "FOREMAN", "TRIGGERS")
@@ -132,7 +133,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def crash_abandoned(flow_runs: Iterable[str]) -> list[str]:
+def crash_abandoned(flow_runs: Iterable[str], message: str = CONTINUED) -> list[str]:
     """Mark flow runs that a killed process left running as Crashed; returns their ids.
 
     Only for flow runs whose process is known to be dead. Ids of another Prefect database are passed
@@ -151,9 +152,7 @@ def crash_abandoned(flow_runs: Iterable[str]) -> list[str]:
             except ObjectNotFound:
                 continue
             if state is not None and (state.is_running() or state.is_cancelling()):
-                ended: State[None] = Crashed(
-                    message="Its process was killed; the run went on in another flow run."
-                )
+                ended: State[None] = Crashed(message=message)
                 client.set_flow_run_state(UUID(flow_run), ended, force=True)
                 crashed.append(flow_run)
     return crashed

@@ -1,0 +1,79 @@
+"""Which process a flow run belongs to, and marking flow runs Crashed whose process is dead."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from agentfly_core.formats import strict_json
+from agentfly_core.system.process import Owner
+from flows.local.prefect_server import UI, answers, crash_abandoned, use
+from flows.local.state_dirs import Places
+
+LABEL = "agentfly.process"
+logger = logging.getLogger(__name__)
+
+
+def sign() -> None:
+    """Label the current flow run with this process; nothing outside a flow run.
+
+    A process id alone could belong to another process by the time that somebody asks.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.context import FlowRunContext
+
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        return
+    try:
+        with get_client(sync_client=True) as client:
+            owner = json.dumps(Owner.current().to_json())
+            client.update_flow_run_labels(context.flow_run.id, {LABEL: owner})
+    except Exception:  # then a heartbeat that stays away shows its death, minutes later
+        logger.warning("Prefect did not note which process this flow run has.", exc_info=True)
+
+
+def crash_dead() -> list[str]:
+    """Mark Crashed all flow runs, Running or Cancelling, whose process on this machine is dead.
+
+    Returns their ids. Those of other machines, and those that nobody signed, stay as they are: a
+    process elsewhere may be alive.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+    )
+    from prefect.client.schemas.objects import StateType
+
+    active = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING])
+    wanted = FlowRunFilter(state=FlowRunFilterState(type=active))
+    dead, page = [], 0
+    with get_client(sync_client=True) as client:
+        while found := client.read_flow_runs(flow_run_filter=wanted, offset=page):
+            dead += [str(run.id) for run in found if _is_dead(run.labels.get(LABEL))]
+            page += len(found)
+    return crash_abandoned(dead, "Its process was killed. Run it again: what is on disk is reused.")
+
+
+def tidy(places: Places) -> None:
+    """Print which flow runs are marked Crashed since their process is dead; never raises because of
+    Prefect.
+    """
+    url = places.api or f"{UI}/api"
+    if not answers(url):
+        return
+    try:
+        use(url)
+        for flow_run in crash_dead():
+            print(f"The flow run {flow_run} is marked Crashed: its process is dead.", flush=True)
+    except Exception:  # the worker starts all the same, and says itself what Prefect refuses
+        logger.warning("Flow runs of dead processes could not be looked for.", exc_info=True)
+
+
+def _is_dead(label: object) -> bool:
+    try:
+        return isinstance(label, str) and not Owner.of(strict_json.parse(label)).alive
+    except ValueError:
+        return False
