@@ -9,20 +9,28 @@ from pathlib import Path
 
 from flows.local.prefect_server import UI, use
 from flows.local.state_dirs import settle
+from flows.nights.alarms import put, tell_people
+from flows.nights.schedule import keeping_schedules
 
 POOL = "agentfly"
 SILENCE = timedelta(minutes=10)
 
 
 def main() -> int:
-    """Make the work pool, the deployments of prefect.yaml, and the automation that notices dead
-    flow runs.
+    """Make the work pool, the deployments of prefect.yaml, and the automations: one notices dead
+    flow runs, the others tell about nights.
+
+    What was switched on stays on.
     """
     places = settle(Path.cwd())
     use(places.api or f"{UI}/api")
     _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")
-    _prefect("deploy", "--all")
+    with keeping_schedules():
+        _prefect("deploy", "--all")
     notice_the_dead(SILENCE)
+    for name, blocks in tell_people().items():
+        told = f"told to {blocks} block(s)" if blocks else "told to nobody: docs/nights.md#be-told"
+        print(f"{name}: {told}")
     print(
         "\nDeployed. What is triggered is run by a worker: agentfly prefect worker start --pool "
         f"{POOL}"
@@ -37,7 +45,6 @@ def notice_the_dead(silence: timedelta) -> None:
     A heartbeat comes every 180 s, or every PREFECT_FLOWS_HEARTBEAT_FREQUENCY seconds.
     """
     from prefect.automations import Automation
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.objects import StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import EventTrigger, Posture
@@ -57,11 +64,7 @@ def notice_the_dead(silence: timedelta) -> None:
     action = ChangeFlowRunState(
         name="Crashed", state=StateType.CRASHED, message=message, force=True
     )
-    wanted = Automation(name="AgentFly: crash silent flow runs", trigger=trigger, actions=[action])
-    with get_client(sync_client=True) as client:
-        for old in client.read_automations_by_name(wanted.name):
-            client.delete_automation(old.id)
-    wanted.create()
+    put(Automation(name="AgentFly: crash silent flow runs", trigger=trigger, actions=[action]))
 
 
 def _prefect(*words: str) -> None:

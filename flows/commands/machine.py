@@ -16,8 +16,10 @@ from agentfly_core.sandbox.attacks import ATTACKS
 from agentfly_core.sandbox.self_test import attacked
 from flows.commands.arguments import Commands
 from flows.local import doctor as doctors
-from flows.local.prefect_server import prefect_command
+from flows.local.flow_run_owners import tidy
+from flows.local.prefect_server import UI, prefect_command
 from flows.local.state_dirs import settle
+from flows.nights import readiness
 
 
 def add_checks(commands: Commands) -> None:
@@ -49,8 +51,9 @@ def doctor(arguments: Namespace) -> int:
         outcomes = asyncio.run(attacked(sandbox, ATTACKS))
         Console().print(report.table(sandbox, outcomes))
         return 0 if all(outcome.stopped for outcome in outcomes) else 1
-    uri, api = loading.site("local").mlflow_tracking_uri, settle(Path.cwd()).api
-    findings = doctors.examine(Path.cwd(), uri, api)
+    site, api = loading.site("local"), settle(Path.cwd()).api
+    findings = doctors.examine(Path.cwd(), site.mlflow_tracking_uri, api)
+    findings.append(readiness.nights(api or f"{UI}/api", site.ping_url_env))
     Console().print(doctors.table(findings))
     return 0 if doctors.ready(findings) else 1
 
@@ -61,5 +64,11 @@ def repro(arguments: Namespace) -> int:
 
 
 def prefect(arguments: Namespace) -> int:
-    """Any Prefect command on the project's own Prefect state."""
-    prefect_command(settle(Path.cwd()), arguments.words)
+    """Any Prefect command on the project's own Prefect state.
+
+    Before a worker starts, flow runs whose process is dead are marked Crashed.
+    """
+    places = settle(Path.cwd())
+    if arguments.words[:2] == ["worker", "start"]:
+        tidy(places)
+    prefect_command(places, arguments.words)

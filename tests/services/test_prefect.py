@@ -20,6 +20,7 @@ from flows.local.state_dirs import Place, Places
 from flows.nightly import first_changes, name_of_night, recorded_changes, unfinished
 from tests.support.held import serving
 from tests.support.project import PROGRAMS, ROOT, Project, until
+from tests.support.servers import CREDENTIALS, request
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
@@ -29,7 +30,7 @@ class Orchestrator:
 
     def __init__(self, project: Project, api: str) -> None:
         self.project = project
-        self.http = httpx.Client(base_url=api, timeout=30)
+        self.http = httpx.Client(base_url=api, auth=CREDENTIALS, timeout=30)
 
     def deployment(self, name: str) -> dict:
         return self.http.get(f"/deployments/name/{name}/{name}").json()
@@ -123,6 +124,27 @@ def test_no_deployment_has_a_limit_whose_leases_die_with_the_server(orchestrator
 def test_nights_wait_to_be_switched_on(orchestrator):
     (schedule,) = orchestrator.deployment("nightly")["schedules"]
     assert (schedule["active"], schedule["schedule"]["cron"]) == (False, "0 2 * * *")
+
+
+def test_deploying_again_leaves_schedules_on_and_those_that_were_added(orchestrator):
+    deployment = orchestrator.deployment("nightly")
+    (own,) = deployment["schedules"]
+    url = f"/deployments/{deployment['id']}/schedules"
+    cron = {"cron": "0 4 * * *", "timezone": "Europe/Berlin"}
+    added = {"schedule": cron, "active": True, "parameters": {"experiment": "tiny"}}
+    orchestrator.http.post(url, json=[added]).raise_for_status()
+    switched = orchestrator.http.patch(f"{url}/{own['id']}", json={"active": True})
+    switched.raise_for_status()
+
+    orchestrator.project.run(sys.executable, "-m", "flows.deploy")
+    found = orchestrator.deployment("nightly")["schedules"]
+    shown = sorted((one["schedule"]["cron"], one["active"], one["parameters"]) for one in found)
+    assert shown == [("0 2 * * *", True, {}), ("0 4 * * *", True, {"experiment": "tiny"})]
+    for one in found:
+        orchestrator.http.delete(f"{url}/{one['id']}").raise_for_status()
+    orchestrator.project.run(sys.executable, "-m", "flows.deploy")
+    (again,) = orchestrator.deployment("nightly")["schedules"]
+    assert not again["active"]
 
 
 def test_a_secret_is_refused_with_the_command_that_deletes_it_from_prefect(orchestrator):
@@ -256,7 +278,7 @@ def test_a_flow_run_whose_process_was_killed_is_marked_crashed(prefect_api, monk
     elsewhere = "00000000-0000-4000-8000-000000000000"
     assert crash_abandoned([flow_run, elsewhere]) == [flow_run]
     assert crash_abandoned([flow_run]) == []
-    assert httpx.get(f"{prefect_api}/flow_runs/{flow_run}").json()["state"]["name"] == "Crashed"
+    assert request("GET", f"{prefect_api}/flow_runs/{flow_run}")["state"]["name"] == "Crashed"
 
 
 @pytest.mark.service

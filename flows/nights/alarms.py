@@ -1,0 +1,151 @@
+"""Automations of the Prefect server that tell people about nights, through the user's own blocks.
+
+A block named `agentfly-alarms` is called where somebody should look: a night that did not start,
+was given up, failed, crashed, had no space, or got worse. A block named `agentfly-notices` is
+called once a night that ends as planned: promoted, kept, awaiting approval, not approved.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from flows.nights.events import PREFIX
+from flows.nights.schedule import DEPLOYMENT
+
+if TYPE_CHECKING:
+    from prefect.automations import Automation
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import BlockDocument
+    from prefect.events.actions import ActionTypes
+    from prefect.events.schemas.automations import EventTrigger
+
+ALARMS_BLOCK = "agentfly-alarms"
+NOTICES_BLOCK = "agentfly-notices"
+ALARMS = ("missed", "crashed", "given_up", "no_space", "worse")
+NOTICES = ("promoted", "kept", "awaits_approval", "not_approved")
+ENDINGS = ("Failed", "TimedOut", "Crashed")
+LATE = timedelta(minutes=30)
+
+OF_A_NIGHT = (
+    "{{ event.payload['night'] }} of {{ event.payload['experiment'] }}, "
+    "{{ event.payload['what']|replace('_', ' ') }}: {{ event.payload['message'] }}"
+)
+OF_A_FLOW_RUN = (
+    "The flow run {{ event.resource['prefect.resource.name'] }} of nightly is "
+    "{{ event.resource['prefect.state-name'] }}: {{ event.resource['prefect.state-message'] }}"
+)
+OF_A_LATE_ONE = (
+    "The flow run {{ flow_run.name }} of nightly has not started %g minutes after its time. "
+    "Is a worker running? agentfly prefect worker start --pool agentfly"
+)
+
+
+def put(automation: Automation) -> None:
+    """Make an automation, in place of the one of its name."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        _remove(client, automation.name)
+    automation.create()
+
+
+def tell_people(late: timedelta = LATE) -> dict[str, int]:
+    """Make the automations whose blocks there are, remove the others; how many blocks each name
+    has.
+    """
+    from prefect.automations import Automation
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        deployment = f"prefect.deployment.{client.read_deployment_by_name(DEPLOYMENT).id}"
+        blocks = blocks_named(client)
+        wanted = [
+            (NOTICES_BLOCK, "AgentFly: how a night ended", _told(NOTICES), OF_A_NIGHT),
+            (ALARMS_BLOCK, "AgentFly: alarm of a night", _told(ALARMS), OF_A_NIGHT),
+            (ALARMS_BLOCK, "AgentFly: nightly failed", _ended(deployment), OF_A_FLOW_RUN),
+            (
+                ALARMS_BLOCK,
+                "AgentFly: nightly is late",
+                _late(deployment, late),
+                OF_A_LATE_ONE % (late / timedelta(minutes=1)),
+            ),
+        ]
+        for name, title, trigger, text in wanted:
+            _remove(client, title)
+            if actions := [_sending(block, text) for block in blocks[name]]:
+                Automation(name=title, trigger=trigger, actions=actions).create()
+    return {name: len(found) for name, found in blocks.items()}
+
+
+def blocks_named(client: SyncPrefectClient) -> dict[str, list[BlockDocument]]:
+    """The blocks that can be called, by each of the two names."""
+    found: dict[str, list[BlockDocument]] = {ALARMS_BLOCK: [], NOTICES_BLOCK: []}
+    for block in client.read_block_documents(include_secrets=False):
+        if block.name in found and (_is_webhook(block) or _notifies(block)):
+            found[block.name].append(block)
+    return found
+
+
+def _remove(client: SyncPrefectClient, name: str) -> None:
+    for old in client.read_automations_by_name(name):
+        client.delete_automation(old.id)
+
+
+def _told(events: tuple[str, ...]) -> EventTrigger:
+    from prefect.events.schemas.automations import EventTrigger, Posture
+    from prefect.events.schemas.events import ResourceSpecification
+
+    return EventTrigger(
+        match=ResourceSpecification({"prefect.resource.id": f"{PREFIX}*"}),
+        expect={PREFIX + event for event in events},
+        posture=Posture.Reactive,
+        threshold=1,
+    )
+
+
+def _ended(deployment: str) -> EventTrigger:
+    from prefect.events.schemas.automations import EventTrigger, Posture
+    from prefect.events.schemas.events import ResourceSpecification
+
+    return EventTrigger(
+        match=ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"}),
+        match_related=ResourceSpecification({"prefect.resource.id": deployment}),
+        expect={f"prefect.flow-run.{state}" for state in ENDINGS},
+        posture=Posture.Reactive,
+        threshold=1,
+    )
+
+
+def _late(deployment: str, late: timedelta) -> EventTrigger:
+    from prefect.events.schemas.automations import EventTrigger, Posture
+    from prefect.events.schemas.events import ResourceSpecification
+
+    return EventTrigger(
+        match=ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"}),
+        match_related=ResourceSpecification({"prefect.resource.id": deployment}),
+        after={"prefect.flow-run.Late"},
+        expect={"prefect.flow-run.*"},
+        for_each={"prefect.resource.id"},
+        posture=Posture.Proactive,
+        threshold=1,
+        within=late,
+    )
+
+
+def _sending(block: BlockDocument, text: str) -> ActionTypes:
+    """The text as JSON, `{"text": ...}` as chat programs read it, or as a notification."""
+    from prefect.events.actions import CallWebhook, SendNotification
+
+    if _is_webhook(block):
+        payload = '{"text": {% set text %}' + text + "{% endset %}{{ text|string|tojson }}}"
+        return CallWebhook(block_document_id=block.id, payload=payload)
+    return SendNotification(block_document_id=block.id, subject="AgentFly", body=text)
+
+
+def _is_webhook(block: BlockDocument) -> bool:
+    return block.block_type is not None and block.block_type.slug == "webhook"
+
+
+def _notifies(block: BlockDocument) -> bool:
+    return block.block_schema is not None and "notify" in block.block_schema.capabilities

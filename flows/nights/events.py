@@ -1,0 +1,41 @@
+"""Prefect events about nights, from which automations make messages to people."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.text import redact
+
+PREFIX = "agentfly.night."
+What = Literal[
+    "missed",
+    "crashed",
+    "given_up",
+    "no_space",
+    "worse",
+    "promoted",
+    "kept",
+    "awaits_approval",
+    "not_approved",
+    "finished",
+]
+logger = logging.getLogger(__name__)
+
+
+def tell(what: What, night: str, experiment: str, message: str, **facts: JSON) -> None:
+    """Emit the Prefect event `agentfly.night.<what>` about a night, in a flow with its flow run.
+
+    `tell("given_up", "nightly-2026-11-21", "quickstart", "It was tried 3 times.", attempts=3)`.
+    The message is whole sentences for a person. Returns at once; what Prefect refuses is logged.
+    """
+    logger.info("%s: %s", night, message)
+    try:
+        from prefect.events import emit_event
+
+        said = {"what": what, "night": night, "experiment": experiment, "message": redact(message)}
+        resource = {"prefect.resource.id": PREFIX + night, "prefect.resource.name": night}
+        emit_event(event=PREFIX + what, resource=resource, payload={**said, **facts})
+    except Exception:  # a night does not fail since a message about it could not be sent
+        logger.exception("Prefect was not told that the night %s is %r.", night, what)

@@ -1,0 +1,116 @@
+"""The schedules of the deployment `nightly`: kept when it is deployed again, and compared with the
+nights that were.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import date, datetime, time
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import DeploymentSchedule
+
+DEPLOYMENT = "nightly/nightly"
+DAY = re.compile(r"nightly-(\d{4}-\d\d-\d\d)")
+logger = logging.getLogger(__name__)
+
+
+def missed_since(experiment: str, nights: Iterable[str], today: date) -> list[date]:
+    """The days before today on which a night of an experiment should have begun after the last of
+    these nights, by their names, and did not.
+
+    Where Prefect cannot be asked this is logged and none was missed.
+    """
+    days = [date.fromisoformat(found[1]) for night in nights if (found := DAY.match(night))]
+    if not days:
+        return []
+    first, last = (datetime.combine(day, time.min).astimezone() for day in (max(days), today))
+    try:
+        return missed_nights(scheduled_nights(experiment, first, last), days, today)
+    except Exception:  # tonight is trained all the same
+        logger.warning("The schedule of nights could not be read.", exc_info=True)
+        return []
+
+
+def missed_nights(scheduled: Iterable[date], nights: Collection[date], today: date) -> list[date]:
+    """The scheduled nights after the last of `nights` and before today; without any night, none.
+
+    `missed_nights([20th, 21st, 22nd, 23rd], [20th], 23rd)` is `[21st, 22nd]`.
+    """
+    if not nights:
+        return []
+    return sorted({night for night in scheduled if max(nights) < night < today})
+
+
+def scheduled_nights(experiment: str, since: datetime, until: datetime) -> list[date]:
+    """The days, in local time, on which an active schedule of the deployment `nightly` starts an
+    experiment.
+
+    A schedule counts from when it was last changed: while it was off it missed nothing. Raises
+    what Prefect's client raises, where no server answers or nothing is deployed.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.server.schemas.schedules import SCHEDULE_TYPES
+    from prefect.utilities.asyncutils import run_coro_as_sync
+    from pydantic import TypeAdapter
+
+    with get_client(sync_client=True) as client:
+        deployment = client.read_deployment_by_name(DEPLOYMENT)
+    form = (deployment.parameter_openapi_schema or {}).get("properties", {})
+    default = form.get("experiment", {}).get("default")
+    nights = set()
+    for schedule in deployment.schedules:
+        parameters = {**deployment.parameters, **schedule.parameters}
+        if schedule.active and parameters.get("experiment", default) == experiment:
+            # the client's kind of schedule cannot say its dates
+            kind = TypeAdapter(SCHEDULE_TYPES).validate_python(schedule.schedule.model_dump())
+            first = max(since, schedule.updated or since)
+            dates = cast(list[datetime], run_coro_as_sync(kind.get_dates(start=first, end=until)))
+            nights |= {moment.astimezone().date() for moment in dates}
+    return sorted(nights)
+
+
+@contextmanager
+def keeping_schedules() -> Iterator[None]:
+    """Put back what deploying in the block does to the schedules of nights.
+
+    `prefect deploy` switches each off that its file has as inactive, and may remove those that the
+    file does not have, which were added in the UI.
+    """
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        before = _schedules(client)
+    yield
+    with get_client(sync_client=True) as client:
+        deployment = client.read_deployment_by_name(DEPLOYMENT).id
+        after = _schedules(client)
+        for schedule in before:
+            same = [now for now in after if _is_same(now, schedule)]
+            if same and same[0].active != schedule.active:
+                client.update_deployment_schedule(deployment, same[0].id, active=schedule.active)
+            elif not same:
+                fields = {"schedule", "active", "parameters", "slug", "max_scheduled_runs"}
+                again = schedule.model_dump(mode="json", include=fields, exclude_none=True)
+                path = {"id": deployment}
+                client.request(
+                    "POST", "/deployments/{id}/schedules", path_params=path, json=[again]
+                )
+
+
+def _schedules(client: SyncPrefectClient) -> list[DeploymentSchedule]:
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        return client.read_deployment_by_name(DEPLOYMENT).schedules
+    except ObjectNotFound:
+        return []
+
+
+def _is_same(one: DeploymentSchedule, other: DeploymentSchedule) -> bool:
+    return one.id == other.id or (one.slug is not None and one.slug == other.slug)

@@ -1,0 +1,201 @@
+"""What is told about nights reaches people through a real Prefect server that asks for a password,
+and flow runs of dead processes do not stay Running.
+"""
+
+import datetime
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.blocks.webhook import Webhook
+from prefect.events import emit_event
+
+from agentfly_core.system.process import Owner
+from flows.deploy import notice_the_dead
+from flows.local.flow_run_owners import LABEL, crash_dead
+from flows.local.prefect_server import deliver, use
+from flows.nights.alarms import ALARMS_BLOCK, NOTICES_BLOCK, tell_people
+from flows.nights.events import tell
+from flows.nights.readiness import nights
+from flows.nights.schedule import scheduled_nights
+from tests.support.project import PROGRAMS, until
+from tests.support.servers import receiver, request
+
+NIGHT = "nightly-2026-11-21"
+
+
+class Server:
+    """A Prefect server with a deployment `nightly` that no worker starts."""
+
+    def __init__(self, api: str) -> None:
+        self.api = api
+        self.flow = self.post("/flows/", name="nightly")["id"]
+        self.nightly = self.deployed("nightly")
+
+    def post(self, path: str, **given: object) -> dict:
+        return request("POST", self.api + path, json=given)
+
+    def deployed(self, name: str, **given: object) -> str:
+        return self.post("/deployments/", flow_id=self.flow, name=name, **given)["id"]
+
+    def flow_run(self, deployment: str, **state: str) -> str:
+        url = f"/deployments/{deployment}/create_flow_run"
+        return self.post(url, state=state)["id"]
+
+    def set_state(self, flow_run: str, **state: str) -> None:
+        self.post(f"/flow_runs/{flow_run}/set_state", state=state, force=True)
+
+    def label(self, flow_run: str, **labels: str) -> None:
+        url = f"{self.api}/flow_runs/{flow_run}/labels"
+        request("PATCH", url, json=labels)
+
+    def state(self, flow_run: str) -> str:
+        return request("GET", f"{self.api}/flow_runs/{flow_run}")["state"]["name"]
+
+
+@pytest.fixture
+def server(prefect_api, monkeypatch, tmp_path):
+    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    use(prefect_api)
+    return Server(prefect_api)
+
+
+@pytest.fixture
+def people():
+    """The address that both blocks call, which this makes and removes."""
+    with receiver() as address:
+        yield address
+
+
+@pytest.fixture
+def blocks(server, people):
+    Webhook(url=f"{people.url}/alarm").save(ALARMS_BLOCK)
+    notifying = CustomWebhookNotificationBlock(
+        name="people", url=f"{people.url}/notice", json_data={"text": "{{subject}}: {{body}}"}
+    )
+    notifying.save(NOTICES_BLOCK)
+    yield
+    Webhook.delete(ALARMS_BLOCK)
+    CustomWebhookNotificationBlock.delete(NOTICES_BLOCK)
+
+
+def test_what_is_told_of_a_night_reaches_the_block_of_alarms_or_that_of_notices(
+    server, people, blocks
+):
+    assert tell_people() == {ALARMS_BLOCK: 1, NOTICES_BLOCK: 1}
+    tell("finished", NIGHT, "quickstart", "It is reported, and nobody is called.")
+    tell("given_up", NIGHT, "quickstart", 'It was tried 3 times, and "no" more.\n', attempts=3)
+    tell("kept", NIGHT, "quickstart", "It is not better: nightly-2026-11-20 stays champion.")
+    deliver()
+    until(lambda: len(people.calls) >= 2, 60)
+    alarm, notice = sorted(people.calls)
+    told = f'{NIGHT} of quickstart, given up: It was tried 3 times, and "no" more.\n'
+    assert json.loads(alarm.removeprefix("/alarm ")) == {"text": told}
+    told = f"AgentFly: {NIGHT} of quickstart, kept: It is not better: nightly-2026-11-20 stays"
+    assert json.loads(notice.removeprefix("/notice "))["text"] == f"{told} champion."
+
+
+def test_a_night_that_fails_is_told_and_other_deployments_are_nobodys_concern(
+    server, people, blocks
+):
+    tell_people()
+    for deployment, message in ((server.deployed("train"), "mine"), (server.nightly, "theirs")):
+        flow_run = server.flow_run(deployment, type="RUNNING")
+        server.set_state(flow_run, type="FAILED", message=message)
+    server.set_state(server.flow_run(server.nightly, type="RUNNING"), type="CRASHED", message="x")
+    until(lambda: len(people.calls) >= 2, 60)
+    ended = [json.loads(call.removeprefix("/alarm "))["text"] for call in people.calls]
+    assert sorted(text.partition(" of nightly ")[2] for text in ended) == [
+        "is Crashed: x",
+        "is Failed: theirs",
+    ]
+
+
+def test_a_late_night_is_told_and_a_silent_flow_run_is_crashed(server, people, blocks):
+    """Both wait for what does not come, and so they wait together."""
+    seconds = datetime.timedelta(seconds=10)  # the least that a Prefect server can wait
+    tell_people(late=seconds)
+    notice_the_dead(seconds)
+    late = server.flow_run(server.nightly, type="SCHEDULED", name="Late")
+    silent = server.flow_run(server.deployed("train"), type="RUNNING")
+    emit_event("prefect.flow-run.heartbeat", {"prefect.resource.id": f"prefect.flow-run.{silent}"})
+    deliver()
+    until(lambda: people.calls and server.state(silent) == "Crashed", 90)
+    (call,) = people.calls
+    assert "has not started" in call
+    assert server.state(late) == "Late"
+
+
+def test_without_a_block_there_is_no_automation_and_nobody_is_told(server, blocks):
+    tell_people()
+    Webhook.delete(ALARMS_BLOCK)
+    assert tell_people() == {ALARMS_BLOCK: 0, NOTICES_BLOCK: 1}
+    automations = request("POST", f"{server.api}/automations/filter", json={})
+    names = {automation["name"] for automation in automations}
+    assert "AgentFly: how a night ended" in names
+    assert names.isdisjoint({"AgentFly: alarm of a night", "AgentFly: nightly failed"})
+    Webhook(url="http://127.0.0.1:9").save(ALARMS_BLOCK)  # for the fixture to remove
+
+
+def test_where_a_worker_starts_flow_runs_of_killed_processes_become_crashed(server, tmp_path):
+    program = (
+        "import os, signal\nfrom prefect import flow, runtime\n"
+        "from flows.local.flow_run_owners import sign\n@flow\ndef killed():\n"
+        "    sign()\n    print(runtime.flow_run.id, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\nkilled()\n"
+    )
+    words = [sys.executable, "-c", program]
+    flow_run = subprocess.run(words, stdout=-1, text=True, check=False).stdout.strip()
+    alive, elsewhere, unsigned = [server.flow_run(server.nightly, type="RUNNING") for _ in range(3)]
+    here = Owner.current()
+    server.label(alive, **{LABEL: json.dumps(here.to_json())})
+    other = replace(here, host="trainer-2", pid=2**30)
+    server.label(elsewhere, **{LABEL: json.dumps(other.to_json())})
+    assert server.state(flow_run) == "Running"
+
+    start = [PROGRAMS / "agentfly", "prefect", "worker", "start", "--help"]
+    printed = subprocess.run(start, cwd=tmp_path, stdout=-1, text=True, check=True).stdout
+    assert f"The flow run {flow_run} is marked Crashed: its process is dead." in printed
+    assert server.state(flow_run) == "Crashed"
+    assert {server.state(one) for one in (alive, elsewhere, unsigned)} == {"Running"}
+    assert crash_dead() == []
+
+
+def test_nights_are_expected_as_the_active_schedules_of_an_experiment_say(server):
+    day = datetime.timedelta(days=1)
+    now = datetime.datetime.now(datetime.UTC)
+    daily = {"cron": "0 12 * * *", "timezone": "UTC"}
+    twice = {"interval": 43200, "anchor_date": now.isoformat()}
+    server.deployed(
+        "nightly",
+        parameters={"experiment": "quickstart"},
+        schedules=[
+            {"schedule": daily, "active": True},
+            {"schedule": twice, "active": True, "parameters": {"experiment": "shop"}},
+            {"schedule": daily, "active": False, "parameters": {"experiment": "mine"}},
+        ],
+    )
+    # what was before the schedules is not expected
+    until_then = now + 5 * day
+    found = scheduled_nights("quickstart", now - 5 * day, until_then)
+    assert len(found) in (4, 5, 6) and found == sorted(found)
+    assert now.astimezone().date() <= found[0]
+    assert len(scheduled_nights("shop", now - 5 * day, until_then)) in (5, 6)
+    assert scheduled_nights("mine", now - 5 * day, until_then) == []
+
+
+def test_the_doctor_says_what_is_missing_for_nights(server, blocks, monkeypatch):
+    server.deployed("nightly", schedules=[{"schedule": {"cron": "0 2 * * *"}, "active": True}])
+    assert nights(server.api, "").detail == (
+        f"schedule on at {server.api}, a block agentfly-alarms, no ping_url_env"
+    )
+    assert nights(server.api, "").ok
+    monkeypatch.delenv("MY_PING", raising=False)
+    found = nights(server.api, "MY_PING")
+    assert not found.ok and "the URL in MY_PING is NOT SET" in found.detail
+    server.deployed("nightly", schedules=[])
+    assert not nights(server.api, "").ok

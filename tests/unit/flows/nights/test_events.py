@@ -1,0 +1,26 @@
+"""A night goes on whatever becomes of the messages about it."""
+
+import prefect.events
+
+from flows.nights.events import tell
+
+
+def test_what_prefect_refuses_is_logged_and_nothing_else(monkeypatch, caplog):
+    def refuse(**event):
+        raise ConnectionError("no server")
+
+    monkeypatch.setattr(prefect.events, "emit_event", refuse)
+    tell("given_up", "nightly-2026-11-21", "quickstart", "It was tried 3 times.")
+    assert "Prefect was not told that the night nightly-2026-11-21 is 'given_up'." in caplog.text
+
+
+def test_a_secret_in_a_message_stays_here(monkeypatch):
+    told = []
+    monkeypatch.setattr(prefect.events, "emit_event", lambda **event: told.append(event))
+    monkeypatch.setenv("SEARCH_API_KEY", "s3cr3t-value")
+    tell("crashed", "nightly-2026-11-21", "quickstart", "No s3cr3t-value fits.", attempts=2)
+    (event,) = told
+    assert event["event"] == "agentfly.night.crashed"
+    assert event["resource"]["prefect.resource.id"] == "agentfly.night.nightly-2026-11-21"
+    assert event["payload"]["message"] == "No [SEARCH_API_KEY] fits."
+    assert event["payload"]["attempts"] == 2

@@ -1,0 +1,66 @@
+"""A URL is called after each night, and nothing that is written down has it."""
+
+import logging
+import socket
+import time
+
+import pytest
+
+from flows.nights import ping as pings
+from flows.nights.ping import ping
+from tests.support.servers import receiver
+
+SECRET = "/0c5d-very-secret-91e1"
+
+
+@pytest.fixture(autouse=True)
+def every_log_line(caplog):
+    caplog.set_level(logging.DEBUG)
+
+
+def test_a_good_night_calls_the_url_and_a_bad_one_its_path_with_fail(monkeypatch, caplog):
+    with receiver() as service:
+        for url in (f"{service.url}{SECRET}", f"{service.url}{SECRET}/?create=1"):
+            monkeypatch.setenv("MY_PING", url)
+            ping("MY_PING", success=True)
+            ping("MY_PING", success=False)
+    assert service.calls == [
+        SECRET,
+        f"{SECRET}/fail",
+        f"{SECRET}/?create=1",
+        f"{SECRET}/fail?create=1",
+    ]
+    assert caplog.text == ""
+
+
+def test_a_failure_is_logged_without_the_url(monkeypatch, caplog):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        with receiver(status=404) as service:
+            wrong = (service.url, nobody, "http://127.0.0.1:x", "file://", "gopher:/", "http:// a")
+            for url in wrong:
+                monkeypatch.setenv("MY_PING", url + SECRET)
+                ping("MY_PING", success=True)
+    assert len(caplog.records) == len(wrong)
+    assert "The URL in MY_PING answered 404." in caplog.text
+    assert "The URL in MY_PING could not be called: URLError." in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_service_that_never_answers_does_not_keep_the_night_waiting(monkeypatch, caplog):
+    monkeypatch.setattr(pings, "LONGEST_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("MY_PING", f"http://127.0.0.1:{silent.getsockname()[1]}{SECRET}")
+        began = time.monotonic()
+        ping("MY_PING", success=True)
+    assert time.monotonic() - began < 20  # two hundred times as long as it is allowed
+    assert "MY_PING" in caplog.text and "secret" not in caplog.text
+
+
+def test_without_a_name_nothing_is_called_and_without_a_value_it_is_logged(monkeypatch, caplog):
+    ping("", success=True)
+    assert caplog.text == ""
+    monkeypatch.delenv("MY_PING", raising=False)
+    ping("MY_PING", success=True)
+    assert "MY_PING is not set" in caplog.text
