@@ -199,12 +199,8 @@ class _Shard:
             raise ValueError(
                 "vLLM has no log-probability for a token: the policy's weights are not finite."
             )
-        return Sampled(
-            tuple(choice["token_ids"]),
-            logprobs,
-            version=int(self.label.partition("-")[0]),
-            finish=choice["finish_reason"],
-        )
+        version = int(self.label.partition("-")[0])
+        return Sampled(tuple(choice["token_ids"]), logprobs, version, choice["finish_reason"])
 
     def close(self) -> None:
         """Nothing waits for it: the server batches what is there."""
