@@ -86,6 +86,12 @@ def test_a_policy_compared_with_itself_is_neither_better_nor_surely_as_good() ->
     assert -0.01 < found.bound < 0.0
 
 
+def test_where_both_solve_everything_nothing_is_gained_and_nothing_lost() -> None:
+    solved = [1.0] * 100
+    assert not compared("goal", solved, solved, margin=0.0).held
+    assert compared("reward/exact", solved, solved, margin=0.01).held
+
+
 def test_where_less_is_better_and_has_a_unit_the_difference_is_what_is_saved_of_it() -> None:
     found = compared("tokens", [100.0, 300.0], [90.0, 270.0], 0.25, sign=-1.0, unit=200.0)
     assert (found.champion, found.challenger) == (200.0, 180.0)
