@@ -34,7 +34,8 @@ def sign() -> None:
 
 
 def crash_dead() -> list[str]:
-    """Mark Crashed all flow runs, Running or Cancelling, whose process on this machine is dead.
+    """Mark Crashed all flow runs, running, cancelling or waiting for input, whose process on this
+    machine is dead.
 
     Returns their ids. Those of other machines, and those that nobody signed, stay as they are: a
     process elsewhere may be alive.
@@ -47,8 +48,8 @@ def crash_dead() -> list[str]:
     )
     from prefect.client.schemas.objects import StateType
 
-    active = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING])
-    wanted = FlowRunFilter(state=FlowRunFilterState(type=active))
+    types = [StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED]
+    wanted = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=types)))
     dead, page = [], 0
     with get_client(sync_client=True) as client:
         while found := client.read_flow_runs(flow_run_filter=wanted, offset=page):

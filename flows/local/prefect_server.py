@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 import httpx
@@ -21,6 +21,9 @@ import httpx
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.service import Service, new_address, supervised
 from flows.local.state_dirs import Places
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
 
 logger = logging.getLogger(__name__)
 UI = "http://127.0.0.1:4200"
@@ -140,7 +143,6 @@ def crash_abandoned(flow_runs: Iterable[str], message: str = CONTINUED) -> list[
     over.
     """
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.objects import State
     from prefect.exceptions import ObjectNotFound
     from prefect.states import Crashed
 
@@ -151,11 +153,17 @@ def crash_abandoned(flow_runs: Iterable[str], message: str = CONTINUED) -> list[
                 state = client.read_flow_run(UUID(flow_run)).state
             except ObjectNotFound:
                 continue
-            if state is not None and (state.is_running() or state.is_cancelling()):
+            if state is not None and _needs_process(state):
                 ended: State[None] = Crashed(message=message)
                 client.set_flow_run_state(UUID(flow_run), ended, force=True)
                 crashed.append(flow_run)
     return crashed
+
+
+def _needs_process(state: State[Any]) -> bool:
+    """Whether a flow run in this state goes on in its process; a suspended one has none."""
+    waits = state.is_paused() and not state.state_details.pause_reschedule
+    return waits or state.is_running() or state.is_cancelling()
 
 
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:

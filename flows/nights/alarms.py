@@ -1,8 +1,12 @@
 """Automations of the Prefect server that tell people about nights, through the user's own blocks.
 
 A block named `agentfly-alarms` is called where somebody should look: a night that did not start,
-was given up, failed, crashed, had no space, or got worse. A block named `agentfly-notices` is
-called once a night that ends as planned: promoted, kept, awaiting approval, not approved.
+failed, crashed, was given up, or got worse. A block named `agentfly-notices` is called once a night
+that ends as planned: promoted, kept, awaiting approval, not approved.
+
+What ends a night's flow run is told by the state of the flow run, since a killed process tells
+nothing itself; so the events `crashed` and `no_space` have no automation here, or each would be
+told twice.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
 ALARMS_BLOCK = "agentfly-alarms"
 NOTICES_BLOCK = "agentfly-notices"
-ALARMS = ("missed", "crashed", "given_up", "no_space", "worse")
+ALARMS = ("missed", "given_up", "worse")
 NOTICES = ("promoted", "kept", "awaits_approval", "not_approved")
 ENDINGS = ("Failed", "TimedOut", "Crashed")
 LATE = timedelta(minutes=30)

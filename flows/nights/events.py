@@ -28,12 +28,16 @@ def tell(what: What, night: str, experiment: str, message: str, **facts: JSON) -
     """Emit the Prefect event `agentfly.night.<what>` about a night, in a flow with its flow run.
 
     `tell("given_up", "nightly-2026-11-21", "quickstart", "It was tried 3 times.", attempts=3)`.
-    The message is whole sentences for a person. Returns at once; what Prefect refuses is logged.
+    The message is whole sentences for a person. Returns at once; what Prefect refuses is logged. In
+    a process without a Prefect API there is nobody to tell.
     """
     logger.info("%s: %s", night, message)
     try:
         from prefect.events import emit_event
+        from prefect.settings import get_current_settings
 
+        if get_current_settings().api.url is None:
+            return  # or Prefect starts a server of its own for it, which takes half a minute
         said = {"what": what, "night": night, "experiment": experiment, "message": redact(message)}
         resource = {"prefect.resource.id": PREFIX + night, "prefect.resource.name": night}
         emit_event(event=PREFIX + what, resource=resource, payload={**said, **facts})

@@ -4,11 +4,9 @@ nights that were.
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, time
+from datetime import date, datetime
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -16,25 +14,6 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import DeploymentSchedule
 
 DEPLOYMENT = "nightly/nightly"
-DAY = re.compile(r"nightly-(\d{4}-\d\d-\d\d)")
-logger = logging.getLogger(__name__)
-
-
-def missed_since(experiment: str, nights: Iterable[str], today: date) -> list[date]:
-    """The days before today on which a night of an experiment should have begun after the last of
-    these nights, by their names, and did not.
-
-    Where Prefect cannot be asked this is logged and none was missed.
-    """
-    days = [date.fromisoformat(found[1]) for night in nights if (found := DAY.match(night))]
-    if not days:
-        return []
-    first, last = (datetime.combine(day, time.min).astimezone() for day in (max(days), today))
-    try:
-        return missed_nights(scheduled_nights(experiment, first, last), days, today)
-    except Exception:  # tonight is trained all the same
-        logger.warning("The schedule of nights could not be read.", exc_info=True)
-        return []
 
 
 def missed_nights(scheduled: Iterable[date], nights: Collection[date], today: date) -> list[date]:

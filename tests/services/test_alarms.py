@@ -45,7 +45,7 @@ class Server:
         url = f"/deployments/{deployment}/create_flow_run"
         return self.post(url, state=state)["id"]
 
-    def set_state(self, flow_run: str, **state: str) -> None:
+    def set_state(self, flow_run: str, **state: object) -> None:
         self.post(f"/flow_runs/{flow_run}/set_state", state=state, force=True)
 
     def label(self, flow_run: str, **labels: str) -> None:
@@ -150,17 +150,25 @@ def test_where_a_worker_starts_flow_runs_of_killed_processes_become_crashed(serv
     )
     words = [sys.executable, "-c", program]
     flow_run = subprocess.run(words, stdout=-1, text=True, check=False).stdout.strip()
-    alive, elsewhere, unsigned = [server.flow_run(server.nightly, type="RUNNING") for _ in range(3)]
+    alive, elsewhere, unsigned, waiting, suspended = [
+        server.flow_run(server.nightly, type="RUNNING") for _ in range(5)
+    ]
     here = Owner.current()
     server.label(alive, **{LABEL: json.dumps(here.to_json())})
     other = replace(here, host="trainer-2", pid=2**30)
     server.label(elsewhere, **{LABEL: json.dumps(other.to_json())})
+    dead = replace(here, pid=2**30)
+    for paused, reschedule in ((waiting, False), (suspended, True)):
+        server.label(paused, **{LABEL: json.dumps(dead.to_json())})
+        details = {"pause_reschedule": reschedule}
+        server.set_state(paused, type="PAUSED", state_details=details)
     assert server.state(flow_run) == "Running"
 
     start = [PROGRAMS / "agentfly", "prefect", "worker", "start", "--help"]
     printed = subprocess.run(start, cwd=tmp_path, stdout=-1, text=True, check=True).stdout
     assert f"The flow run {flow_run} is marked Crashed: its process is dead." in printed
-    assert server.state(flow_run) == "Crashed"
+    assert server.state(flow_run) == server.state(waiting) == "Crashed"
+    assert server.state(suspended) == "Paused"
     assert {server.state(one) for one in (alive, elsewhere, unsigned)} == {"Running"}
     assert crash_dead() == []
 

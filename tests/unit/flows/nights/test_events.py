@@ -1,8 +1,16 @@
 """A night goes on whatever becomes of the messages about it."""
 
 import prefect.events
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.nights.events import tell
+
+
+@pytest.fixture(autouse=True)
+def served():
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        yield
 
 
 def test_what_prefect_refuses_is_logged_and_nothing_else(monkeypatch, caplog):
@@ -24,3 +32,9 @@ def test_a_secret_in_a_message_stays_here(monkeypatch):
     assert event["resource"]["prefect.resource.id"] == "agentfly.night.nightly-2026-11-21"
     assert event["payload"]["message"] == "No [SEARCH_API_KEY] fits."
     assert event["payload"]["attempts"] == 2
+
+
+def test_without_a_prefect_api_no_server_is_started_for_a_message(monkeypatch):
+    monkeypatch.setattr(prefect.events, "emit_event", lambda **event: pytest.fail("it was sent"))
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        tell("kept", "nightly-2026-11-21", "quickstart", "The champion stays.")

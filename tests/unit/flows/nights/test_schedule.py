@@ -2,9 +2,7 @@
 
 from datetime import date
 
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
-
-from flows.nights.schedule import missed_nights, missed_since
+from flows.nights.schedule import missed_nights
 
 
 def november(*days):
@@ -25,12 +23,3 @@ def test_a_night_counts_once_however_often_it_was_scheduled_and_an_earlier_gap_i
 def test_before_the_first_night_none_was_missed():
     assert missed_nights(november(20, 21), [], date(2026, 11, 23)) == []
     assert missed_nights([], november(20), date(2026, 11, 23)) == []
-
-
-def test_where_prefect_cannot_be_asked_the_night_goes_on(caplog):
-    nights = ["nightly-2026-11-20-tiny", "mine"]
-    nowhere = {PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}
-    with temporary_settings(nowhere):
-        assert missed_since("tiny", nights, date(2026, 11, 23)) == []
-        assert "The schedule of nights could not be read." in caplog.text
-        assert missed_since("tiny", ["mine"], date(2026, 11, 23)) == []
