@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from agentfly_core.formats.text import redact
 from agentfly_core.system.module_search import refuse_namesakes
-from flows.commands.arguments import Commands
+from flows.commands.arguments import Command, Commands
 from flows.commands.machine import add_checks, add_prefect
 from flows.commands.orchestration import MISTAKES, message
 from flows.commands.runs import add_opening, add_reading
-from flows.commands.stages import add_evaluation, add_preparation
+from flows.commands.stages import add_stages
 from flows.commands.training import add_training
 from flows.local.prefect_server import leave
 
@@ -30,8 +30,7 @@ it goes on
 """
 GROUPS = (
     add_training,
-    add_evaluation,
-    add_preparation,
+    add_stages,
     add_reading,
     add_checks,
     add_opening,
@@ -42,10 +41,10 @@ GROUPS = (
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status. A user's mistake is one message, not a traceback."""
     arguments = _parsed(words)
-    command: Callable[[argparse.Namespace], int] = arguments.command
+    command: Command = arguments.command
     try:
         refuse_namesakes(Path.cwd())
-        return command(arguments)
+        return command(arguments) or 0
     except MISTAKES as mistake:
         print(f"agentfly: {redact(message(mistake))}", file=sys.stderr)
         return 2

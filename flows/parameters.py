@@ -16,16 +16,10 @@ from agentfly_core.config.experiment import Part, Science
 from agentfly_core.config.section import Section
 
 
-def override_pattern(kind: type[BaseModel]) -> str:
-    """The regular expression of `key=value` for the keys of a configuration.
-
-    `^(steps|data(\\.[^=]+)?|rollout(\\.(problems|group_size))?)=` accepts `rollout.problems=8` and
-    refuses `stpes=3`.
-    """
-    return f"^({'|'.join(_keys(kind))})="
-
-
 def _keys(kind: type[BaseModel]) -> Iterator[str]:
+    """Regular expressions of the keys of a configuration: `steps`, `data(\\.[^=]+)?`,
+    `rollout(\\.(problems|group_size))?`.
+    """
     for name, field in kind.model_fields.items():
         options = [field.annotation, *get_args(field.annotation)]
         types = [option for option in options if isinstance(option, type)]
@@ -44,7 +38,7 @@ def _field(description: str, **schema: JsonValue) -> Any:
 EXAMPLES: list[JsonValue] = ["steps=30", "update.learning_rate=1e-4", "rollout.problems=8"]
 OVERRIDE: dict[str, JsonValue] = {
     "type": "string",
-    "pattern": override_pattern(Science),
+    "pattern": f"^({'|'.join(_keys(Science))})=",
     "examples": EXAMPLES,
 }
 SITES: list[JsonValue] = [*sorted({"local", *loading.names(loading.CONF / "site")})]

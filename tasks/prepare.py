@@ -15,7 +15,7 @@ from tasks.stage import Made, reused, stage
 @stage("version the dataset with DVC")
 def version(context: ExperimentContext) -> str:
     """DVC's version of the experiment's dataset, or why it keeps none."""
-    return str(dataset_version(context.experiment, context.science, Path.cwd()))
+    return dataset_version(context.experiment, context.science, Path.cwd())
 
 
 @stage("prepare the dataset")

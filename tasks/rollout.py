@@ -22,8 +22,7 @@ from tasks.stage import Made, reused, stage
 @stage("look whether prompts fit")
 def require_room(context: ExperimentContext, model: Artifact, data: Artifact, *names: str) -> None:
     """Raise ValueError for problems of these splits whose prompts leave no room for a reply."""
-    folder = context.store.open(data)
-    problems = [problem for name in names for problem in split(folder, name)]
+    problems = [problem for name in names for problem in split(context.store.open(data), name)]
     playing.require_room(context.resolved, tokenizer_of(context, model), problems)
 
 
@@ -43,18 +42,10 @@ def rollout(
         return reused(found)
     problems = problems_of(run.science, sampling_round, split(run.store.open(data), "train"))
     assigned = of_step(run.science, problems, sampling_round.step, sampling_round.greedy)
-    part = shard - sampling_round.shards.start
+    part, step = shard - sampling_round.shards.start, sampling_round.step
     with run.store.publish(target) as folder, measuring(folder) as metrics:
         metrics |= _play(
-            run.context,
-            services,
-            policy,
-            version,
-            assigned,
-            part,
-            "rollout",
-            sampling_round.step,
-            folder,
+            run.context, services, policy, version, assigned, part, "rollout", step, folder
         )
     return run.store.artifact(target.uri)
 

@@ -54,5 +54,4 @@ def reused(artifact: Artifact) -> State[Artifact]:
 
 
 async def _service_lost(_: Task[..., R], __: TaskRun, state: State[R]) -> bool:
-    error = await state.aresult(raise_on_failure=False)
-    return isinstance(error, SamplerLost | LearnerLost)
+    return isinstance(await state.aresult(raise_on_failure=False), SamplerLost | LearnerLost)

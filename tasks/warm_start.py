@@ -54,10 +54,8 @@ def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Made:
         target, inputs={**target.inputs, **{episode.uri: episode.digest for episode in episodes}}
     )
     with context.store.publish(target) as folder, measuring(folder) as metrics:
-        training = [problem.id for problem in split(context.store.open(data), "train")]
-        played = rejection_sampling.of_problems(
-            rejection_sampling.stored(context.store, episodes), training
-        )
+        training = {problem.id for problem in split(context.store.open(data), "train")}
+        played = rejection_sampling.stored(context.store, episodes, training)
         metrics |= choose_demonstrations(context.science, played, folder)
     return context.store.artifact(target.uri)
 

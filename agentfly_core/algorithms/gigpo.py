@@ -10,7 +10,6 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from agentfly_core.rl.advantage import centred, sequences, spread, within_groups
 from agentfly_core.rl.batch import RolloutBatch
@@ -40,23 +39,19 @@ class GiGPO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per turn, plus one per trajectory."""
-        returns = self._returns(outcomes, batch)
-        width = returns.shape[1]
-        places = [[i * width + turn for i, turn in turns] for turns in _alike(outcomes)]
+        turns = max((len(states) for states in outcomes.states), default=0)
+        width = max(turns, 1)
+        # the discounted return of each turn, float64 [trajectories, most turns]
+        returns = torch.zeros(len(outcomes.states), width, dtype=torch.float64)
+        layout = sequences(batch, len(outcomes.rewards))
+        returns.scatter_add_(1, layout.turns.clamp(min=0), outcomes.token_rewards)
+        for k in reversed(range(turns - 1)):
+            returns[:, k] += self.gamma * returns[:, k + 1]
+        places = [[i * width + turn for i, turn in alike] for alike in _alike(outcomes)]
         by_turn = within_groups(places, centred, returns.flatten()).view_as(returns)
         of_turns = by_turn[batch.trajectory.unsqueeze(1), batch.turn] * batch.sampled
         episode = spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch)
         return Advantages.of(episode + self.weight * of_turns.float())
-
-    def _returns(self, outcomes: Outcomes, batch: RolloutBatch) -> Tensor:
-        """The discounted return of each turn, float64 [trajectories, most turns]."""
-        turns = max((len(states) for states in outcomes.states), default=0)
-        layout = sequences(batch, len(outcomes.rewards))
-        returns = torch.zeros(len(outcomes.states), max(turns, 1), dtype=torch.float64)
-        returns.scatter_add_(1, layout.turns.clamp(min=0), outcomes.token_rewards)
-        for k in reversed(range(turns - 1)):
-            returns[:, k] += self.gamma * returns[:, k + 1]
-        return returns
 
 
 def _alike(outcomes: Outcomes) -> list[list[tuple[int, int]]]:

@@ -37,5 +37,4 @@ class ReinforcePP(PolicyGradient):
         for t in reversed(range(rewards.shape[1])):
             after = rewards[:, t] + self.gamma * after
             returns[:, t] = after
-        layout = sequences(batch, len(rewards))
-        return Advantages.of(whitened(layout.scatter(returns), batch))
+        return Advantages.of(whitened(sequences(batch, len(rewards)).scatter(returns), batch))

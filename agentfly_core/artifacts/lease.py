@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,8 +92,9 @@ class Held:
     @property
     def free(self) -> bool:
         """Whether it is known that nobody holds it."""
-        dead = self.owner is not None and self.owner.here and not self.owner.alive
-        return self.released or dead
+        return self.released or (
+            self.owner is not None and self.owner.here and not self.owner.alive
+        )
 
 
 class Lease:
@@ -155,10 +156,9 @@ class Lease:
 
     def check(self) -> None:
         """Raise LockLost when the lock does not name this process any more."""
-        try:
+        mine = False
+        with suppress(ValueError):
             mine = self._mine(self.remote.read(self.uri))
-        except ValueError:
-            mine = False
         if not mine:
             raise LockLost(
                 f"{self.address} does not name this process any more: the run was taken over by "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,12 @@ from botocore.exceptions import ConnectionError as NotReached
 from agentfly_core.formats.text import fault, sentence
 
 UNMET = {409, 412}
+NO_BUCKET = "there is no such bucket; create it, or mend the address of the store"
+NO_CREDENTIALS = (
+    "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+)
+NO_ANSWER = "it does not answer; look at the network and at AWS_ENDPOINT_URL"
+DENIED = "access is denied ({}); look at the credentials, and at what they may do there"
 
 
 class Remote:
@@ -42,7 +48,7 @@ class Remote:
     def upload(self, folder: Path, uri: str, last: str) -> None:
         """Upload a folder's files, `last` at the end: a reader who sees it finds all the others."""
         names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
-        for name in sorted(names, key=lambda n: (n == last, n)):
+        for name in [*sorted({*names} - {last}), last]:
             self.guard()
             with asking(self.uri, "write", f"{uri}/{name}"):
                 self.fs.put_file(str(folder / name), self.path(f"{uri}/{name}"))
@@ -55,18 +61,16 @@ class Remote:
             raise FileNotFoundError(
                 f"{self.uri}/{uri} has no {last}: nothing whole is published there."
             )
-        for name in sorted(names, key=lambda n: (n == last, n)):
+        for name in [*sorted({*names} - {last}), last]:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             with asking(self.uri, "read", f"{uri}/{name}"):
                 self.fs.get_file(self.path(f"{uri}/{name}"), str(folder / name))
 
     def content(self, uri: str) -> bytes | None:
         """An object's bytes, or None where there is none."""
-        try:
-            with asking(self.uri, "read", uri):
-                return bytes(self.fs.cat_file(self.path(uri)))
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), asking(self.uri, "read", uri):
+            return bytes(self.fs.cat_file(self.path(uri)))
+        return None
 
     def read(self, uri: str) -> str | None:
         """An object's text, or None where there is none."""
@@ -84,12 +88,10 @@ class Remote:
 
         Bytes that are no UTF-8 become U+FFFD.
         """
-        try:
-            with asking(self.uri, "read", uri):
-                tag = str(self.fs.info(self.path(uri))["ETag"])
-                return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), asking(self.uri, "read", uri):
+            tag = str(self.fs.info(self.path(uri))["ETag"])
+            return bytes(self.fs.cat_file(self.path(uri))).decode(errors="replace"), tag
+        return None
 
     def age(self, uri: str) -> float:
         """For how many seconds an object has been what it is, by the store's own clock."""
@@ -109,14 +111,10 @@ class Remote:
 
     def names(self, uri: str) -> list[str]:
         """The names directly below a prefix."""
-        try:
-            with asking(self.uri, "list", uri):
-                return [
-                    str(p).rstrip("/").rpartition("/")[2]
-                    for p in self.fs.ls(self.path(uri), detail=False)
-                ]
-        except FileNotFoundError:
-            return []
+        with suppress(FileNotFoundError), asking(self.uri, "list", uri):
+            found = self.fs.ls(self.path(uri), detail=False)
+            return [str(path).rstrip("/").rpartition("/")[2] for path in found]
+        return []
 
     def remove(self, uri: str, first: str) -> None:
         """Remove a folder, `first` first."""
@@ -139,14 +137,6 @@ class Remote:
                 return False
             raise
         return True
-
-
-NO_BUCKET = "there is no such bucket; create it, or mend the address of the store"
-NO_CREDENTIALS = (
-    "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-)
-NO_ANSWER = "it does not answer; look at the network and at AWS_ENDPOINT_URL"
-DENIED = "access is denied ({}); look at the credentials, and at what they may do there"
 
 
 class Refused(OSError):
@@ -175,8 +165,9 @@ def asking(store: str, to: str, name: str) -> Iterator[None]:
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         if (full or isinstance(error, FileNotFoundError)) and why != NO_BUCKET:
             raise
-        message = sentence(f"The store {store} could not {to} {name}: {why}")
-        raise Refused(message, status) from error
+        raise Refused(
+            sentence(f"The store {store} could not {to} {name}: {why}"), status
+        ) from error
 
 
 def _why(error: Exception) -> tuple[str, int]:

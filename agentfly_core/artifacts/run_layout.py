@@ -2,79 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from agentfly_core.artifacts.store import Artifact, Store
 
 
-@dataclass(frozen=True, slots=True)
 class StepLayout:
     """What a step leaves: `StepLayout("runs/demo/steps/000007").policy` is
     `runs/demo/steps/000007/policy`.
+
+    `scored` holds the scores of all its episodes; its manifest's inputs name the shards, see
+    `rollouts`. `learner` is the state that goes with `policy`; `metrics`, a JSON file, says what
+    the step measured.
     """
 
-    uri: str
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.scored = f"{uri}/scored"
+        self.policy = f"{uri}/policy"
+        self.learner = f"{uri}/learner"
+        self.metrics = f"{uri}/metrics.json"
 
     def rollout(self, shard: int) -> str:
         """The episodes of one shard."""
         return f"{self.uri}/rollout-{shard:03d}"
 
-    @property
-    def scored(self) -> str:
-        """The scores of all its episodes; the manifest's inputs name the shards, see `rollouts`."""
-        return f"{self.uri}/scored"
 
-    @property
-    def policy(self) -> str:
-        """The policy that it published."""
-        return f"{self.uri}/policy"
-
-    @property
-    def learner(self) -> str:
-        """The learner state that goes with the policy."""
-        return f"{self.uri}/learner"
-
-    @property
-    def metrics(self) -> str:
-        """What it measured, a JSON file."""
-        return f"{self.uri}/metrics.json"
-
-
-@dataclass(frozen=True, slots=True)
 class RunLayout:
-    """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`."""
+    """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
-    name: str
+    `record` says how the run was started, `start` which policy step 1 starts from, `links` its ids
+    in other systems, `summary` how it ended; a finished run has a `ledger`.
+    """
 
-    @property
-    def uri(self) -> str:
-        """The run's folder."""
-        return f"runs/{self.name}"
-
-    @property
-    def record(self) -> str:
-        """How the run was started: run.json."""
-        return f"{self.uri}/run.json"
-
-    @property
-    def start(self) -> str:
-        """Which policy step 1 starts from: start.json."""
-        return f"{self.uri}/start.json"
-
-    @property
-    def links(self) -> str:
-        """The run's ids in other systems: links.json."""
-        return f"{self.uri}/links.json"
-
-    @property
-    def summary(self) -> str:
-        """How a finished run ended: summary.json."""
-        return f"{self.uri}/summary.json"
-
-    @property
-    def ledger(self) -> str:
-        """The ledger of a finished run."""
-        return f"{self.uri}/ledger"
+    def __init__(self, name: str) -> None:
+        self.uri = f"runs/{name}"
+        self.record = f"{self.uri}/run.json"
+        self.start = f"{self.uri}/start.json"
+        self.links = f"{self.uri}/links.json"
+        self.summary = f"{self.uri}/summary.json"
+        self.ledger = f"{self.uri}/ledger"
 
     def step(self, number: int) -> StepLayout:
         """Where the outputs of step 1, 2, ... lie."""

@@ -40,8 +40,8 @@ def measuring(folder: Path) -> Iterator[dict[str, float]]:
     ended: dict[str, JSON] = {
         "time_ms": int(time.time() * 1000),
         "seconds": time.monotonic() - start,
+        "metrics": finite,
     }
-    ended["metrics"] = finite
     write_json(folder / FILE, ended)
 
 

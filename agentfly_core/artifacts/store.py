@@ -148,10 +148,10 @@ class Store:
         """The artifact under `uri`, whatever made it; raises Damaged or FileNotFoundError."""
         return Artifact(uri, _digest(self._published(uri)))
 
-    def key_of(self, artifact: Artifact) -> ArtifactKey:
-        """The key that the artifact was published with; raises Damaged or FileNotFoundError."""
-        manifest = self._manifest_of(artifact)
-        return ArtifactKey(artifact.uri, manifest["stage"], manifest["key"], manifest["inputs"])
+    def key_of(self, uri: str) -> ArtifactKey:
+        """The key that `uri` was published with; raises Damaged or FileNotFoundError."""
+        manifest = self._published(uri)
+        return ArtifactKey(uri, manifest["stage"], manifest["key"], manifest["inputs"])
 
     def open(self, artifact: Artifact) -> Path:
         """A local folder with the artifact's files, checked once a process.
@@ -159,8 +159,7 @@ class Store:
         Raises Damaged, FileNotFoundError, and ValueError for one that lacks files on purpose.
         """
         folder = self._checked(artifact)
-        manifest = _manifest(folder)
-        if manifest and (stripped := manifest.get("stripped")):
+        if (manifest := _manifest(folder)) and (stripped := manifest.get("stripped")):
             raise ValueError(
                 f"{artifact.uri} in {self.uri} was kept without {', '.join(stripped)}."
             )
@@ -183,17 +182,17 @@ class Store:
         folder = self.root / artifact.uri
         if (folder, artifact.digest) in _opened:
             return folder
-        manifest = None
-        with suppress(Damaged):
-            manifest = verify(folder)
-        if self.remote and (manifest is None or _digest(manifest) != artifact.digest):
+        try:
+            self._require(artifact, verify(folder))
+        except Damaged:
+            if not self.remote:
+                raise
             key = self._manifest_of(artifact)["key"]
             with _unfinished(folder) as copy:
                 self.remote.download(artifact.uri, copy, last=MANIFEST)
                 shutil.rmtree(folder, ignore_errors=True)
                 _move(copy, folder, key)
-            manifest = None
-        self._require(artifact, manifest or verify(folder))
+            self._require(artifact, verify(folder))
         _opened.add((folder, artifact.digest))
         return folder
 
@@ -253,10 +252,8 @@ class Store:
         folder = self.root / uri
         if self.remote:
             found = self.remote.names(uri)
-        elif folder.is_dir():
-            found = os.listdir(folder)
         else:
-            found = []
+            found = os.listdir(folder) if folder.is_dir() else []
         return sorted(name for name in found if not name.startswith(".tmp-"))
 
     def remove(self, uri: str) -> None:

@@ -141,8 +141,7 @@ def _types(maker: Maker, parameters: Parameters) -> dict[str, Any]:
     """
     told = {key: Any if p.annotation is p.empty else p.annotation for key, p in parameters.items()}
     called = getattr(maker, "__init__") if isinstance(maker, type) else maker  # noqa: B009
-    function = inspect.unwrap(called)
-    known = getattr(function, "__globals__", {})
+    known = getattr(inspect.unwrap(called), "__globals__", {})
     try:
         if is_dataclass(maker):
             return get_type_hints(maker, include_extras=True)

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agentfly_core.config import experiment
 from agentfly_core.config.credentials import refuse_secrets
-from agentfly_core.config.experiment import Part, Science, resumable
+from agentfly_core.config.experiment import SPLITS, Part, Science, resumable
 from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.config.import_path import at, load, with_defaults
 from agentfly_core.config.mismatch import UNSHOWN, place, said
@@ -34,7 +33,7 @@ PARTS["health"] = {name: sign.model_dump() for name, sign in SIGNS.items() if si
 GIVEN: Mapping[str, Sequence[str]] = {
     "algorithm": (),
     "template": ("tokenizer",),
-    "data": ("seed", *experiment.SPLITS),
+    "data": ("seed", *SPLITS),
 }
 """The parts that are completed with their defaults, and what each is given besides its settings."""
 S = TypeVar("S", bound=Section)
@@ -115,13 +114,13 @@ def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Differ
     """Where two dumped science configurations differ, key by key."""
     before, after = flat(old), flat(new)
     free = set(resumable(Science))
-    found = []
-    for key in sorted({*before, *after}):
-        then, now = before.get(key), after.get(key)
-        if then != now:
-            may_change = key in free or key.partition(".")[0] in free
-            found.append(Difference(key, then, now, may_change))
-    return found
+    return [
+        Difference(
+            key, before.get(key), after.get(key), not free.isdisjoint((key, key.partition(".")[0]))
+        )
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
+    ]
 
 
 def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:

@@ -59,10 +59,11 @@ class Section(BaseModel):
     def added(self) -> Iterator[tuple[Keys, JSON]]:
         """The settings that were added to it and its sections, inner ones first, with `before`."""
         for name, field in type(self).model_fields.items():
-            within = added_within(getattr(self, name))
-            yield from (((name, *keys), before) for keys, before in within)
-            marks = (mark for mark in field.metadata if isinstance(mark, Added))
-            yield from (((name,), mark.before) for mark in marks)
+            for keys, before in added_within(getattr(self, name)):
+                yield (name, *keys), before
+            for mark in field.metadata:
+                if isinstance(mark, Added):
+                    yield (name,), mark.before
 
 
 def added_within(value: Any) -> Iterator[tuple[Keys, JSON]]:

@@ -28,8 +28,9 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> S
     out. A share `spoilt` of the episodes guesses, mistypes the sum, takes another operation or
     misreads the result.
     """
-    mistakes = ("guess", "mistype", "take another operation", "misread")
-    return _script(problems, seed, spoilt, _calculate, mistakes)
+    return _script(
+        problems, seed, spoilt, _calculate, "guess", "mistype", "take another operation", "misread"
+    )
 
 
 def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
@@ -39,8 +40,9 @@ def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     A share `spoilt` of the episodes forgets a line, takes a wrong number of something or a wrong
     key, or never pays.
     """
-    mistakes = ("forget", "miscount", "mistake the key", "walk out")
-    return _script(problems, seed, spoilt, _buy, mistakes)
+    return _script(
+        problems, seed, spoilt, _buy, "forget", "miscount", "mistake the key", "walk out"
+    )
 
 
 def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
@@ -50,8 +52,16 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
     A share `spoilt` of the episodes guesses, mistypes a bound, takes another exponent or misreads
     what was printed.
     """
-    mistakes = ("guess", "mistype a bound", "take another exponent", "misread")
-    return _script(problems, seed, spoilt, _program, mistakes)
+    return _script(
+        problems,
+        seed,
+        spoilt,
+        _program,
+        "guess",
+        "mistype a bound",
+        "take another exponent",
+        "misread",
+    )
 
 
 def idler(problems: Sequence[Problem], seed: int) -> Script:
@@ -60,7 +70,7 @@ def idler(problems: Sequence[Problem], seed: int) -> Script:
 
 
 def _script(
-    problems: Sequence[Problem], seed: int, spoilt: float, play: Play, mistakes: Sequence[str]
+    problems: Sequence[Problem], seed: int, spoilt: float, play: Play, *mistakes: str
 ) -> Script:
     by_id = {problem.id: problem for problem in problems}
 
@@ -81,8 +91,8 @@ def _calculate(draw: random.Random, problem: Problem, mistake: str) -> list[str]
         expression = _slip(draw, expression)
     elif mistake == "take another operation":
         (sign,) = set(expression) & set("+-*")
-        others = [other for other in "+-*" if other != sign]
-        expression = expression.replace(sign, draw.choice(others))
+        other = draw.choice([other for other in "+-*" if other != sign])
+        expression = expression.replace(sign, other)
     result = number(evaluate(expression))
     answer = _slip(draw, result) if mistake == "misread" else result
     return [call_text("calculator", expression=expression), call_text("answer", answer=answer)]
@@ -114,8 +124,10 @@ def _buy(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
         wish[place] = key, draw.choice([other for other in COUNTS if other != count])
     replies = []
     for key, count in wish:
-        replies.append(call_text("search", words=names[key]))
-        replies.append(call_text("add_to_cart", key=key, count=count))
+        replies += [
+            call_text("search", words=names[key]),
+            call_text("add_to_cart", key=key, count=count),
+        ]
     if mistake == "mistake the key":
         place = draw.randrange(1, len(replies), 2)
         key, count = wish[place // 2]

@@ -54,8 +54,7 @@ def files(
             )
         problems: Rows = [row for row in rows if isinstance(row, Problem)]
         random.Random(seed).shuffle(problems)
-        for split in reversed(wanted):
-            size = wanted[split]
+        for split, size in reversed(wanted.items()):
             built[split], problems = problems[:size], problems[size:]
         # The first split has the bad rows, and so lacks the problems that they are not.
         built[next(iter(wanted))] += [row for row in rows if isinstance(row, BadRow)]

@@ -41,9 +41,8 @@ def powers(seed: int, train: int, validation: int, test: int) -> dict[str, list[
 def problem(exponent: int, first: int, bound: int) -> Problem:
     """The sum of i**exponent for i from `first`, below `bound`."""
     total = sum(i**exponent for i in range(first, bound))
-    facts = {"answer": str(total), "bounds": [exponent, first, bound]}
     return Problem(
         f"pow-{exponent}-{first}-{bound}",
         f"Add up i**{exponent} for i from {first}, below {bound}.",
-        facts,
+        {"answer": str(total), "bounds": [exponent, first, bound]},
     )

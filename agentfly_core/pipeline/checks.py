@@ -26,9 +26,7 @@ def check(science: Science) -> Resolved:
         )
     for part in resolved.parts:
         part.ready()
-    data, template, warm_start = science.data, science.template, science.warm_start
-    check_settings(load(template.use), template.settings, GIVEN["template"])
-    check_settings(load(data.use), data.settings, GIVEN["data"])
+    warm_start = science.warm_start
     if warm_start and step_named(warm_start.demonstrations):
         with at("warm_start.settings"):
             check_settings(RejectionSampling, warm_start.settings)
@@ -37,7 +35,7 @@ def check(science: Science) -> Resolved:
             check_settings(
                 load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"]
             )
-    if (needed := most(science)) > data.train:
+    if (needed := most(science)) > science.data.train:
         rounds = (
             f" in 1 + {science.rollout.refills} rounds (rollout.refills)"
             if science.rollout.refills
@@ -45,7 +43,7 @@ def check(science: Science) -> Resolved:
         )
         raise ValueError(
             f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives "
-            f"{data.train}."
+            f"{science.data.train}."
         )
     return resolved
 

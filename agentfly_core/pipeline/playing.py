@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,12 +153,10 @@ def watching(stage: str, step: int, done: int, total: int) -> Watch:
     """A listener for finished episodes that reports them as progress of a stage, of which `done`
     lie behind.
     """
-    count = done
+    played = count(done + 1)
 
     def watch(_: Trajectory) -> None:
-        nonlocal count
-        count += 1
-        report(Progress(stage, step, count, total))
+        report(Progress(stage, step, next(played), total))
 
     return watch
 

@@ -5,7 +5,7 @@ arXiv 2308.01825).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -82,25 +82,20 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
     return tuple(found)
 
 
-def stored(store: Store, episodes: Sequence[Artifact]) -> Iterator[tuple[Trajectory, Scored]]:
-    """The episodes of `artifacts` with their scores, step by step."""
+def stored(
+    store: Store, episodes: Sequence[Artifact], problems: Container[str]
+) -> Iterator[tuple[Trajectory, Scored]]:
+    """The episodes of `artifacts` with their scores, step by step, of these problems only, by id:
+    what is held out from one experiment may have trained another.
+    """
     scores: dict[str, Scored] = {}
     for artifact in episodes:
         folder = store.open(artifact)
         if (folder / SCORES).is_file():
             scores = {score.trajectory_id: score for score in read_scores(folder / SCORES)}
         else:
-            yield from ((t, scores[t.id]) for t in read_trajectories(folder / EPISODES))
-
-
-def of_problems(
-    played: Iterable[tuple[Trajectory, Scored]], problems: Iterable[str]
-) -> list[tuple[Trajectory, Scored]]:
-    """Those of these problems only, by id: what is held out from one experiment may have trained
-    another.
-    """
-    known = set(problems)
-    return [(trajectory, score) for trajectory, score in played if trajectory.problem.id in known]
+            played = read_trajectories(folder / EPISODES)
+            yield from ((t, scores[t.id]) for t in played if t.problem.id in problems)
 
 
 def choose(

@@ -14,6 +14,7 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
+from agentfly_core.rollout.needs import kinds_needed
 from agentfly_core.rollout.shard import LEASE_SECONDS
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.system.service import new_address, supervised
@@ -116,9 +117,10 @@ def environments_service(context: ExperimentContext) -> Iterator[EnvironmentLoop
     back.
     """
     resolved, rollout = context.resolved, context.science.rollout
+    kinds = kinds_needed(resolved.tools, [*resolved.rewards])
     with environment_loop(resolved.limits) as here:
         size = min(rollout.shard, rollout.problems * rollout.group_size)
-        here.loop.call_soon_threadsafe(here.resources.warm, resolved.kinds, size, LEASE_SECONDS)
+        here.loop.call_soon_threadsafe(here.resources.warm, kinds, size, LEASE_SECONDS)
         yield here
 
 

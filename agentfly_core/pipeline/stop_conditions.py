@@ -22,10 +22,8 @@ def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
     lost a service.
     """
     errors = [str(t.error) for t in trajectories if t.ending is Ending.FAILED]
-    if len(errors) > max(1, share * len(trajectories)):
-        raise GateClosed(
-            _message(f"of {len(trajectories)} episodes failed", errors, "gates.failed", share)
-        )
+    what = f"of {len(trajectories)} episodes failed"
+    _allow(max(1, share * len(trajectories)), errors, what, "gates.failed", share)
 
 
 def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
@@ -39,12 +37,8 @@ def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None
         for t in trajectories
     ]
     reasons = [scores[0].reason for scores in missing if scores]
-    if len(reasons) > max(2, share * len(trajectories)):
-        raise GateClosed(
-            _message(
-                f"of {len(trajectories)} episodes have no reward", reasons, "gates.unscored", share
-            )
-        )
+    what = f"of {len(trajectories)} episodes have no reward"
+    _allow(max(2, share * len(trajectories)), reasons, what, "gates.unscored", share)
 
 
 def stop_if_unscored(
@@ -61,12 +55,8 @@ def stop_if_unscored(
         if t.ending is not Ending.FAILED
     ]
     reasons = [score.reward.reason for score in played if isinstance(score.reward, Unscored)]
-    if len(reasons) > max(2, share * len(scores)):
-        raise GateClosed(
-            _message(
-                f"of {len(scores)} trajectories have no reward", reasons, "gates.unscored", share
-            )
-        )
+    what = f"of {len(scores)} trajectories have no reward"
+    _allow(max(2, share * len(scores)), reasons, what, "gates.unscored", share)
 
 
 def stop_if_diverging(skipped: int) -> None:
@@ -129,9 +119,11 @@ def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
     return list(told.values())
 
 
-def _message(what: str, causes: Sequence[str], setting: str, share: float) -> str:
-    first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
-    return (
-        f"{len(causes)} {what} ({setting} allows {share:.0%}). First causes: {first} "
-        f"Mend them, or raise {setting}."
-    )
+def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:
+    """Raise GateClosed for more than `most` causes of what the setting allows for a share."""
+    if len(causes) > most:
+        first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
+        raise GateClosed(
+            f"{len(causes)} {what} ({setting} allows {share:.0%}). First causes: {first} "
+            f"Mend them, or raise {setting}."
+        )

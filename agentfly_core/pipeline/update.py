@@ -50,7 +50,7 @@ def step_job(
         start=label_of(run, step - 1),
         end=target.key,
         policy=str(policy),
-        learner=_learner_state(store, store.key_of(before)) if goes_on else None,
+        learner=_learner_state(store, store.key_of(before.uri)) if goes_on else None,
         rollouts=tuple(str(store.open(shard) / EPISODES) for shard in rollouts(store, scored)),
         scores=str(store.open(scored) / SCORES),
         algorithm=science.algorithm,
@@ -145,7 +145,7 @@ def label_of(run: Run, step: int) -> str:
         return _published(run, step).key
     if run.science.update.optimizer_state == "fresh":
         return fresh(run.start)
-    start = run.store.key_of(run.start)
+    start = run.store.key_of(run.start.uri)
     if run.parent is None or run.store.find(keys.learner(start)) is None:
         raise ValueError(
             f"update.optimizer_state: got parent, and beside {run.start.uri}, which step 1 starts "
@@ -183,7 +183,7 @@ def _reference(run: Run) -> Artifact | None:
 
 
 def _published(run: Run, step: int) -> ArtifactKey:
-    return run.store.key_of(run.store.artifact(run.layout.step(step).policy))
+    return run.store.key_of(run.layout.step(step).policy)
 
 
 def _learner_state(store: Store, policy: ArtifactKey) -> str | None:

@@ -54,8 +54,7 @@ def prepare(science: Science, folder: Path, quarantine: Path) -> None:
 
 def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
     """Call the experiment's builder; raises ValueError for a setting that it does not have."""
-    sizes = {"train": data.train, "validation": data.validation, "test": data.test}
-    given = {"seed": seed, **sizes}
+    given = {"seed": seed, "train": data.train, "validation": data.validation, "test": data.test}
     built: Mapping[str, Sequence[Problem | BadRow]] = construct(
         load(data.use), data.settings, given
     )

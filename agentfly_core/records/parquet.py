@@ -121,12 +121,8 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
 
 def read_trajectories(path: Path) -> list[Trajectory]:
     """Read trajectories; raises ValueError when the file was written with a newer schema."""
-    found = []
-    for row in _read(path, TRAJECTORY):
-        branch = None
-        if row["branch_parent"] is not None:
-            branch = Branch(row["branch_parent"], row["branch_turns"])
-        trajectory = Trajectory(
+    return [
+        Trajectory(
             id=row["id"],
             episode=row["episode"],
             problem=Problem(row["problem"], row["prompt"], json.loads(row["facts"])),
@@ -138,38 +134,47 @@ def read_trajectories(path: Path) -> list[Trajectory]:
             closing=tuple(Observation(**item) for item in json.loads(row["closing"])),
             ending=Ending(row["ending"]),
             error=row["error"],
-            observed={name: _score(value) for name, value in json.loads(row["observed"]).items()},
+            observed={
+                name: Unscored(**found)
+                if "reason" in found
+                else Score(found["value"], found["parts"], tuple(found["per_turn"]))
+                for name, found in json.loads(row["observed"]).items()
+            },
             seed=row["seed"],
-            branch=branch,
+            branch=Branch(parent, row["branch_turns"])
+            if (parent := row["branch_parent"]) is not None
+            else None,
         )
-        found.append(trajectory)
-    return found
+        for row in _read(path, TRAJECTORY)
+    ]
 
 
 def write_scores(path: Path, scores: Iterable[Scored]) -> None:
     """Write scores in the order given."""
-    rows: list[dict[str, Any]] = []
-    for scored in scores:
-        rows.append(
-            {
-                "trajectory_id": scored.trajectory_id,
-                "rewards": _text(dict(scored.rewards)),
-                "turn_rewards": scored.turn_rewards,
-                "reward": None if isinstance(scored.reward, Unscored) else scored.reward,
-                "unscored": scored.reward.reason if isinstance(scored.reward, Unscored) else None,
-            }
-        )
+    rows = [
+        {
+            "trajectory_id": scored.trajectory_id,
+            "rewards": _text(dict(scored.rewards)),
+            "turn_rewards": scored.turn_rewards,
+            "reward": None if isinstance(scored.reward, Unscored) else scored.reward,
+            "unscored": scored.reward.reason if isinstance(scored.reward, Unscored) else None,
+        }
+        for scored in scores
+    ]
     _write(path, rows, SCORED)
 
 
 def read_scores(path: Path) -> list[Scored]:
     """Read scores; raises ValueError when the file was written with a newer schema."""
-    found = []
-    for row in _read(path, SCORED):
-        reward = row["reward"] if row["unscored"] is None else Unscored(row["unscored"])
-        rewards, turn_rewards = json.loads(row["rewards"]), tuple(row["turn_rewards"])
-        found.append(Scored(row["trajectory_id"], rewards, turn_rewards, reward))
-    return found
+    return [
+        Scored(
+            trajectory_id=row["trajectory_id"],
+            rewards=json.loads(row["rewards"]),
+            turn_rewards=tuple(row["turn_rewards"]),
+            reward=row["reward"] if row["unscored"] is None else Unscored(row["unscored"]),
+        )
+        for row in _read(path, SCORED)
+    ]
 
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
@@ -244,12 +249,6 @@ def _message(item: Mapping[str, Any]) -> Message | Observation:
         return Observation(**item)
     calls = tuple(ToolCall(**c) if "name" in c else BadCall(**c) for c in item["calls"])
     return Message(item["role"], item["content"], calls)
-
-
-def _score(value: Mapping[str, Any]) -> Score | Unscored:
-    if "reason" in value:
-        return Unscored(value["reason"])
-    return Score(value["value"], value["parts"], tuple(value["per_turn"]))
 
 
 def _text(value: Any) -> str:

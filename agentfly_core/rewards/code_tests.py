@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from agentfly_core.authoring.reward import reward
 from agentfly_core.records.trajectory import Score, Trajectory
@@ -86,9 +85,16 @@ async def code_tests(trajectory: Trajectory) -> Score:
     facts = trajectory.problem.facts
     tests = list(facts["tests"])
     calls = json.dumps([facts["function"], [test["args"] for test in tests]])
-    files = {"solution.py": program(trajectory.answer or ""), "calls.json": calls}
+    solution = program(trajectory.answer or "")
+    files: dict[str, str | bytes] = {"solution.py": solution, "calls.json": calls}
     results = await _run(_CALLS, files, "results.jsonl", float(facts.get("seconds", SECONDS)))
-    passed = await _grades(results or b"", [test["expected"] for test in tests])
+    nonce = secrets.token_hex(16)
+    grading = json.dumps([nonce, [test["expected"] for test in tests]])
+    files = {"results.jsonl": results or b"", "grading.json": grading}
+    verdict = json.loads((await _run(_GRADES, files, "verdict.json", SECONDS)) or "{}")
+    # none is right where they end their grading, since whatever else it reads is ours
+    graded = verdict["passed"] if verdict.get("nonce") == nonce else [False] * len(tests)
+    passed = [right is True for right in graded]
     return Score(float(all(passed)), parts={"passed": sum(passed) / len(passed)})
 
 
@@ -96,21 +102,6 @@ def program(answer: str) -> str:
     """The code in an answer: its last fenced block, or else the whole."""
     blocks: list[str] = _BLOCK.findall(answer)
     return blocks[-1] if blocks else answer
-
-
-async def _grades(results: bytes, expected: Sequence[Any]) -> list[bool]:
-    """Which results are right: none where they end their grading, since whatever else it reads is
-    ours.
-    """
-    nonce = secrets.token_hex(16)
-    files: dict[str, str | bytes] = {
-        "results.jsonl": results,
-        "grading.json": json.dumps([nonce, expected]),
-    }
-    verdict = json.loads((await _run(_GRADES, files, "verdict.json", SECONDS)) or "{}")
-    if verdict.get("nonce") != nonce:
-        return [False] * len(expected)
-    return [passed is True for passed in verdict["passed"]]
 
 
 async def _run(

@@ -45,8 +45,7 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
     """The layout of a batch of `trajectories` trajectories, whose rows are in their order."""
     assert bool((batch.trajectory.diff() >= 0).all())
     line = batch.trajectory.unsqueeze(1).expand_as(batch.sampled)[batch.sampled]
-    first = torch.searchsorted(line, line)
-    column = torch.arange(len(line)) - first
+    column = torch.arange(len(line)) - torch.searchsorted(line, line)
     longest = int(column.max()) + 1 if len(column) else 0
     turns = torch.full((trajectories, longest), -1)
     turns[line, column] = batch.turn[batch.sampled]

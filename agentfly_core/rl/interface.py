@@ -120,29 +120,23 @@ class Algorithm(Protocol):
     @property
     def needs(self) -> Needs:
         """What it needs, with these hyper-parameters."""
-        ...
 
     def after(self, before: Mapping[str, float]) -> Algorithm:
         """The algorithm for the update after one with these metrics (none before the first)."""
-        ...
 
     def measures(self, outcomes: Outcomes, batch: RolloutBatch) -> Mapping[str, float]:
         """Metrics before an update's first optimizer step; the next update's `after` reads them."""
-        ...
 
     def estimate_advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """From outcomes to advantages, over the whole update."""
-        ...
 
     def weights(self, batch: RolloutBatch) -> Tensor:
         """Each sampled token's share in the loss; `batch` holds all rows of one optimizer step,
         with advantages.
         """
-        ...
 
     def loss(self, outputs: Outputs, batch: RolloutBatch) -> Loss:
         """The loss of a micro-batch: these rows' part of the optimizer step's sum."""
-        ...
 
 
 def log_ratio(now: Tensor, before: Tensor) -> Tensor:

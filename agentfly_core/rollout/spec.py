@@ -9,7 +9,7 @@ from functools import cached_property
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.rollout.episode import Agent, EpisodeRules
-from agentfly_core.rollout.needs import kinds_needed, refuse_misfits
+from agentfly_core.rollout.needs import kinds_needed
 from agentfly_core.rollout.pool import Limit
 
 
@@ -18,18 +18,12 @@ class RolloutSpec(EpisodeRules):
     """How an experiment's episodes are played: by which rules, which agent, for how long (seconds).
 
     `rewards` are only those that need an environment, `limits` those of each kind of environment.
-
-    Raises ValueError for two tools of one name and for an environment that is asked for and has no
-    limit.
     """
 
     rewards: tuple[Reward, ...]
     agent: Agent
     deadline: float
     limits: Mapping[type[Environment], Limit]
-
-    def __post_init__(self) -> None:
-        refuse_misfits(self.tools, self.rewards, self.limits)
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:

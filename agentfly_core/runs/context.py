@@ -8,7 +8,6 @@ import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from agentfly_core.artifacts.run_layout import RunLayout
@@ -20,7 +19,7 @@ from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, load
 from agentfly_core.config.site import Site
 from agentfly_core.rollout.episode import Agent
-from agentfly_core.rollout.needs import kinds_needed, refuse_misfits
+from agentfly_core.rollout.needs import refuse_misfits
 from agentfly_core.rollout.pool import Limit
 
 if TYPE_CHECKING:
@@ -56,11 +55,6 @@ class Resolved:
     rewards: Mapping[Reward, float]
     goal: str
     limits: Mapping[type[Environment], Limit]
-
-    @cached_property
-    def kinds(self) -> tuple[type[Environment], ...]:
-        """The kinds of environment that every episode needs, in the fixed order of leasing."""
-        return kinds_needed(self.tools, [*self.rewards])
 
     @property
     def parts(self) -> tuple[Tool | Reward, ...]:

@@ -73,13 +73,6 @@ class Step:
     decode: Decode
     metrics: Mapping[str, float]
 
-    @property
-    def worst_first(self) -> list[tuple[Trajectory, Scored | None]]:
-        """Unscored episodes, then the others by reward."""
-        return sorted(
-            self.episodes, key=lambda pair: (_reward(pair[1]) is not None, _reward(pair[1]) or 0.0)
-        )
-
 
 def read_step(store: Store, run: str, number: int | None) -> Step:
     """A step's episodes, the last one's when `number` is None; raises ValueError without any."""
@@ -103,9 +96,12 @@ def read_step(store: Store, run: str, number: int | None) -> Step:
     by_id = {score.trajectory_id: score for score in scored}
     trajectories = [t for shard in shards for t in read_trajectories(shard / EPISODES)]
     ended = store.read_json(here.metrics)
-    metrics = ended["metrics"] if ended else {}
     return Step(
-        run, step, tuple((t, by_id.get(t.id)) for t in trajectories), decoder(store, run), metrics
+        run,
+        step,
+        tuple((t, by_id.get(t.id)) for t in trajectories),
+        decoder(store, run),
+        ended["metrics"] if ended else {},
     )
 
 
@@ -150,22 +146,22 @@ def lines(piece: Piece, width: int) -> list[str]:
 
 
 def show(step: Step, worst: int) -> RenderableType:
-    """A step's episodes of lowest reward, `worst` of them."""
+    """A step's episodes of lowest reward, `worst` of them, those that have none first."""
     rewards = [reward for _, scored in step.episodes if (reward := _reward(scored)) is not None]
-    overall = "none scored"
+    overall = f"{len(rewards) or 'none'} scored"
     if rewards:
-        overall = f"{len(rewards)} scored, mean reward {sum(rewards) / len(rewards):.3f}"
-    episodes = f"{len(step.episodes)} episodes, {overall}"
-    title = Text(f"{step.run}, step {step.number}: {episodes}", "bold")
+        overall += f", mean reward {sum(rewards) / len(rewards):.3f}"
+    title = f"{step.run}, step {step.number}: {len(step.episodes)} episodes, {overall}"
     legend = Text.assemble(
         ("| read by the model", STYLES["read"]),
         "   ",
         ("> sampled: chosen by it", STYLES["sampled"]),
     )
-    chosen = [
-        _episode(trajectory, scored, step.decode) for trajectory, scored in step.worst_first[:worst]
-    ]
-    return Group(title, *environments(step.metrics), legend, *chosen)
+    worst_first = sorted(
+        step.episodes, key=lambda pair: (_reward(pair[1]) is not None, _reward(pair[1]) or 0.0)
+    )
+    chosen = [_episode(played, scored, step.decode) for played, scored in worst_first[:worst]]
+    return Group(Text(title, "bold"), *environments(step.metrics), legend, *chosen)
 
 
 def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
@@ -173,10 +169,9 @@ def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
     none.
     """
     kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
-    columns = (Column(title, justify="right") for title in LEASES.values())
     shown = Table(
         "environment",
-        *columns,
+        *(Column(title, justify="right") for title in LEASES.values()),
         box=None,
         pad_edge=False,
         collapse_padding=True,
@@ -201,17 +196,19 @@ def table(step: Step) -> pd.DataFrame:
             for piece in pieces(trajectory, step.decode)
             for line in lines(piece, 120)
         ]
-        row = {
-            "problem": trajectory.problem.prompt,
-            "chain": trajectory.chain,
-            "reward": _reward(scored),
-            "episode": "\n".join(marked),
-            "answer": trajectory.answer,
-            "ending": trajectory.ending.value,
-            "turns": len(trajectory.turns),
-            "sampled_tokens": trajectory.sampled_tokens,
-        }
-        rows.append({**row, **(scored.rewards if scored else {})})
+        rows.append(
+            {
+                "problem": trajectory.problem.prompt,
+                "chain": trajectory.chain,
+                "reward": _reward(scored),
+                "episode": "\n".join(marked),
+                "answer": trajectory.answer,
+                "ending": trajectory.ending.value,
+                "turns": len(trajectory.turns),
+                "sampled_tokens": trajectory.sampled_tokens,
+                **(scored.rewards if scored else {}),
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -224,9 +221,8 @@ def _episode(trajectory: Trajectory, scored: Scored | None, decode: Decode) -> R
     else:
         parts = ", ".join(f"{name} {value:g}" for name, value in scored.rewards.items())
         graded = f"reward {scored.reward:g} ({parts})"
-    spans = [span for turn in trajectory.turns for span in turn.sampled]
-    versions = sorted({span.policy_version for span in spans})
-    policies = ", ".join(map(str, versions)) or "none"
+    versions = {span.policy_version for turn in trajectory.turns for span in turn.sampled}
+    policies = ", ".join(map(str, sorted(versions))) or "none"
     facts = [
         f"problem {trajectory.problem.id}, chain {trajectory.chain}",
         graded,

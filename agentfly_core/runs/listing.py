@@ -91,15 +91,11 @@ def continuing(store: Store, name: str, record: RunRecord) -> str:
     """
     path = next((Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml"))), None)
     known = path is None or path.parent == loading.CONF
-    words = [
-        "agentfly",
-        "train",
-        record["experiment"] if known else str(path),
-        *_overrides(path, record),
-    ]
-    words += ["--run", name]
-    words += [] if record["site"]["name"] == "local" else ["--site", record["site"]["name"]]
-    return in_store(store, *words)
+    what, site = record["experiment"] if known else str(path), record["site"]["name"]
+    where = [] if site == "local" else ["--site", site]
+    return in_store(
+        store, "agentfly", "train", what, *_overrides(path, record), "--run", name, *where
+    )
 
 
 def in_store(store: Store, *words: str) -> str:
@@ -128,15 +124,14 @@ def _overrides(path: Path | None, record: RunRecord) -> list[str]:
     whole = set()
     for key in keys:
         section = next((one for one in absent if key.startswith(f"{one}.")), key)
-        is_import_path = ":" in section  # which has dots of its own
-        whole.add(section.partition(".")[0] if is_import_path else section)
+        # an import path has dots of its own
+        whole.add(section.partition(".")[0] if ":" in section else section)
 
     words = []
     for key in sorted(whole):
         value = values.get(key, science.get(key))
-        dumped = yaml.safe_dump(value, default_flow_style=True, width=100_000)
-        text = dumped.removesuffix("...\n").strip()
-        words.append(f"{key}={text}")
+        text = yaml.safe_dump(value, default_flow_style=True, width=100_000).removesuffix("...\n")
+        words.append(f"{key}={text.strip()}")
     return words
 
 

@@ -32,10 +32,9 @@ def rollout_metrics(
     """
     if not trajectories:
         return {}
-    sampled_tokens = sum(t.sampled_tokens for t in trajectories)
     rollout = {
         **_conversation(trajectories, tools),
-        **_times(timings, sampled_tokens),
+        **_times(timings, sum(t.sampled_tokens for t in trajectories)),
         **_rewards(trajectories, scored, goal),
     }
     metrics = {f"agent/rollout/{name}": value for name, value in rollout.items()}

@@ -22,7 +22,6 @@ class Connection(Protocol):
 
     def answers(self) -> bool:
         """Whether the service is there now; must not raise."""
-        ...
 
 
 C = TypeVar("C", bound=Connection)
@@ -114,28 +113,27 @@ class Outbox(Generic[C]):
             try:
                 self.connection = self.connection or self._connect()
                 call.send(self.connection)
+                over = True
             except Exception as error:  # whatever a mere listener raises, the work continues
-                self._failed(call, error)
-            else:
-                self._drop(call)
+                over = self._given_up(call, error)
+            if over:
+                with self._changed:
+                    self._calls.remove(call)
+                    self._changed.notify_all()
 
-    def _drop(self, call: _Call[C]) -> None:
-        with self._changed:
-            self._calls.remove(call)
-            self._changed.notify_all()
-
-    def _failed(self, call: _Call[C], error: Exception) -> None:
+    def _given_up(self, call: _Call[C], error: Exception) -> bool:
+        """Whether a call that failed is given up; else this waits until it may be made again."""
         there = self.connection is not None and self.connection.answers()
         call.attempts += there
         if call.attempts == ATTEMPTS:
             self._refused.append(f"{call.label} ({_cause(error)})")
-            return self._drop(call)
+            return True
         with self._changed:
             self._failures += not there
             self._reason = _cause(error)
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._hurry or self._closed, RETRY_SECONDS)
-        return None
+        return False
 
 
 def _cause(error: BaseException) -> str:

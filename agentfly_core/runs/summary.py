@@ -98,11 +98,11 @@ def summarise(
 ) -> Summary:
     """The content of summary.json; `made` is what there was before the first step."""
     steps = steps_frame(context, run)
-    seconds: dict[str, float] = {}
-    for stage, artifacts in made.items():
-        seconds[stage] = sum(measured(context.store, artifact).seconds for artifact in artifacts)
-    for stage in ("rollout", "score", "update"):
-        seconds[stage] = float(steps[f"time/{stage}"].sum())
+    seconds = {
+        stage: sum(measured(context.store, artifact).seconds for artifact in artifacts)
+        for stage, artifacts in made.items()
+    }
+    seconds |= {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
     seconds["evaluate"] = before.seconds + after.seconds
     return {
         "run": run,
@@ -140,9 +140,9 @@ def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBe
     if science.warm_start is None:
         return stages_before(data, model, [], parent)
     episodes = store.artifact(keys.demonstrations(science, model, data).uri)
-    rounds = range(1, science.warm_start.rounds + 1)
     policies = [
-        store.artifact(keys.warm_start(science, model, episodes, number).uri) for number in rounds
+        store.artifact(keys.warm_start(science, model, episodes, number).uri)
+        for number in range(1, science.warm_start.rounds + 1)
     ]
     return stages_before(data, model, [episodes, *policies], parent)
 

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,46 +31,26 @@ logger = logging.getLogger(__name__)
 BUSY = "is being blocked by"
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """What DVC keeps of a dataset: `Version("dc97ba12...e1.dir", "data/generated/quickstart")`."""
-
-    md5: str
-    path: str
-
-    def __str__(self) -> str:
-        return self.md5
-
-
-@dataclass(frozen=True, slots=True)
-class Unversioned:
-    """Why a dataset has no version: `Unversioned("data overridden")`."""
-
-    reason: str
-
-    def __str__(self) -> str:
-        return f"none: {self.reason}"
-
-
-def dataset_version(name: str, science: Science, project: Path) -> Version | Unversioned:
-    """Bring DVC's dataset of an experiment up to date and tell its version.
+def dataset_version(name: str, science: Science, project: Path) -> str:
+    """Bring DVC's dataset of an experiment up to date; returns its version, "dc97ba12...e1.dir", or
+    why it has none, "none: data overridden".
 
     Only the dataset of the experiment file itself is versioned. Raises ValueError with DVC's own
     words when building it fails.
     """
     if reason := _not_versioned(name, science, project):
-        return Unversioned(reason)
-    file, path = pipeline(name, project), f"data/generated/{name}"
+        return f"none: {reason}"
+    file = pipeline(name, project)
     anew = ["--force"] if _is_of_other_files(name, science, project) else []
     code, printed = _quietly(["repro", *anew, f"{file}:prepare"], project)
     if BUSY in printed:
-        return Unversioned("another DVC command is working on it")
+        return "none: another DVC command is working on it"
     if code:
         end = "\n".join(printed.strip().splitlines()[-15:])
         raise ValueError(f"DVC could not prepare the data of {name!r}:\n{end}")
     locked = yaml.safe_load((project / file.with_suffix(".lock")).read_text())
     outs: list[Mapping[str, Any]] = locked["stages"]["prepare"]["outs"]
-    return Version(next(str(out["md5"]) for out in outs if out["path"] == path), path)
+    return next(str(out["md5"]) for out in outs if out["path"] == f"data/generated/{name}")
 
 
 def reproduce(name: str, project: Path) -> int:
@@ -137,11 +116,16 @@ def _quietly(words: Sequence[str], project: Path) -> tuple[int, str]:
     """
     folder = project / ".dvc" / "tmp"
     folder.mkdir(exist_ok=True)
-    captured = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with (folder / "agentfly.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        inherited = [lock.fileno()]
-        with _dvc(words, project, process_group=0, pass_fds=inherited, **captured) as process:
+        with _dvc(
+            words,
+            project,
+            process_group=0,
+            pass_fds=[lock.fileno()],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
             try:
                 printed, _ = process.communicate()
             finally:

@@ -15,7 +15,7 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Problem, Scored, ToolCall, Trajectory
 from agentfly_core.rollout.episode import Agent, EpisodeSpec
-from agentfly_core.rollout.needs import kinds_needed
+from agentfly_core.rollout.needs import kinds_needed, refuse_misfits
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
@@ -42,9 +42,12 @@ def rollout_spec(
     """Rules of episodes; by default tokens are letters, and the agent is the default one.
 
     `rewards` are those that need an environment. Without `limits`, there is one environment of each
-    kind that tools and rewards need.
+    kind that tools and rewards need. Raises ValueError as an experiment does for two tools of one
+    name and for an environment without a limit.
     """
-    one_each = dict.fromkeys(kinds_needed(tools, rewards), 1)
+    counts = dict.fromkeys(kinds_needed(tools, rewards), 1) if limits is None else limits
+    bounds = {kind: Limit(count) for kind, count in counts.items()}
+    refuse_misfits(tools, rewards, bounds)
     return RolloutSpec(
         template=template or Letters(),
         tools=tools,
@@ -56,7 +59,7 @@ def rollout_spec(
         max_observation_tokens=max_observation_tokens,
         max_model_len=max_model_len,
         deadline=deadline,
-        limits={kind: Limit(n) for kind, n in (one_each if limits is None else limits).items()},
+        limits=bounds,
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,8 @@ SITE = (
 )
 STORE = "where runs and artifacts go: a folder (default: .) or s3://bucket/prefix"
 RUN = "name of a run, see `agentfly list`"
-Command = Callable[[Namespace], int]
+Command = Callable[[Namespace], int | None]
+"""Returns the exit status, or nothing when all went well."""
 
 
 class Commands:
@@ -53,7 +53,7 @@ class Commands:
 def positive(text: str) -> int:
     """A number of 1 or more."""
     if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"got {number}, expected 1 or more")
+        raise ArgumentTypeError(f"got {number}, expected 1 or more")
     return number
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-from argparse import Namespace
+from argparse import REMAINDER, Namespace
 from pathlib import Path
 
 from rich.console import Console
@@ -41,7 +40,7 @@ def add_prefect(commands: Commands) -> None:
         prefect,
         "any Prefect command on this project's state, for example: agentfly prefect server start",
     )
-    words.add_argument("words", nargs=argparse.REMAINDER)
+    words.add_argument("words", nargs=REMAINDER)
 
 
 def doctor(arguments: Namespace) -> int:

@@ -50,21 +50,19 @@ def add_opening(commands: Commands) -> None:
     opening.add_argument("--store", default="", help=STORE)
 
 
-def show(arguments: Namespace) -> int:
+def show(arguments: Namespace) -> None:
     """Read episodes in the terminal."""
     step = episodes.read_step(store_at(arguments.store), arguments.run, arguments.step)
     Console().print(episodes.show(step, arguments.worst))
-    return 0
 
 
-def list_runs(arguments: Namespace) -> int:
+def list_runs(arguments: Namespace) -> None:
     """All runs of a store."""
     store = store_at(arguments.store)
     Console().print(view(listed(store), store), soft_wrap=True)
-    return 0
 
 
-def open_ui(arguments: Namespace) -> int:
+def open_ui(arguments: Namespace) -> None:
     """Open a run in the MLflow or Prefect UI; serves it until interrupted where no server runs."""
     store, name = store_at(arguments.store), arguments.run
     record = record_of(store, name)
@@ -84,4 +82,3 @@ def open_ui(arguments: Namespace) -> int:
         open_flow_run(places, ids[-1])
     else:
         open_run(Place.choose(places.state, record["site"]["mlflow_tracking_uri"]), ids[-1])
-    return 0

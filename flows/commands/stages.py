@@ -22,23 +22,18 @@ POLICY = (
 )
 
 
-def add_evaluation(commands: Commands) -> None:
-    """The command that evaluates."""
-    parser = commands.add_experiment(
+def add_stages(commands: Commands) -> None:
+    """The command that evaluates, and those that come before training."""
+    commands.add_experiment(
         "evaluate", evaluate, "held-out success of any policy, with an interval"
-    )
-    parser.add_argument("--policy", default="", metavar="REF", help=POLICY)
-
-
-def add_preparation(commands: Commands) -> None:
-    """The commands that come before training."""
+    ).add_argument("--policy", default="", metavar="REF", help=POLICY)
     commands.add_experiment("prepare", prepare, "build, check and version the dataset only")
     commands.add_experiment("warm-start", warm_start, "make the policy that training starts from")
     commands.add_experiment("config", config, "the resolved settings, each with where it came from")
     commands.add_experiment("resolve", resolve, "write the complete settings into results/ for DVC")
 
 
-def evaluate(arguments: Namespace) -> int:
+def evaluate(arguments: Namespace) -> None:
     """Play a policy on held-out problems."""
     experiment_context(arguments)
     with orchestrated("evaluate", lambda: arguments.typed):
@@ -50,10 +45,9 @@ def evaluate(arguments: Namespace) -> int:
         f"{found['success']:.1%} of {problems} held-out problems solved, 95 % interval {low:.1%} "
         f"to {high:.1%}."
     )
-    return 0
 
 
-def prepare(arguments: Namespace) -> int:
+def prepare(arguments: Namespace) -> None:
     """Build, check and version the dataset."""
     experiment_context(arguments)
     with orchestrated("prepare", lambda: arguments.typed):
@@ -61,10 +55,9 @@ def prepare(arguments: Namespace) -> int:
 
         data = flow(**flow_arguments(arguments))
     print(f"{data.uri}\n{data.digest}")
-    return 0
 
 
-def warm_start(arguments: Namespace) -> int:
+def warm_start(arguments: Namespace) -> None:
     """Make the policy that training starts from."""
     experiment_context(arguments)
     with orchestrated("warm-start", lambda: arguments.typed):
@@ -72,16 +65,14 @@ def warm_start(arguments: Namespace) -> int:
 
         policy = flow(**flow_arguments(arguments))
     print(f"{policy.uri}\n{policy.digest}")
-    return 0
 
 
-def resolve(arguments: Namespace) -> int:
+def resolve(arguments: Namespace) -> None:
     """Write the complete configuration for DVC."""
     dvc_outputs.write_config(experiment_context(arguments))
-    return 0
 
 
-def config(arguments: Namespace) -> int:
+def config(arguments: Namespace) -> None:
     """Print the resolved settings with where each came from."""
     read = loading.read(arguments.experiment, arguments.overrides)
     checks.check(read.science)
@@ -100,4 +91,3 @@ def config(arguments: Namespace) -> int:
     for key, value in values.items():
         table.add_row(key, json.dumps(value), str(origin[key]))
     Console().print(table)
-    return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
+from functools import partial
 
 from rich.console import Console
 
@@ -44,7 +45,7 @@ def add_training(commands: Commands) -> None:
     parser.add_argument("--new", action="store_true", help=new)
 
 
-def train(arguments: Namespace) -> int:
+def train(arguments: Namespace) -> None:
     """Start or continue a run; a finished one shows its summary at once."""
     context = experiment_context(arguments)
     name = name_of(context, arguments.run, arguments.new)
@@ -61,7 +62,6 @@ def train(arguments: Namespace) -> int:
     if dvc_outputs.wanted():
         dvc_outputs.write_run(context, name, summary)
     show_summary(context.store, summary)
-    return 0
 
 
 def show_places(places: Places, context: ExperimentContext) -> None:
@@ -82,7 +82,7 @@ def show_summary(store: Store, summary: Summary) -> None:
 
 def _trained(arguments: Namespace, context: ExperimentContext, name: str) -> Summary:
     refuse_if_open(context.store, name)
-    with orchestrated(name, lambda: _continuing(arguments, context, name)) as settled:
+    with orchestrated(name, partial(_continuing, arguments, context, name)) as settled:
         from flows.train import train as flow
 
         show_places(settled, context)

@@ -14,7 +14,7 @@ from types import TracebackType
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from agentfly_core.artifacts.keys import VERSIONS
@@ -96,13 +96,10 @@ class _Bars:
     """The steps of the run above the stage at work."""
 
     def __init__(self, console: Console, run: str, steps: int) -> None:
-        columns = (
+        self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(24),
             TextColumn("{task.fields[note]}"),
-        )
-        self.progress = Progress(
-            *columns,
             TimeElapsedColumn(),
             _Left(),
             console=console,
@@ -164,9 +161,7 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
     ]
 
     seconds = summary["seconds"]
-    times = Table(show_edge=False)
-    times.add_column("stage")
-    times.add_column("time", justify="right")
+    times = Table("stage", Column("time", justify="right"), show_edge=False)
     for stage in (stage for stage in VERSIONS if stage in seconds):  # in a file they stand by name
         times.add_row(stage.replace("_", " "), duration(seconds[stage]))
     times.add_row("together", duration(sum(seconds.values())), style="bold")
@@ -174,12 +169,14 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
 
 
 def _success(summary: Summary) -> Table:
-    title = f"{summary['run']}: {summary['steps']} steps of {summary['experiment']}"
-    table = Table(title=title, title_justify="left", show_edge=False)
-    for name in ("held-out success", "solved", "95 % interval"):
-        table.add_column(
-            name, justify="left" if name == "held-out success" else "right", no_wrap=True
-        )
+    table = Table(
+        Column("held-out success", no_wrap=True),
+        Column("solved", justify="right", no_wrap=True),
+        Column("95 % interval", justify="right", no_wrap=True),
+        title=f"{summary['run']}: {summary['steps']} steps of {summary['experiment']}",
+        title_justify="left",
+        show_edge=False,
+    )
     for when, success, (low, high) in (
         ("before", summary["success_before"], summary["interval_before"]),
         ("after", summary["success_after"], summary["interval_after"]),

@@ -118,12 +118,13 @@ def table(findings: Sequence[Finding]) -> RenderableType:
 
 def python() -> Finding:
     """Python and the operating system."""
-    ok = sys.version_info >= (3, 11) and sys.platform == "linux"
-    detail = (
+    return Finding(
+        "Python",
+        sys.version_info >= (3, 11) and sys.platform == "linux",
         f"{platform.python_version()} on {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores"
+        f"{os.cpu_count()} cores",
+        "use Linux and Python 3.11 or newer",
     )
-    return Finding("Python", ok, detail, "use Linux and Python 3.11 or newer")
 
 
 def memory() -> Finding:
@@ -133,21 +134,24 @@ def memory() -> Finding:
         limit = Path(path).read_text().strip() if Path(path).is_file() else "max"
         free = free if limit == "max" else min(free, int(limit))
     gib = free / 2**30
-    remedy = "close programs, or give the container more; SmolLM2 needs 10 GiB"
     return Finding(
         "memory",
         gib >= MEMORY_GIB,
         f"{gib:.1f} GiB free, the quickstart needs {MEMORY_GIB:.0f}",
-        remedy,
+        "close programs, or give the container more; SmolLM2 needs 10 GiB",
     )
 
 
 def disk(project: Path) -> Finding:
     """Space for runs and artifacts."""
     gib = shutil.disk_usage(project).free / 2**30
-    needs = f"the quickstart needs {DISK_GIB:.0f}, beside the 5 of its installation"
-    remedy = f"free space on the disk of {project}, or keep runs elsewhere with --store"
-    return Finding("disk", gib >= DISK_GIB, f"{gib:.1f} GiB free, {needs}", remedy)
+    return Finding(
+        "disk",
+        gib >= DISK_GIB,
+        f"{gib:.1f} GiB free, the quickstart needs {DISK_GIB:.0f}, "
+        "beside the 5 of its installation",
+        f"free space on the disk of {project}, or keep runs elsewhere with --store",
+    )
 
 
 def compiler() -> Finding:
@@ -185,8 +189,12 @@ def vllm() -> Finding:
         and platform.machine() == "x86_64"
         and "avx2" not in flags
     ):
-        remedy = "set AGENTFLY_SAMPLER=transformers"
-        return Finding("vLLM", False, f"{found.detail}, but the processor has no AVX2", remedy)
+        return Finding(
+            "vLLM",
+            False,
+            f"{found.detail}, but the processor has no AVX2",
+            "set AGENTFLY_SAMPLER=transformers",
+        )
     return found
 
 
@@ -215,12 +223,13 @@ def bfloat16() -> Finding:
     path = Path("/proc/cpuinfo")
     words = set(path.read_text().split()) if path.is_file() else set()
     found = sorted(words & BFLOAT16)
-    remedy = (
-        "leave `dtype: bfloat16` to GPUs: "
-        "without such instructions its products are slower than float32's"
-    )
     return Finding(
-        "bfloat16", bool(found), f"{', '.join(found) or 'none'} on the CPU", remedy, needed=False
+        "bfloat16",
+        bool(found),
+        f"{', '.join(found) or 'none'} on the CPU",
+        "leave `dtype: bfloat16` to GPUs: "
+        "without such instructions its products are slower than float32's",
+        needed=False,
     )
 
 
@@ -231,9 +240,12 @@ def sandbox() -> Finding:
     except (Unavailable, ValueError) as error:
         why = str(error).removesuffix(preflight.WHAT_TO_DO).strip()
         return Finding("sandbox", False, why, preflight.WHAT_TO_DO, needed=False)
-    remedy = f"unset {SANDBOX}"
     return Finding(
-        "sandbox", found.backend.name != "unsafe", report.described(found), remedy, needed=False
+        "sandbox",
+        found.backend.name != "unsafe",
+        report.described(found),
+        f"unset {SANDBOX}",
+        needed=False,
     )
 
 
@@ -259,12 +271,13 @@ def mlflow(place: Place) -> Finding:
     if not found.ok:
         return found
     fault = _answer(f"{place.uri}/health") if place.served else _database(place)
-    detail = f"{place.uri} ({place.why})" + (f": {fault}" if fault else "")
-    remedy = (
+    return Finding(
+        "MLflow",
+        not fault,
+        f"{place.uri} ({place.why})" + (f": {fault}" if fault else ""),
         "start it, or choose another; "
-        f"runs go on without it, and send what is missing later ({place.why})"
+        f"runs go on without it, and send what is missing later ({place.why})",
     )
-    return Finding("MLflow", not fault, detail, remedy)
 
 
 def prefect(api: str) -> Finding:
@@ -273,9 +286,11 @@ def prefect(api: str) -> Finding:
     if not found.ok or not api:
         return found
     fault = _answer(f"{api}/health")
-    detail = f"{api}: {fault}" if fault else api
     return Finding(
-        "Prefect", not fault, detail, "start it: prefect server start; or unset what chose it"
+        "Prefect",
+        not fault,
+        f"{api}: {fault}" if fault else api,
+        "start it: prefect server start; or unset what chose it",
     )
 
 
@@ -285,10 +300,13 @@ def s3() -> Finding:
     sources = [name for name in CREDENTIALS if name in os.environ]
     sources += [str(path) for path in [Path.home() / ".aws" / "credentials"] if path.is_file()]
     if found.ok and not sources:
-        remedy = (
-            "for --store s3://...: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        return Finding(
+            "S3",
+            False,
+            f"{found.detail}, but no credentials",
+            "for --store s3://...: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+            needed=False,
         )
-        return Finding("S3", False, f"{found.detail}, but no credentials", remedy, needed=False)
     return Finding(
         "S3",
         found.ok,
@@ -305,9 +323,12 @@ def port(number: int, use: str) -> Finding:
         try:
             probe.bind(("127.0.0.1", number))
         except OSError as error:
-            remedy = f"if it is not {use}, start that with --port"
             return Finding(
-                f"port {number}", False, f"for {use}: {error.strerror}", remedy, needed=False
+                f"port {number}",
+                False,
+                f"for {use}: {error.strerror}",
+                f"if it is not {use}, start that with --port",
+                needed=False,
             )
     return Finding(f"port {number}", True, f"free for {use}", needed=False)
 

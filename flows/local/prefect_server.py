@@ -73,7 +73,6 @@ def prefect_api(places: Places) -> Iterator[Api]:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     url = f"http://127.0.0.1:{port}/api"
-    address = new_address("prefect")
     command = [
         sys.executable,
         "-m",
@@ -85,7 +84,7 @@ def prefect_api(places: Places) -> Iterator[Api]:
         "--port",
         str(port),
     ]
-    log = places.state / "logs" / "prefect.log"
+    address, log = new_address("prefect"), places.state / "logs" / "prefect.log"
     with supervised("prefect", command, BOOKKEEPING_ONLY, address, log, "") as service:
         use(url)
         try:

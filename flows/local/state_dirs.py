@@ -73,8 +73,7 @@ def settle(project: Path) -> Places:
 
 def _chosen() -> Place | None:
     """Prefect's state as the environment or the active profile places it; None by neither."""
-    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
-    path = home / "profiles.toml"
+    path = Path(os.environ.get("PREFECT_HOME", "~/.prefect"), "profiles.toml").expanduser()
     try:
         profiles = tomllib.loads(path.read_bytes().decode()) if path.is_file() else {}
     except ValueError as error:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from agentfly_core.config import loading
-from agentfly_core.runs.versioning import Unversioned, Version, dataset_version, pipeline
+from agentfly_core.runs.versioning import dataset_version, pipeline
 from tests.support.project import Project, until
 
 
@@ -147,11 +147,9 @@ def test_a_changed_value_reruns_what_depends_on_it_and_no_more(reproduction):
 def test_a_dataset_has_the_version_that_dvc_lock_names(reproduction, monkeypatch):
     root = enter(reproduction.project, monkeypatch)
     version = dataset_version("tiny", science(), root)
-    assert isinstance(version, Version)
-    assert version.path == "data/generated/tiny"
-    assert version.md5.endswith(".dir")
-    assert version.md5 in (root / "dvc.lock").read_text()
-    assert sorted(path.stem for path in (root / version.path).iterdir()) == [
+    assert version.endswith(".dir")
+    assert version in (root / "dvc.lock").read_text()
+    assert sorted(path.stem for path in (root / "data/generated/tiny").iterdir()) == [
         "test",
         "train",
         "validation",
@@ -164,9 +162,8 @@ def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, mo
     lock = (root / "dvc.lock").read_text()
     (root / "conf/other.yaml").write_text((root / "conf/tiny.yaml").read_text() + "seed: 5\n")
     version = dataset_version("other", loading.read("other").science, root)
-    assert version.path == "data/generated/other"
-    assert version.md5 in (root / "results/other/dvc.lock").read_text()
-    assert version.md5 not in lock == (root / "dvc.lock").read_text()
+    assert version in (root / "results/other/dvc.lock").read_text()
+    assert version not in lock == (root / "dvc.lock").read_text()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +175,7 @@ def test_another_experiment_has_a_lock_and_a_version_of_its_own(reproduction, mo
     ],
 )
 def test_other_data_has_no_version_and_says_why(root, name, overrides, reason):
-    assert dataset_version(name, science(*overrides), root) == Unversioned(reason)
+    assert dataset_version(name, science(*overrides), root) == f"none: {reason}"
 
 
 def test_a_dataset_of_changed_files_has_another_version(root):
@@ -191,10 +188,7 @@ def test_a_dataset_of_changed_files_has_another_version(root):
     first = dataset_version("rows", loading.read("rows").science, root)
     (root / "rows.json").write_text(json.dumps(rows[::-1]))
     second = dataset_version("rows", loading.read("rows").science, root)
-    assert isinstance(first, Version) and isinstance(second, Version)
-    assert (
-        first.md5 != second.md5 == dataset_version("rows", loading.read("rows").science, root).md5
-    )
+    assert first != second == dataset_version("rows", loading.read("rows").science, root)
 
 
 def test_a_changed_raw_file_has_the_dataset_built_again(root):
@@ -206,12 +200,12 @@ def test_a_changed_raw_file_has_the_dataset_built_again(root):
 
 def test_outside_git_and_below_dvc_nobody_calls_dvc(root, monkeypatch):
     (root / ".git").rename(root / "git")
-    assert dataset_version("tiny", science(), root) == Unversioned(
-        "DVC needs a git repository (git init)"
+    assert dataset_version("tiny", science(), root) == (
+        "none: DVC needs a git repository (git init)"
     )
     monkeypatch.setenv("DVC_STAGE", "train")
-    assert dataset_version("tiny", science(), root) == Unversioned(
-        "DVC started this and keeps the versions itself"
+    assert dataset_version("tiny", science(), root) == (
+        "none: DVC started this and keeps the versions itself"
     )
 
 
@@ -220,8 +214,8 @@ def test_while_somebody_else_reproduces_it_the_dataset_has_no_version(root):
     somebody = Project(root).start("dvc", "repro")
     rwlock = root / ".dvc/tmp/rwlock"
     until(lambda: rwlock.exists() and "results/tiny/config.yaml" in rwlock.read_text())
-    assert dataset_version("tiny", science(), root) == Unversioned(
-        "another DVC command is working on it"
+    assert dataset_version("tiny", science(), root) == (
+        "none: another DVC command is working on it"
     )
     kill_tree(somebody)
 

@@ -89,15 +89,15 @@ def test_the_episodes_of_the_steps_that_are_named_are_chosen_from(stored, tmp_pa
         "000002/scored",
         "000002/rollout-000",
     ]
-    assert choose(stored.science, rejection_sampling.stored(stored.store, found), tmp_path) == {
-        "demonstrations": 1.0
-    }
+    played = rejection_sampling.stored(stored.store, found, {"sum"})
+    assert choose(stored.science, played, tmp_path) == {"demonstrations": 1.0}
     assert names(read_trajectories(tmp_path / "trajectories.parquet")) == ["step 2"]
 
 
-def test_a_problem_that_this_experiment_holds_out_is_not_imitated():
-    stored = [scored("sum", SUM, 7, 1.0), scored("product", PRODUCT, 8, 1.0)]
-    assert [t.id for t, _ in rejection_sampling.of_problems(stored, ["product"])] == ["product"]
+def test_a_problem_that_this_experiment_holds_out_is_not_imitated(stored):
+    artifacts = rejection_sampling.artifacts(stored.store, "base", 2)
+    assert len([*rejection_sampling.stored(stored.store, artifacts, {"sum"})]) == 2
+    assert [*rejection_sampling.stored(stored.store, artifacts, {"product"})] == []
 
 
 def test_a_step_that_the_run_has_not_is_refused(stored):
@@ -115,7 +115,7 @@ def test_a_run_without_successes_is_refused(stored, tmp_path):
     demanding = stored.science.warm_start.model_copy(update={"settings": {"threshold": 2.0}})
     science = stored.science.model_copy(update={"warm_start": demanding})
     played = rejection_sampling.stored(
-        stored.store, rejection_sampling.artifacts(stored.store, "base", 2)
+        stored.store, rejection_sampling.artifacts(stored.store, "base", 2), {"sum"}
     )
     with pytest.raises(
         ValueError, match=r"run:base@2 has no episode of a training problem .* reward of 2 or more"
