@@ -34,13 +34,11 @@ class ChatTemplate(Protocol):
     @property
     def stop_tokens(self) -> tuple[int, ...]:
         """The tokens that end a reply."""
-        ...
 
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
     ) -> tuple[int, ...]:
         """The whole prompt, up to and including the header of the reply to come."""
-        ...
 
     def extend(
         self, reply: Sequence[int], read: Sequence[Message | Observation]
@@ -50,12 +48,9 @@ class ChatTemplate(Protocol):
         They begin with the end-of-turn token iff `reply` lacks it (it was cut): that token is
         given, never trained.
         """
-        ...
 
     def fit(self, text: str, tokens: int) -> str:
         """An observation's text, without its middle where it would exceed `tokens` tokens."""
-        ...
 
     def parse(self, reply: Sequence[int]) -> Message:
         """The assistant's text without the calls' markup, and its calls, unreadable as BadCall."""
-        ...

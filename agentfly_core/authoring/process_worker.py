@@ -48,12 +48,22 @@ def main() -> None:
 
 
 def _serve(line: socket.socket) -> None:
+    from agentfly_core.authoring.author_call import harmless
+    from agentfly_core.authoring.calling import awaited, is_awaitable
     from agentfly_core.authoring.environment import ServiceFailure
     from agentfly_core.config.import_path import load
     from agentfly_core.formats.text import words_of
 
+    async def call(function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]) -> R:
+        # In the main thread, where libraries may use signals, and outside any event loop. What is
+        # asynchronous is done on one loop, so that a client that a module makes once serves all.
+        try:
+            result = function()
+            return runner.run(awaited(result)) if is_awaitable(result) else result
+        except BaseException as error:  # whatever it is, the function raised it
+            raise harmless(error) from None
+
     with asyncio.Runner() as runner, line.makefile("rb") as questions:
-        caller = _Caller(runner)
         for question in map(json.loads, questions):
             answer: Answer = {}
             try:
@@ -62,33 +72,10 @@ def _serve(line: socket.socket) -> None:
                     load(question["know"])
                 else:
                     part = load(question["ask"])
-                    answer["answer"] = _done(part.answer_apart(question["question"], caller))
+                    answer["answer"] = _done(part.answer_apart(question["question"], call))
             except (ServiceFailure, ValueError) as error:
                 answer["lost"] = words_of(error)
             line.sendall(json.dumps(answer).encode() + b"\n")
-
-
-class _Caller:
-    """Calls a function in the main thread, where libraries may use signals, outside any event loop.
-
-    What is asynchronous is done on one loop, so that a client that a module makes once serves all
-    calls.
-    """
-
-    def __init__(self, runner: asyncio.Runner) -> None:
-        self._runner = runner
-
-    async def __call__(
-        self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
-    ) -> R:
-        from agentfly_core.authoring.author_call import harmless
-        from agentfly_core.authoring.calling import awaited, is_awaitable
-
-        try:
-            result = function()
-            return self._runner.run(awaited(result)) if is_awaitable(result) else result
-        except BaseException as error:  # whatever it is, the function raised it
-            raise harmless(error) from None
 
 
 def _done(work: Coroutine[None, None, R]) -> R:

@@ -30,8 +30,7 @@ class TransformersSampler:
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32") -> None:
-        self._device = device
-        self._dtype = dtype
+        self._device, self._dtype = device, dtype
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
         self._loaded: tuple[Path, int] | None = None
         self._model: PreTrainedModel | None = None
@@ -75,8 +74,7 @@ class _Shard:
     """The sampler session of one shard."""
 
     def __init__(self, sampler: TransformersSampler, episodes: int) -> None:
-        self._sampler = sampler
-        self._open = episodes
+        self._sampler, self._open = sampler, episodes
         self._waiting: list[tuple[Request, asyncio.Future[Sampled]]] = []
         self._running: set[asyncio.Task[None]] = set()
 

@@ -45,11 +45,9 @@ class SamplerSession(Protocol):
 
     async def sample(self, request: Request) -> Sampled:
         """One reply; the last token is a stop token iff `finish == "stop"`. Raises SamplerLost."""
-        ...
 
     def close(self) -> None:
         """Close it for one episode, for which decoding in batches no longer waits."""
-        ...
 
 
 class Sampler(Protocol):
@@ -62,11 +60,9 @@ class Sampler(Protocol):
         A policy that is an adapter stands on the model in the directory `base`. Does nothing when
         that very version is loaded already. Raises SamplerLost when the service is gone.
         """
-        ...
 
     def shard(self, episodes: int) -> AbstractAsyncContextManager[SamplerSession]:
         """Lend the sampler to a shard of this many episodes, on the running event loop."""
-        ...
 
     def rest(self) -> None:
         """Give the learner the memory of the GPUs that both use, if there are any, until the next
@@ -74,4 +70,3 @@ class Sampler(Protocol):
 
         Raises SamplerLost when the service is gone.
         """
-        ...

@@ -69,10 +69,21 @@ class VLLM:
             self.service.wait(partial(_healthy, server), self.patience)
             if self.takes_turns:
                 server.post("/wake_up")
-            if _label(server) != label:
-                self._swap(server, policy, adapter=base is not None)
-                self._check(server, policy, probe)
-                server.post("/update_weight_version", json={"new_version": label})
+            if _label(server) == label:
+                return
+            server.post("/update_weight_version", json={"new_version": LOADING})
+            if base is not None:
+                adapter = {"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True}
+                server.post("/v1/load_lora_adapter", json=adapter)
+            else:
+                if _model(server) == ADAPTER:
+                    server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
+                server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
+            self.service.wait(
+                lambda: bool(server.post("/reset_prefix_cache").json()["success"]), self.patience
+            )
+            self._check(server, policy, probe)
+            server.post("/update_weight_version", json={"new_version": label})
 
     def rest(self) -> None:
         """Put the server to sleep if it takes turns; waits for one that is starting. The next
@@ -103,21 +114,6 @@ class VLLM:
             connector=connector, timeout=aiohttp.ClientTimeout(self.patience)
         ) as session:
             yield _Shard(self.service, session, label, model)
-
-    def _swap(self, server: httpx.Client, policy: Path, adapter: bool) -> None:
-        server.post("/update_weight_version", json={"new_version": LOADING})
-        if adapter:
-            server.post(
-                "/v1/load_lora_adapter",
-                json={"lora_name": ADAPTER, "lora_path": str(policy), "load_inplace": True},
-            )
-        else:
-            if _model(server) == ADAPTER:
-                server.post("/v1/unload_lora_adapter", json={"lora_name": ADAPTER})
-            server.post("/collective_rpc", json={"method": "swap", "args": [str(policy)]})
-        self.service.wait(
-            lambda: bool(server.post("/reset_prefix_cache").json()["success"]), self.patience
-        )
 
     def _check(self, server: httpx.Client, policy: Path, probe: Probe) -> None:
         sampling = _sampling(SamplingParams(1.0, 1, ()), 0) | {"prompt_logprobs": 0}

@@ -57,8 +57,7 @@ class Hermes:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, show_tools: bool = True) -> None:
-        self._tokenizer = tokenizer
-        self._show_tools = show_tools
+        self._tokenizer, self._show_tools = tokenizer, show_tools
         self._start, self._end = self._special(START), self._special(END)
         self._header = (self._start, *self._encode("assistant\n"))
         self._after = self._encode("\n")

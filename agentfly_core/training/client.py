@@ -76,8 +76,7 @@ class DeepSpeedLearner:
     """
 
     def __init__(self, service: Service, patience: float = 600.0) -> None:
-        self._service = service
-        self._patience = patience
+        self._service, self._patience = service, patience
         self._label: str | None = None
 
     def label(self) -> str | None:

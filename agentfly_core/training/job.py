@@ -85,7 +85,6 @@ class Learner(Protocol):
 
     def label(self) -> str | None:
         """The label of the state in memory, None when there is none. Raises LearnerLost."""
-        ...
 
     def update(self, job: UpdateJob, progress: Progress = unobserved) -> dict[str, float]:
         """Go from `job.start` to `job.end`, from memory if it is at `job.start`, else from disk;
@@ -95,7 +94,6 @@ class Learner(Protocol):
         gradient norm is not finite, or whose trajectories have no advantage, is skipped and
         counted. Raises LearnerLost and LearnerFailed.
         """
-        ...
 
     def save_policy(self, folder: Path) -> None:
         """Write the newest policy as a Hugging Face or peft directory, with the probe that verifies
@@ -105,14 +103,12 @@ class Learner(Protocol):
         log-probability of each token but the first, given those before it, at temperature 1. Raises
         LearnerLost and LearnerFailed.
         """
-        ...
 
     def save_state(self, folder: Path) -> Callable[[], None]:
         """Copy all that a bit-identical resume needs; write it while the learner does what is next.
 
         What comes back waits until it is written. Both raise LearnerLost and LearnerFailed.
         """
-        ...
 
 
 class Message(BaseModel):

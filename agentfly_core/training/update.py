@@ -135,10 +135,19 @@ class Update:
                 self.engine.backward(loss * self.ranks.count, scale_wrt_gas=False)
         if self.job.scores and not self.mismatch:
             self._compare(self.ranks.sum(found), batch)
-        if parts:
-            self._optimizer_step(step_loss)
-        else:
+        if not parts:
             self.steps["empty"] += 1
+            return
+        with self._clock("time/optimizer"):
+            self.engine.step()
+        if self.engine.was_step_applied():
+            self.steps["taken"] += 1
+            self.skipped = 0
+            self.sums["loss"] += step_loss
+            self.norms.append(float(self.engine.get_global_grad_norm()))
+        else:
+            self.steps["skipped"] += 1
+            self.skipped += 1
 
     def _loss(self, micro: RolloutBatch, trees: PrefixTrees | None) -> tuple[Tensor, Tensor]:
         with self._clock("time/forward"):
@@ -161,18 +170,6 @@ class Update:
             return loss.total, logprobs.detach()
         # only a gradient that is not finite stops the step, and a clamp lets no such one through
         return math.nan * (logprobs.sum() + values.sum()), logprobs.detach()
-
-    def _optimizer_step(self, loss: float) -> None:
-        with self._clock("time/optimizer"):
-            self.engine.step()
-        if self.engine.was_step_applied():
-            self.steps["taken"] += 1
-            self.skipped = 0
-            self.sums["loss"] += loss
-            self.norms.append(float(self.engine.get_global_grad_norm()))
-        else:
-            self.steps["skipped"] += 1
-            self.skipped += 1
 
     def _micro_batches(
         self, batch: RolloutBatch, wanted: Tensor

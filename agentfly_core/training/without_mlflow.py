@@ -5,8 +5,6 @@ DeepSpeed imports it for its autotuner wherever it is installed: a second and a 
 process that it starts.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 

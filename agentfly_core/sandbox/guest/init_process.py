@@ -115,7 +115,7 @@ def _reported(connection: socket.socket, header: RequestHeader, monitor: Monitor
         "alive": alive,
         "duration": seconds,
         "peak_rss": peak,
-        "disk_full": monitor.filled_the_disk,
+        "disk_full": monitor.disk_is_full and not monitor.disk_was_full,
         "files": list(files),
     }
     connection.sendall(protocol.packed(report, [*monitor.output, *files.values()]))

@@ -62,7 +62,7 @@ class Monitor:
         for text in self.pipes.values():
             text.clear()
         self.started, self.computed = time.monotonic(), self._computed
-        self.disk_was_full = self._disk_is_full
+        self.disk_was_full = self.disk_is_full
         self._signal(signal.SIGCONT)
         given = _in_memory(code)
         with suppress(OSError):  # a process that does not listen has ended, or runs out of time
@@ -140,11 +140,6 @@ class Monitor:
         return bytes(out[:room]), bytes(err[: max(room - len(out), 0)])
 
     @property
-    def filled_the_disk(self) -> bool:
-        """Whether there is no room left, and was some before."""
-        return self._disk_is_full and not self.disk_was_full
-
-    @property
     def _left(self) -> float:
         """Seconds that its code has left.
 
@@ -164,7 +159,8 @@ class Monitor:
         return time.clock_gettime(~self.pid << 3 | 2)
 
     @property
-    def _disk_is_full(self) -> bool:
+    def disk_is_full(self) -> bool:
+        """Whether there is no room left."""
         disk = os.statvfs(self.work.folder)
         return self.work.locked and not (disk.f_bfree and disk.f_ffree)
 
