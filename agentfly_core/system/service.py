@@ -179,9 +179,9 @@ def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str
     ended: dict[int, Mapping[str, str]] = {}
     # again and again: what is killed may have started another process meanwhile
     while found := {
-        process: process.info["environ"]
+        process: marks
         for process in psutil.process_iter(["environ"])
-        if chosen(process.info["environ"] or {})  # None: another user's
+        if chosen(marks := process.info.get("environ") or {})  # None: another user's
     }:
         for process in found:
             with suppress(psutil.NoSuchProcess):
