@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from agentfly_core.rl.advantage import centred, spread, within_groups
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
@@ -36,10 +34,9 @@ class MaxRL(PolicyGradient):
             raise ValueError(
                 f"MaxRL needs rewards of 0 and more, got {float(outcomes.rewards.min()):g}."
             )
-        return Advantages.of(
-            spread(within_groups(outcomes.groups, _over_their_mean, outcomes.rewards), batch)
+        found = within_groups(
+            outcomes.groups,
+            lambda rewards: centred(rewards) / (rewards.mean() + 1e-6),
+            outcomes.rewards,
         )
-
-
-def _over_their_mean(rewards: Tensor) -> Tensor:
-    return centred(rewards) / (rewards.mean() + 1e-6)
+        return Advantages.of(spread(found, batch))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from agentfly_core.rl.advantage import sequences, spread, within_groups
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.rl.batch import RolloutBatch
@@ -30,13 +28,10 @@ class OPO(PolicyGradient):
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
         lengths = sequences(batch, len(outcomes.rewards)).lengths.double()
-        return Advantages.of(
-            spread(
-                within_groups(outcomes.groups, _less_the_mean_token, outcomes.rewards, lengths),
-                batch,
-            )
+        found = within_groups(
+            outcomes.groups,
+            lambda rewards, lengths: rewards - lengths @ rewards / lengths.sum(),
+            outcomes.rewards,
+            lengths,
         )
-
-
-def _less_the_mean_token(rewards: Tensor, lengths: Tensor) -> Tensor:
-    return rewards - lengths @ rewards / lengths.sum()
+        return Advantages.of(spread(found, batch))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from agentfly_core.rl.advantage import centred, spread, within_groups
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.rl.batch import RolloutBatch
@@ -27,10 +25,9 @@ class RLOO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
-        return Advantages.of(
-            spread(within_groups(outcomes.groups, _less_the_others, outcomes.rewards), batch)
+        found = within_groups(
+            outcomes.groups,
+            lambda rewards: centred(rewards) * len(rewards) / (len(rewards) - 1),
+            outcomes.rewards,
         )
-
-
-def _less_the_others(rewards: Tensor) -> Tensor:
-    return centred(rewards) * len(rewards) / (len(rewards) - 1)
+        return Advantages.of(spread(found, batch))

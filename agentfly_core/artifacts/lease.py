@@ -130,7 +130,17 @@ class Lease:
         while not found.free:
             if found.sure or found.tag != first.tag:
                 raise locked(self._run, in_words(found.owner))
-            if self._unchanged(found) >= EXPIRY:
+            seen = (self.address, found.tag)
+            if seen not in _since:
+                _since[seen] = self.clock.now()
+                logger.warning(
+                    "The run %r is held by %s, which may be dead. Watching its lock for up to %g "
+                    "s: when it is not renewed, the run is taken over.",
+                    self._run,
+                    in_words(found.owner),
+                    EXPIRY,
+                )
+            if self.clock.now() - _since[seen] >= EXPIRY:
                 logger.warning(
                     "%s was not renewed for %g s: its run is taken over.", self.address, EXPIRY
                 )
@@ -172,20 +182,6 @@ class Lease:
     @property
     def _run(self) -> str:
         return Path(self.uri).parent.name
-
-    def _unchanged(self, found: Held) -> float:
-        """Seconds that this process has seen the same lock object; says when it begins to watch."""
-        seen = (self.address, found.tag)
-        if seen not in _since:
-            _since[seen] = self.clock.now()
-            logger.warning(
-                "The run %r is held by %s, which may be dead. Watching its lock for up to %g s: "
-                "when it is not renewed, the run is taken over.",
-                self._run,
-                in_words(found.owner),
-                EXPIRY,
-            )
-        return self.clock.now() - _since[seen]
 
     def _write(self, released: bool) -> None:
         try:
