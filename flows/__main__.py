@@ -14,6 +14,7 @@ from agentfly_core.system.module_search import refuse_namesakes
 from flows.commands.arguments import Command, Commands
 from flows.commands.machine import add_checks, add_prefect
 from flows.commands.orchestration import MISTAKES, message
+from flows.commands.nights import add_nights
 from flows.commands.runs import add_opening, add_reading
 from flows.commands.stages import add_stages
 from flows.commands.training import add_training
@@ -32,6 +33,7 @@ GROUPS = (
     add_training,
     add_stages,
     add_reading,
+    add_nights,
     add_checks,
     add_opening,
     add_prefect,

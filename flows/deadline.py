@@ -19,6 +19,11 @@ class Deadline:
         return cls(math.inf if hours is None else time.monotonic() + 3600 * hours)
 
     @property
+    def hours(self) -> float | None:
+        """How many hours are left, a moment where there are none; None without an end."""
+        return None if math.isinf(self.at) else max(1e-9, (self.at - time.monotonic()) / 3600)
+
+    @property
     def passed(self) -> bool:
         """Whether it lies behind."""
         return time.monotonic() >= self.at

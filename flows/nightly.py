@@ -1,24 +1,47 @@
-"""Nightly training: each night continues from the policy of the night before."""
+"""Nightly training: each night new problems, from the champion, and only a better policy becomes
+the champion.
+"""
 
 from __future__ import annotations
 
 import datetime
-import json
-from contextlib import suppress
+from dataclasses import dataclass
 
 from prefect import flow, get_run_logger, runtime
 
-from agentfly_core.config.experiment import Science
-from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.artifacts.lock import Locked
+from agentfly_core.formats.text import fault
 from agentfly_core.records.run_record import Summary
+from agentfly_core.reports.night_ledger import NightLedger
+from agentfly_core.reports.night_plan import (
+    PREFIX,
+    beginning,
+    first_changes,
+    name_of_night,
+    recorded_changes,
+    undone,
+)
 from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.run import record_of, summary_of
+from flows.deadline import Deadline
 from flows.local.devices import devices
-from flows.parameters import ExperimentName, Night, Overrides, SiteName, StoreUri
+from flows.nights.decision import decide
+from flows.nights.events import tell
+from flows.nights.missed import note_missed
+from flows.nights.ping import ping
+from flows.nights.space import require_space_for_night
+from flows.parameters import (
+    Approval,
+    Attempts,
+    ExperimentName,
+    Hours,
+    NightDate,
+    Overrides,
+    SiteName,
+    StoreUri,
+)
 from flows.train import train
 from flows.triggered import context_of_flow
-
-PREFIX = "nightly-"
+from tasks.prepare import prepare
 
 
 def _title() -> str:
@@ -29,84 +52,82 @@ def _title() -> str:
 def nightly(
     experiment: ExperimentName = "quickstart",
     overrides: Overrides = [],  # noqa: B006
-    date: Night = None,
+    date: NightDate = None,
     site: SiteName = "local",
     store: StoreUri = "",
+    hours: Hours = None,
+    attempts: Attempts = 3,
+    approval: Approval = False,
 ) -> Summary:
-    """Train the run nightly-<date>, after finishing interrupted nights; logs one that cannot be."""
+    """Train the run nightly-<date> on the problems behind those of the last night, and promote its
+    policy if it is better; finish interrupted nights first, or give them up.
+    """
     context = context_of_flow(experiment, overrides, site, store)
+    until, wanted = Deadline.after(hours), list(overrides)
+    here = Nights(NightLedger(context.store, context.experiment), context, wanted, until, approval)
     tonight = name_of_night(context, date or _scheduled())
+    try:
+        with devices(context.site, context.site.gpus, f"the run {tonight}"):
+            note_missed(here.ledger, date or _scheduled())
+            for night in undone(context, here.ledger, tonight):
+                here.finish(night, attempts)
+            summary = here.play(tonight)
+    except BaseException as error:
+        tell("crashed", tonight, context.experiment, fault(error))
+        ping(context.site.ping_url_env, success=False)
+        raise
+    ping(context.site.ping_url_env, success=True)
+    return summary
 
-    def trained(night: str) -> Summary:
-        changes = recorded_changes(context, night) or first_changes(context, night)
-        return train(experiment, night, [*overrides, *changes], False, site, store)
 
-    with devices(context.site, context.site.gpus, f"the run {tonight}"):
-        for night in unfinished(context, before=tonight):
+@dataclass(frozen=True)
+class Nights:
+    """An experiment's nights as one flow run plays them: their ledger, what differs from the
+    experiment's file, until when, and whether a person approves.
+    """
+
+    ledger: NightLedger
+    context: ExperimentContext
+    overrides: list[str]
+    until: Deadline
+    approval: bool
+
+    def finish(self, night: str, attempts: int) -> None:
+        """Continue a night until it is finished, or give it up after so many attempts in all."""
+        why = f"It was begun {attempts} times."
+        while self.ledger.sittings(night) < attempts:
             try:
-                trained(night)
-            except Exception:  # whatever keeps a past night from continuing, tonight can train
-                get_run_logger().exception(
-                    "The run %s could not be finished; `agentfly list` shows how to go on with it.",
-                    night,
-                )
-        return trained(tonight)
+                self.play(night)
+                return
+            except Locked:  # somebody is finishing it
+                raise
+            except Exception as error:  # whatever keeps it from being finished, tonight can train
+                get_run_logger().exception("The run %s could not be finished.", night)
+                why = f"It was tried {attempts} times; at last: {fault(error)}"
+        self.ledger.append(night, "given_up", why)
+        tell("given_up", night, self.context.experiment, why)
 
-
-def name_of_night(context: ExperimentContext, date: datetime.date) -> str:
-    """nightly-<date>, with the experiment's name behind it when another experiment has that night's
-    name already.
-    """
-    record = record_of(context.store, f"{PREFIX}{date}")
-    ours = record is None or record["experiment"] == context.experiment
-    return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{context.experiment}"
-
-
-def unfinished(context: ExperimentContext, before: str) -> list[str]:
-    """Earlier nights of the experiment that have not done all their steps, oldest first."""
-    return [night for night in _nights(context, before) if not _finished(context, night)]
-
-
-def first_changes(context: ExperimentContext, night: str) -> list[str]:
-    """What a new night differs in: it starts from the last finished night's final policy, if there
-    is one.
-    """
-    finished = [earlier for earlier in _nights(context, night) if _finished(context, earlier)]
-    return [f"model=run:{finished[-1]}", "warm_start=null"] if finished else []
-
-
-def recorded_changes(context: ExperimentContext, night: str) -> list[str]:
-    """What a night that was started already was started with, whatever the experiment's file says
-    today.
-    """
-    record = record_of(context.store, night)
-    if record is None:
-        return []
-    then, today = Science.restored(record["science"]), context.science.model_dump(mode="json")
-    return [f"{key}={json.dumps(value)}" for key, value in then.items() if value != today.get(key)]
-
-
-def _nights(context: ExperimentContext, before: str) -> list[str]:
-    """The experiment's earlier nights, and those too damaged to say whose they are."""
-    nights = []
-    for name in context.store.names("runs"):
-        if not name.startswith(PREFIX) or name >= before:
-            continue
-        try:
-            record = record_of(context.store, name)
-            ours = record is not None and record["experiment"] == context.experiment
-        except Damaged:  # reported when it is to be finished
-            ours = True
-        if ours:
-            nights.append(name)
-    return nights
-
-
-def _finished(context: ExperimentContext, night: str) -> bool:
-    with suppress(Damaged):
-        summary, record = summary_of(context.store, night), record_of(context.store, night)
-        return bool(summary and record and summary["steps"] == record["science"]["steps"])
-    return False
+    def play(self, night: str) -> Summary:
+        """Train a night from where it stands to its end, and decide about its policy."""
+        begun = self.ledger.last(night, "began")
+        if changes := recorded_changes(self.context, night):
+            details = begun.details if begun else {}
+        else:
+            begins = beginning(self.context, self.ledger, prepare(self.context))
+            changes, details = (
+                first_changes(self.context, self.ledger, begins.night),
+                begins.to_json(),
+            )
+        where = (self.context.site.name, self.context.store.uri)
+        overrides = [*self.overrides, *changes]
+        context = context_of_flow(self.context.experiment, overrides, *where)
+        require_space_for_night(context, night)
+        self.ledger.append(night, "began", **details)
+        summary = train(self.context.experiment, night, overrides, False, *where, self.until.hours)
+        why = f"Success was {summary['success_before']:.1%} and is {summary['success_after']:.1%}."
+        self.ledger.append(night, "finished", why)
+        decide(context, self.ledger, night, self.approval)
+        return summary
 
 
 def _scheduled() -> datetime.date:

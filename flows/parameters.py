@@ -62,7 +62,7 @@ StoreUri = Annotated[
     str,
     _field("Where runs and artifacts go: a folder or s3://bucket/prefix; empty: the site's own"),
 ]
-Night = Annotated[
+NightDate = Annotated[
     datetime.date | None, _field("Which night it is; empty: the day of the schedule, in local time")
 ]
 Hours = Annotated[
@@ -76,3 +76,5 @@ Attempts = Annotated[
 Approval = Annotated[
     bool, _field("Whether a person has to approve a better policy before it becomes the champion")
 ]
+RunOfNight = Annotated[str, _field("The night whose policy awaits approval", pattern=RUN)]
+Days = Annotated[float, _field("Without an answer after so many days it is not approved"), Gt(0)]

@@ -24,8 +24,8 @@ NightEvent: TypeAlias = Literal[
     "missed",
     "demoted",
 ]
-VERDICTS = ("promoted", "kept", "not_approved")
-"""What ends the question whether a night's policy becomes the champion."""
+DECIDED: tuple[NightEvent, ...] = ("promoted", "kept", "awaits_approval", "not_approved")
+"""What ends a night, or leaves it to a person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
@@ -14,11 +15,12 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.dataset import split
 from agentfly_core.records.schedule import night_after
-from agentfly_core.reports.night_ledger import VERDICTS, NightEntry, NightLedger
+from agentfly_core.reports.night_ledger import DECIDED, NightEntry, NightLedger
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import problems_played, record_of, summary_of
 
 PREFIX = "nightly-"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,21 @@ def name_of_night(context: ExperimentContext, date: datetime.date) -> str:
     return f"{PREFIX}{date}" if ours else f"{PREFIX}{date}-{context.experiment}"
 
 
+def date_of(night: str) -> datetime.date | None:
+    """The date in a night's name; None for a run that is no night."""
+    with suppress(ValueError):
+        return datetime.date.fromisoformat(night.removeprefix(PREFIX)[:10])
+    return None
+
+
 def undone(context: ExperimentContext, ledger: NightLedger, tonight: str) -> list[str]:
     """The experiment's other nights, oldest first, that have not done all their steps or are not
     judged; those that were given up are done.
     """
+    begun = {entry.night for entry in ledger.entries() if entry.event == "began"}
     return [
         night
-        for night in _nights(context)
+        for night in sorted({*_nights(context), *begun})
         if night != tonight
         and ledger.last(night, "given_up") is None
         and not (_finished(context, night) and _judged(ledger, night))
@@ -80,13 +90,13 @@ def beginning(context: ExperimentContext, ledger: NightLedger, data: Artifact) -
     played and never scored come again.
     """
     size, seed = len(split(context.store.open(data), "train")), context.science.seed
-    begun = [entry for entry in ledger.entries() if entry.event == "began"]
+    begun = [entry for entry in ledger.entries() if entry.event == "began" and entry.details]
     if not begun:
         return Beginning(Night(number=1), data.digest, size, seed)
     last = max(begun, key=lambda entry: Beginning.of(entry).night.number)
     before = Beginning.of(last)
     if (before.dataset, before.seed) == (data.digest, seed):
-        played = problems_played(context.store, last.night)
+        played = _played(context, last.night)
         return Beginning(night_after(before.night, played, size), data.digest, size, seed)
     night = Night(number=before.night.number + 1, epoch=before.night.epoch + 1)
     return Beginning(night, data.digest, size, seed)
@@ -136,6 +146,14 @@ def _nights(context: ExperimentContext) -> list[str]:
     return nights
 
 
+def _played(context: ExperimentContext, night: str) -> int:
+    try:
+        return problems_played(context.store, night)
+    except Damaged as damage:
+        logger.warning("%s The problems of %s count as not played and come again.", damage, night)
+        return 0
+
+
 def _finished(context: ExperimentContext, night: str) -> bool:
     with suppress(Damaged):
         summary, record = summary_of(context.store, night), record_of(context.store, night)
@@ -146,4 +164,4 @@ def _finished(context: ExperimentContext, night: str) -> bool:
 def _judged(ledger: NightLedger, night: str) -> bool:
     """Whether it is decided, or up to a person; nights of releases without a ledger are."""
     begun = ledger.last(night, "began")
-    return begun is None or ledger.last(night, *VERDICTS, "awaits_approval") is not None
+    return begun is None or ledger.last(night, *DECIDED) is not None

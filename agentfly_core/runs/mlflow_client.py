@@ -174,6 +174,22 @@ class Tracker:
         return "\n".join([*lines, f"Nothing is lost: {command} sends it."])
 
 
+def set_aliases(place: Place, model: str, digests: Mapping[str, str]) -> None:
+    """Let each alias of a registered model name the newest version of the policy with this digest,
+    or nothing where it is empty or no version is registered.
+    """
+    client = _connect(place)
+    versions = client.search_model_versions(f"name = '{model}'")
+    if not versions:
+        return
+    for alias, digest in digests.items():
+        found = [int(v.version) for v in versions if v.tags.get(DIGEST) == digest]
+        if found:
+            client.set_registered_model_alias(model, alias, str(max(found)))
+        elif alias in client.get_registered_model(model).aliases:
+            client.delete_registered_model_alias(model, alias)
+
+
 def page(place: Place, run_id: str, server: str) -> str:
     """The address of a run's charts at the `server` that shows a place's runs."""
     run = f"experiments/{_connect(place).get_run(run_id).info.experiment_id}/runs/{run_id}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from pathlib import Path
 
 from agentfly_core.formats.json_value import JSON
@@ -61,7 +62,8 @@ def create_text(path: Path, text: str) -> bool:
 
 def _written_beside(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".tmp-{path.name}-{Owner.current().mark}")
+    name = f".tmp-{threading.get_ident()}-{path.name}-{Owner.current().mark}"
+    part = path.with_name(name)
     part.write_text(text)
     sync(part)
     return part

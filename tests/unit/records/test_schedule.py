@@ -6,8 +6,15 @@ from itertools import chain
 
 import pytest
 
-from agentfly_core.config.experiment import Science
-from agentfly_core.records.schedule import SamplingRound, first_round, next_round, problems_of
+from agentfly_core.config.experiment import Night, Science
+from agentfly_core.records.schedule import (
+    SamplingRound,
+    epoch_order,
+    first_round,
+    next_round,
+    night_after,
+    problems_of,
+)
 from agentfly_core.records.trajectory import Problem
 
 PROBLEMS = [Problem(f"p{i}", "?") for i in range(9)]
@@ -75,3 +82,40 @@ def test_more_problems_a_step_than_there_are_is_refused() -> None:
         problems_of(
             science(problems=5, refills=1), SamplingRound(1, 0, 5, False, range(1)), PROBLEMS
         )
+
+
+def test_nights_play_every_problem_once_an_epoch_and_each_epoch_in_another_order() -> None:
+    night, played = Night(number=1), []
+    for _ in range(9):  # nights of 2 steps of 2 problems: 36 problems, 4 epochs
+        rules = science().model_copy(update={"night": night})
+        for step in (1, 2):
+            played += ids(
+                problems_of(rules, first_round(rules, step, False, (step - 1) * 2), PROBLEMS)
+            )
+        night = night_after(night, 4, len(PROBLEMS))
+    epochs = [played[start : start + 9] for start in range(0, 36, 9)]
+    assert [len(set(epoch)) for epoch in epochs] == [9, 9, 9, 9]
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+    assert night == Night(number=10, epoch=4, problem=0)
+
+
+def test_a_problem_never_comes_twice_in_a_step_of_up_to_half_of_them() -> None:
+    for size in (8, 9):
+        order = [*chain(*(epoch_order(0, epoch, size) for epoch in range(50)))]
+        windows = [order[i : i + size // 2] for i in range(len(order) - size // 2)]
+        assert all(len(set(window)) == size // 2 for window in windows)
+
+
+def test_a_night_goes_on_behind_the_problems_that_its_earlier_steps_were_refilled_with() -> None:
+    rules = science(refills=1).model_copy(update={"night": Night(number=3, epoch=1, problem=2)})
+    first = first_round(rules, 2, False, before=3)
+    refilled = next_round(rules, first, 1)
+    order = [PROBLEMS[i].id for i in epoch_order(rules.seed, 1, 9)]
+    assert ids(problems_of(rules, first, PROBLEMS)) == order[5:7]
+    assert ids(problems_of(rules, refilled, PROBLEMS)) == order[7:8]
+
+
+def test_a_night_whose_step_needs_more_than_half_of_the_problems_is_refused() -> None:
+    rules = science(problems=5).model_copy(update={"night": Night(number=1)})
+    with pytest.raises(ValueError, match=r"step of a night needs 10 problems, .* has 9: raise"):
+        problems_of(rules, first_round(rules, 1, False), PROBLEMS)

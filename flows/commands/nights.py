@@ -1,0 +1,79 @@
+"""Commands about nights: what became of each, and who reigns."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table
+
+from agentfly_core.config.experiment import step_named
+from agentfly_core.reports.night_ledger import Champion, NightLedger
+from agentfly_core.runs.context import of_run
+from agentfly_core.runs.run import record_of
+from flows.commands.arguments import RUN, STORE, Commands, experiment_context
+from flows.context import context_of, store_at
+from flows.nights.aliases import report_aliases
+
+
+def add_nights(commands: Commands) -> None:
+    """The commands about nights."""
+    commands.add_experiment("nights", nights, "what became of each night of an experiment")
+    promoting = commands.add(
+        "promote", promote, "let a run's policy reign: the next night starts from it"
+    )
+    promoting.add_argument("run", help=f"{RUN}, its last policy, or RUN@STEP")
+    promoting.add_argument("--store", default="", help=STORE)
+    commands.add_experiment("demote", demote, "take the champion back: the one before reigns again")
+
+
+def nights(arguments: Namespace) -> int:
+    """The ledger of an experiment's nights as a table."""
+    context = experiment_context(arguments)
+    table = Table("when", "night", "event", "why", title=f"Nights of {context.experiment}")
+    for entry in (ledger := NightLedger(context.store, context.experiment)).entries():
+        when = datetime.fromtimestamp(entry.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
+        table.add_row(when, entry.night, entry.event.replace("_", " "), entry.why)
+    Console().print(table)
+    champion = ledger.champion()
+    print(f"The champion is {champion.reference}." if champion else "There is no champion yet.")
+    return 0
+
+
+def promote(arguments: Namespace) -> int:
+    """Let a run's policy be the champion, whatever it was compared with."""
+    store = store_at(arguments.store)
+    name = arguments.run.removeprefix("run:").partition("@")[0]
+    record = record_of(store, name)
+    if record is None:
+        raise ValueError(f"There is no run {name!r} in {store.uri}; `agentfly list` shows all.")
+    where = f"run:{arguments.run.removeprefix('run:')}"
+    if step_named(where) is None:
+        where = f"{where}@{record['science']['steps']}"
+    champion = Champion(where, of_run(store, where, "RUN").policy)
+    ledger = NightLedger(store, record["experiment"])
+    ledger.append(name, "promoted", "A person promoted it on the command line.", champion)
+    _report(record["experiment"], record["site"]["name"], ledger)
+    print(f"The champion of {record['experiment']} is {where}; the next night starts from it.")
+    return 0
+
+
+def demote(arguments: Namespace) -> int:
+    """Let the champion before this one reign again."""
+    context = experiment_context(arguments)
+    ledger = NightLedger(context.store, context.experiment)
+    champion = ledger.champion()
+    if champion is None:
+        raise ValueError(f"The experiment {context.experiment!r} has no champion to take back.")
+    night = champion.reference.removeprefix("run:").partition("@")[0]
+    ledger.append(night, "demoted", "A person demoted it on the command line.")
+    report_aliases(context, ledger)
+    now = ledger.champion()
+    print(f"{champion.reference} does not reign any more.", end=" ")
+    print(f"The champion is {now.reference}." if now else "There is no champion now.")
+    return 0
+
+
+def _report(experiment: str, site: str, ledger: NightLedger) -> None:
+    report_aliases(context_of(experiment, [], site, ledger.store.uri), ledger)

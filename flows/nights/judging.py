@@ -1,0 +1,92 @@
+"""Whether a night's policy becomes the champion: what the gate compares is played, if it was not
+yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfly_core.artifacts.store import Artifact
+from agentfly_core.pipeline.services import rollout_services
+from agentfly_core.records.dataset import SPLITS, split
+from agentfly_core.reports.confirmation import (
+    confirm,
+    fresh_science,
+    guard_sciences,
+    looks,
+    on,
+    unseen,
+    way,
+)
+from agentfly_core.reports.held_out import HeldOut, held_out
+from agentfly_core.reports.promotion import Verdict, judge
+from agentfly_core.runs.context import ExperimentContext
+from flows.evaluate import evaluated
+from tasks.prepare import prepare
+
+
+@dataclass(frozen=True)
+class Match:
+    """A challenger against the champion: `Match(context, champion, challenger,
+    "nightly-2026-11-21", Path(".agentfly/logs/nightly-2026-11-21"))`.
+
+    `owner` names the services that are started for what is not played yet.
+    """
+
+    context: ExperimentContext
+    champion: Artifact
+    challenger: Artifact
+    owner: str
+    logs: Path
+
+    def verdict(self, earlier: int) -> Verdict:
+        """Judge on the held-out problems and the guards' datasets, and where the challenger wins
+        on those that confirm it; `earlier` confirmations lie behind.
+        """
+        science, settings = self.context.science, self.context.science.promotion
+        test = self._played(self.context)
+        (first, aside), (first_of_challenger, aside_of_challenger) = (
+            looks(science, held) for held in test
+        )
+        guards = {
+            name: self._played(on(self.context, changed))
+            for name, changed in guard_sciences(science).items()
+        }
+        verdict = judge(first, first_of_challenger, settings, guards)
+        if not verdict.promoted or way(science) == "none":
+            return verdict
+        others = (aside, aside_of_challenger)
+        if way(science) == "fresh":
+            others = self._fresh(earlier)
+        return verdict.confirmed(confirm(science, *others))
+
+    def _fresh(self, earlier: int) -> tuple[HeldOut, HeldOut]:
+        data = self.context.store.open(prepare(self.context))
+        known = {problem.id for name in SPLITS for problem in split(data, name)}
+        other = on(self.context, fresh_science(self.context.science, earlier))
+        champion, challenger = self._played(other)
+        return unseen(champion, known), unseen(challenger, known)
+
+    def _played(self, context: ExperimentContext) -> tuple[HeldOut, HeldOut]:
+        """What both did on the test split of a context's data, played now where it was not yet."""
+        data = prepare(context)
+        if missing := [policy for policy in self._both if not _stored(context, policy, data)]:
+            with rollout_services(context, self.challenger, self.owner, self.logs) as services:
+                for policy in missing:
+                    evaluated(context, services, policy, data, "test", 0)
+        champion, challenger = (held_out(context, policy, data) for policy in self._both)
+        return champion, challenger
+
+    @property
+    def _both(self) -> Sequence[Artifact]:
+        return self.champion, self.challenger
+
+
+def _stored(context: ExperimentContext, policy: Artifact, data: Artifact) -> bool:
+    try:
+        held_out(context, policy, data)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,32 @@
+"""Nights that were scheduled and did not start: written down and told when the next one starts."""
+
+from __future__ import annotations
+
+import logging
+from datetime import date, datetime
+
+from agentfly_core.formats.text import fault
+from agentfly_core.reports.night_ledger import NightLedger
+from agentfly_core.reports.night_plan import PREFIX, date_of
+from flows.nights.events import tell
+from flows.nights.schedule import missed_nights, scheduled_nights
+
+logger = logging.getLogger(__name__)
+
+
+def note_missed(ledger: NightLedger, today: date) -> None:
+    """Compare the deployment's schedule with the ledger; where Prefect cannot say it, log that."""
+    nights = {date_of(entry.night): entry.time_ms for entry in ledger.entries()}
+    known = [night for night in nights if night is not None]
+    if not known:
+        return
+    since = datetime.fromtimestamp(max(nights.values()) / 1000).astimezone()
+    try:
+        scheduled = scheduled_nights(ledger.experiment, since, datetime.now().astimezone())
+    except Exception as error:  # a night is played all the same
+        logger.warning("It is not known which nights were missed: %s", fault(error))
+        return
+    for night in missed_nights(scheduled, known, today):
+        why = f"It was scheduled for {night} and did not start; the schedule said so on {today}."
+        ledger.append(f"{PREFIX}{night}", "missed", why)
+        tell("missed", f"{PREFIX}{night}", ledger.experiment, why)
