@@ -13,8 +13,8 @@ from agentfly_core.formats.text import redact
 from agentfly_core.system.module_search import refuse_namesakes
 from flows.commands.arguments import Command, Commands
 from flows.commands.machine import add_checks, add_prefect
-from flows.commands.orchestration import MISTAKES, message
 from flows.commands.nights import add_nights
+from flows.commands.orchestration import MISTAKES, message
 from flows.commands.runs import add_opening, add_reading
 from flows.commands.stages import add_stages
 from flows.commands.training import add_training

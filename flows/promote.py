@@ -16,10 +16,10 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from pydantic import Field
 
-from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.night_ledger import NightEntry, NightLedger
+from agentfly_core.reports.nights import last_policy
 from agentfly_core.runs.context import ExperimentContext
 from flows.nights.aliases import report_aliases
-from flows.nights.decision import last_policy
 from flows.nights.events import tell
 from flows.parameters import Days, ExperimentName, RunOfNight, SiteName, StoreUri
 from flows.triggered import context_of_flow
@@ -94,7 +94,7 @@ def _carried_out(
     champion is not promoted.
     """
     run, champion = asked.night, ledger.champion()
-    outdated = champion is not None and champion.to_json() != asked.details["against"]
+    outdated = champion is not None and champion.to_json() != asked.details["champion"]
     if decision.approve and not outdated:
         why = decision.reason or "A person approved it."
         ledger.append(run, "promoted", why, last_policy(context, run))

@@ -18,13 +18,21 @@ NightEvent: TypeAlias = Literal[
     "finished",
     "promoted",
     "kept",
+    "worse",
     "awaits_approval",
     "not_approved",
     "given_up",
     "missed",
     "demoted",
 ]
-DECIDED: tuple[NightEvent, ...] = ("promoted", "kept", "awaits_approval", "not_approved")
+NO_DETAILS: Mapping[str, JSON] = {}
+DECIDED: tuple[NightEvent, ...] = (
+    "promoted",
+    "kept",
+    "worse",
+    "awaits_approval",
+    "not_approved",
+)
 """What ends a night, or leaves it to a person."""
 
 
@@ -61,7 +69,7 @@ class NightEntry:
     event: NightEvent
     why: str = ""
     champion: Champion | None = None
-    details: Mapping[str, JSON] = field(default_factory=dict)
+    details: Mapping[str, JSON] = field(default_factory=lambda: NO_DETAILS)
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ class NightLedger:
         event: NightEvent,
         why: str = "",
         champion: Champion | None = None,
-        **details: JSON,
+        details: Mapping[str, JSON] = NO_DETAILS,
     ) -> NightEntry:
         """Write down what happened; two processes may do so at the same time."""
         now = int(time.time() * 1000)

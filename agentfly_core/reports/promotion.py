@@ -23,10 +23,12 @@ class Verdict:
     """What was compared: first the goal, then the guards, and last the confirmation where there was
     one.
 
-    `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`
+    `Verdict((Comparison("goal", ...), Comparison("tokens", ...)))`; `worse` says that the
+    challenger is worse at the goal, at 95 %.
     """
 
     comparisons: tuple[Comparison, ...]
+    worse: bool = False
 
     @property
     def promoted(self) -> bool:
@@ -61,6 +63,7 @@ class Verdict:
         """As it is stored, with `promoted` and `why` for readers."""
         return {
             "promoted": self.promoted,
+            "worse": self.worse,
             "why": self.why,
             "comparisons": [one.to_json() for one in self.comparisons],
         }
@@ -68,7 +71,7 @@ class Verdict:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Verdict:
         """What `to_json` wrote."""
-        return cls(tuple(map(Comparison.from_json, stored["comparisons"])))
+        return cls(tuple(map(Comparison.from_json, stored["comparisons"])), stored["worse"])
 
 
 def judge(
@@ -105,7 +108,8 @@ def judge(
         _on(both, _common(*both), GOAL, settings.datasets[name].margin, f"{DATASET}{name}")
         for name, both in datasets.items()
     ]
-    return Verdict((goal, *guards, *elsewhere))
+    worse = _on((challenger, champion), common, GOAL, 0.0).held
+    return Verdict((goal, *guards, *elsewhere), worse)
 
 
 def compare_goal(champion: HeldOut, challenger: HeldOut, name: str, level: float) -> Comparison:

@@ -11,13 +11,15 @@ import httpx
 import psutil
 import pytest
 
+from agentfly_core.reports.night_ledger import Champion, NightLedger
+from agentfly_core.reports.night_plan import name_of_night, recorded_changes
+from agentfly_core.runs.context import policy_of
 from agentfly_core.runs.run import opened
 from agentfly_core.system.devices import held, slot
 from flows.context import context_of
 from flows.local.prefect_server import answers, crash_abandoned, use
 from flows.local.prefect_server import prefect_api as prefect_api_of
 from flows.local.state_dirs import Place, Places
-from flows.nightly import first_changes, name_of_night, recorded_changes, unfinished
 from tests.support.held import serving
 from tests.support.project import PROGRAMS, ROOT, Project, until
 from tests.support.servers import CREDENTIALS, request
@@ -189,7 +191,7 @@ def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(o
     assert f"update step {done + 1}" not in reused
 
 
-def test_a_night_finishes_those_before_that_can_be_and_goes_on_from_their_policy(
+def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_champion(
     orchestrator, monkeypatch
 ):
     monkeypatch.chdir(orchestrator.project.root)
@@ -199,24 +201,54 @@ def test_a_night_finishes_those_before_that_can_be_and_goes_on_from_their_policy
             pass
     gone = context.store.read_json("runs/nightly-2026-11-19/run.json") | {"stages": {"rollout": 0}}
     context.store.write_json("runs/nightly-2026-11-19/run.json", gone)
-    assert unfinished(context, "nightly-2026-11-21") == ["nightly-2026-11-19", "nightly-2026-11-20"]
-
+    overrides = ["steps=1", "promotion.start=last"]
     triggered = orchestrator.started(
-        "nightly", experiment="tiny", overrides=["steps=1"], date="2026-11-21"
+        "nightly", experiment="tiny", overrides=overrides, date="2026-11-21", attempts=1
     )
     orchestrator.wait(triggered, "Completed")
+    ledger = NightLedger(context.store, "tiny")
+    assert [(entry.night[-2:], entry.event) for entry in ledger.entries()] == [
+        ("19", "began"),
+        ("19", "given_up"),
+        ("20", "began"),
+        ("20", "finished"),
+        ("20", "kept"),
+        ("21", "began"),
+        ("21", "finished"),
+        ("21", "kept"),
+    ]
     before, tonight = (
         context.store.read_json(f"runs/nightly-2026-11-{day}/summary.json") for day in (20, 21)
     )
     record = context.store.read_json("runs/nightly-2026-11-21/run.json")
+    assert record["science"]["night"] == {"number": 1, "epoch": 0, "problem": 0}
     assert record["parent"]["run"] == "nightly-2026-11-20"
     assert record["parent"]["digest"] == before["policy_digest"] != tonight["policy_digest"]
-    assert first_changes(context, "nightly-2026-11-22") == [
-        "model=run:nightly-2026-11-21",
-        "warm_start=null",
-    ]
-    assert unfinished(context, "nightly-2026-11-22") == ["nightly-2026-11-19"]
-    assert "nightly-2026-11-19 could not be finished" in orchestrator.log(triggered)
+    assert "nightly-2026-11-19: given up" in orchestrator.log(triggered)
+
+
+def test_a_person_approves_a_night_in_the_form_of_a_flow_run(orchestrator, monkeypatch):
+    monkeypatch.chdir(orchestrator.project.root)
+    context = context_of("tiny", [], "local", "")
+    night, ledger = "nightly-2026-11-21", NightLedger(context.store, "tiny")
+    start = Champion(f"run:{night}@0", policy_of(context.store, night, 0))
+    asks = {"champion": start.to_json()}
+    ledger.append(night, "awaits_approval", "Success is 0.9 instead of 0.8.", details=asks)
+    unanswered = orchestrator.started("promote", experiment="tiny", run=night, days=1e-5)
+    orchestrator.wait(unanswered, "NotApproved")
+    assert ledger.last(night, "not_approved").why == "Nobody answered within 1e-05 days."
+    assert ledger.champion() is None
+
+    ledger.append(night, "awaits_approval", "Success is 0.9 instead of 0.8.", details=asks)
+    asked = orchestrator.started("promote", experiment="tiny", run=night)
+    orchestrator.wait(asked, "Paused")
+    answer = {"run_input": {"approve": True, "reason": "It reads well."}}
+    orchestrator.http.post(f"/flow_runs/{asked}/resume", json=answer).raise_for_status()
+    orchestrator.wait(asked, "Promoted")
+    champion = ledger.champion()
+    assert (champion.reference, ledger.entries()[-1].why) == (f"run:{night}@1", "It reads well.")
+    after = orchestrator.started("promote", experiment="tiny", run=night)
+    orchestrator.wait(after, "Decided")
 
 
 def test_a_run_waits_for_its_slot_and_outlives_its_server_which_is_started_again(orchestrator):

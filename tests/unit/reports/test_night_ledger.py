@@ -34,9 +34,9 @@ def test_the_one_who_was_promoted_last_reigns_until_demoted(ledger: NightLedger)
 
 
 def test_an_entry_is_read_as_it_was_written(ledger: NightLedger) -> None:
-    said = ledger.append("nightly-1", "promoted", "Better.", champion(1), verdict={"held": True})
+    said = ledger.append("nightly-1", "promoted", "Better.", champion(1), {"verdict": {}})
     assert ledger.entries() == [said]
-    assert (said.number, said.details) == (1, {"verdict": {"held": True}})
+    assert (said.number, said.details) == (1, {"verdict": {}})
 
 
 def test_how_often_a_night_was_begun_is_counted(ledger: NightLedger) -> None:

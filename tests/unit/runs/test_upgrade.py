@@ -24,12 +24,12 @@ from agentfly_core.config.section import BY_NAME, Added, Section
 from agentfly_core.config.site import Site
 from agentfly_core.datasets import arithmetic
 from agentfly_core.records.schedule import first_round
+from agentfly_core.reports.night_plan import recorded_changes
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.listing import continuing
 from agentfly_core.runs.run import opened
 from flows.dvc_outputs import write_config
-from flows.nightly import recorded_changes
 from tests.support.released import EXPERIMENTS, RUN, Released, called
 
 FIRST = Science

@@ -1,0 +1,86 @@
+"""The work of nights: trained, evaluated and told by Prefect flows, tasks and events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import get_run_logger
+from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
+
+from agentfly_core.artifacts.store import Artifact
+from agentfly_core.records.run_record import Summary
+from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.promotion import Verdict
+from agentfly_core.runs.context import ExperimentContext
+from flows.deadline import Deadline
+from flows.local.state_dirs import settle
+from flows.nights.aliases import report_aliases
+from flows.nights.events import tell
+from flows.nights.judging import Match
+from flows.nights.space import require_space_for_night
+from flows.train import train
+from flows.triggered import context_of_flow
+from tasks.prepare import prepare
+
+APPROVAL = "promote/promote"
+
+
+@dataclass(frozen=True)
+class FlowWork:
+    """What a flow run does for nights (see `NightWork`): `overrides` differ from the experiment's
+    file, and steps begin `until` its time is over.
+    """
+
+    context: ExperimentContext
+    ledger: NightLedger
+    overrides: list[str]
+    until: Deadline
+
+    def dataset(self) -> Artifact:
+        """The experiment's dataset, prepared."""
+        return prepare(self.context)
+
+    def train(self, night: str, changes: list[str]) -> Summary:
+        """Train a run of this name, if the disk has room for it."""
+        require_space_for_night(self._context(changes), night)
+        words, where = [*self.overrides, *changes], (self.context.site.name, self.context.store.uri)
+        return train(self.context.experiment, night, words, False, *where, self.until.hours)
+
+    def verdict(
+        self, night: str, champion: Champion, challenger: Champion, earlier: int
+    ) -> Verdict:
+        """Compare two policies, and play first what is not played yet."""
+        logs = settle(Path.cwd()).state / "logs" / night
+        match = Match(self.context, champion.policy, challenger.policy, night, logs)
+        return match.verdict(earlier)
+
+    def happened(self, entry: NightEntry) -> None:
+        """Tell it; let MLflow's aliases follow, and ask a person where one has to approve."""
+        log, said = get_run_logger(), f"{entry.night}: {entry.event.replace('_', ' ')}. {entry.why}"
+        log.warning(said) if entry.event in ("given_up", "worse") else log.info(said)
+        if entry.event == "began":
+            return
+        tell(entry.event, entry.night, self.context.experiment, entry.why)
+        if "verdict" in entry.details:
+            report_aliases(self.context, self.ledger)
+        if entry.event == "awaits_approval":
+            self._ask(entry.night)
+
+    def _context(self, changes: list[str]) -> ExperimentContext:
+        where = (self.context.site.name, self.context.store.uri)
+        return context_of_flow(self.context.experiment, [*self.overrides, *changes], *where)
+
+    def _ask(self, night: str) -> None:
+        given = {"experiment": self.context.experiment, "run": night}
+        given |= {"site": self.context.site.name, "store": self.context.store.uri}
+        try:
+            run_deployment(APPROVAL, parameters=given, timeout=0, as_subflow=False)
+        except ObjectNotFound:
+            get_run_logger().warning(
+                "Nobody is asked in the Prefect UI: %s is not deployed (python -m flows.deploy). "
+                "Decide with: agentfly promote %s",
+                APPROVAL,
+                night,
+            )

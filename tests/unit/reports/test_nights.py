@@ -1,0 +1,200 @@
+"""Months of nights: what each begins with, which are finished or given up, and who reigns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.artifacts.store import Artifact
+from agentfly_core.config.experiment import Night
+from agentfly_core.config.promotion import Promotion
+from agentfly_core.records.run_record import Summary
+from agentfly_core.reports.comparison import Comparison
+from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.nights import Nights
+from agentfly_core.reports.promotion import Verdict
+from agentfly_core.runs.context import ExperimentContext
+from tests.support.experiments import context as context_in
+from tests.support.nights import published, scored, scripted_run
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ExperimentContext:
+    """One of 8 training problems; a step plays 2."""
+    return context_in(tmp_path, steps=2, rollout={"problems": 2})
+
+
+@dataclass
+class Scripted:
+    """Work that plays nothing: nights of two scored steps; `fate` may raise, `wins` says who is
+    better.
+    """
+
+    context: ExperimentContext
+    data: Artifact
+    fate: Callable[[str], None] = lambda night: None
+    wins: bool = True
+    worse: bool = False
+    told: list[NightEntry] = field(default_factory=list)
+    compared: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def dataset(self) -> Artifact:
+        return self.data
+
+    def train(self, night: str, changes: list[str]) -> Summary:
+        return scripted_run(self.context, night, changes, lambda: self.fate(night))
+
+    def verdict(
+        self, night: str, champion: Champion, challenger: Champion, earlier: int
+    ) -> Verdict:
+        self.compared.append((champion.reference, challenger.reference, earlier))
+        gain = Comparison("goal", 0.5, 0.6, 0.1, 0.05 if self.wins else -0.01, 0.0, 0.05, 100, 0)
+        return Verdict((gain,), self.worse)
+
+    def happened(self, entry: NightEntry) -> None:
+        self.told.append(entry)
+
+
+def nights(work: Scripted, approval: bool = False) -> Nights:
+    ledger = NightLedger(work.context.store, work.context.experiment)
+    return Nights(work.context, ledger, work, 2, approval)
+
+
+@pytest.fixture
+def work(context: ExperimentContext) -> Scripted:
+    return Scripted(context, published(context, "artifacts/data", "train", 8))
+
+
+def positions(work: Scripted) -> dict[str, Night]:
+    began = [entry for entry in work.told if entry.event == "began"]
+    return {entry.night[-2:]: Night.model_validate(entry.details["night"]) for entry in began}
+
+
+def test_each_night_goes_on_behind_the_problems_of_the_last(work: Scripted) -> None:
+    for day in (20, 21, 22):
+        nights(work).run(f"nightly-2026-11-{day}")
+    assert positions(work) == {
+        "20": Night(number=1, epoch=0, problem=0),
+        "21": Night(number=2, epoch=0, problem=4),
+        "22": Night(number=3, epoch=1, problem=0),
+    }
+
+
+def test_other_data_begin_an_epoch_of_their_own(work: Scripted) -> None:
+    nights(work).run("nightly-2026-11-20")
+    work.data = published(work.context, "artifacts/other", "train", 6)
+    nights(work).run("nightly-2026-11-21")
+    assert positions(work)["21"] == Night(number=2, epoch=1, problem=0)
+
+
+def test_a_night_starts_from_the_champion_whoever_was_last(work: Scripted) -> None:
+    nights(work).run("nightly-2026-11-20")
+    work.wins = False
+    for day in (21, 22):
+        nights(work).run(f"nightly-2026-11-{day}")
+    assert work.compared == [
+        ("run:nightly-2026-11-20@0", "run:nightly-2026-11-20@2", 0),
+        ("run:nightly-2026-11-20@2", "run:nightly-2026-11-21@2", 0),
+        ("run:nightly-2026-11-20@2", "run:nightly-2026-11-22@2", 0),
+    ]
+    for night, model in (("21", "run:nightly-2026-11-20@2"), ("22", "run:nightly-2026-11-20@2")):
+        record = work.context.store.read_json(f"runs/nightly-2026-11-{night}/run.json")
+        assert (record["science"]["model"], record["science"]["warm_start"]) == (model, None)
+
+
+def test_a_night_starts_from_the_last_one_where_the_experiment_says_so(tmp_path: Path) -> None:
+    context = context_in(tmp_path, rollout={"problems": 2}, promotion=Promotion(start="last"))
+    work = Scripted(context, published(context, "artifacts/data", "train", 8), wins=False)
+    for day in (20, 21):
+        nights(work).run(f"nightly-2026-11-{day}")
+    record = context.store.read_json("runs/nightly-2026-11-21/run.json")
+    assert record["science"]["model"] == "run:nightly-2026-11-20"
+
+
+@pytest.mark.parametrize(
+    ("wins", "worse", "approval", "event"),
+    [
+        (True, False, False, "promoted"),
+        (True, False, True, "awaits_approval"),
+        (False, False, False, "kept"),
+        (False, True, True, "worse"),
+    ],
+)
+def test_what_became_of_a_night_is_written_down_and_told(
+    work: Scripted, wins: bool, worse: bool, approval: bool, event: str
+) -> None:
+    work.wins, work.worse = wins, worse
+    nights(work, approval).run("nightly-2026-11-20")
+    assert [entry.event for entry in work.told] == ["began", "finished", event]
+    assert (nights(work).ledger.champion() is not None) == (event == "promoted")
+
+
+def killed(night: str) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_killed_night_is_finished_first_and_its_problems_come_once(work: Scripted) -> None:
+    work.fate = killed
+    with pytest.raises(KeyboardInterrupt):
+        nights(work).run("nightly-2026-11-20")
+    work.fate = lambda night: None
+    nights(work).run("nightly-2026-11-21")
+    assert [(entry.night[-2:], entry.event) for entry in work.told] == [
+        ("20", "began"),
+        ("20", "began"),
+        ("20", "finished"),
+        ("20", "promoted"),
+        ("21", "began"),
+        ("21", "finished"),
+        ("21", "promoted"),
+    ]
+    assert positions(work)["21"] == Night(number=2, epoch=0, problem=4)
+
+
+def test_a_hopeless_night_is_given_up_and_what_it_played_does_not_come_again(
+    work: Scripted,
+) -> None:
+    def hopeless(night: str) -> None:
+        if night.endswith("20"):
+            raise ValueError("the rewards are broken")
+
+    work.fate = hopeless
+    with pytest.raises(ValueError, match="broken"):
+        nights(work).run("nightly-2026-11-20")
+    for day in (21, 22):
+        nights(work).run(f"nightly-2026-11-{day}")
+    of_it = [entry for entry in work.told if entry.night.endswith("20")]
+    assert [entry.event for entry in of_it] == ["began", "began", "given_up"]
+    assert of_it[-1].why.endswith("The last error: ValueError: the rewards are broken")
+    assert positions(work)["21"] == Night(number=2, epoch=0, problem=2)  # it had scored one step
+
+
+def test_a_night_that_was_killed_before_it_was_judged_is_judged_later(work: Scripted) -> None:
+    nights(work).run("nightly-2026-11-20")
+    ledger = nights(work).ledger
+    ledger.store.remove(f"{ledger.uri}/000003.json")
+    nights(work).run("nightly-2026-11-21")
+    assert [(e.night[-2:], e.event) for e in work.told[3:6]] == [
+        ("20", "began"),
+        ("20", "finished"),
+        ("20", "promoted"),
+    ]
+
+
+def test_a_night_of_which_nothing_but_its_beginning_is_there_is_begun_again(
+    work: Scripted,
+) -> None:
+    ledger = nights(work).ledger
+    ledger.append("nightly-2026-11-20", "began")
+    nights(work).run("nightly-2026-11-21")
+    assert [(e.night[-2:], e.event) for e in work.told[:2]] == [("20", "began"), ("20", "finished")]
+
+
+def test_a_damaged_step_of_an_earlier_night_stops_no_later_one(work: Scripted) -> None:
+    nights(work).run("nightly-2026-11-20")
+    (work.context.store.root / scored("nightly-2026-11-20", 1) / "ledger.parquet").write_bytes(b"")
+    nights(work).run("nightly-2026-11-21")
+    assert positions(work)["21"] == Night(number=2, epoch=0, problem=0)
