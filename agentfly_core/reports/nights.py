@@ -7,6 +7,7 @@ seconds.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from agentfly_core.formats.text import fault
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.night_ledger import (
     DECIDED,
+    NO_DETAILS,
     Champion,
     NightEntry,
     NightEvent,
@@ -130,9 +132,9 @@ class Nights:
         event: NightEvent,
         why: str = "",
         champion: Champion | None = None,
-        details: dict[str, JSON] | None = None,
+        details: Mapping[str, JSON] = NO_DETAILS,
     ) -> None:
-        self.work.happened(self.ledger.append(night, event, why, champion, details or {}))
+        self.work.happened(self.ledger.append(night, event, why, champion, details))
 
 
 def last_policy(context: ExperimentContext, run: str) -> Champion:

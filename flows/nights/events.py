@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import redact
+from agentfly_core.reports.night_ledger import NightEvent
 
 PREFIX = "agentfly.night."
-What = Literal[
-    "missed",
-    "crashed",
-    "given_up",
-    "no_space",
-    "worse",
-    "promoted",
-    "kept",
-    "awaits_approval",
-    "not_approved",
-    "finished",
-]
+What: TypeAlias = NightEvent | Literal["crashed", "no_space"]
 logger = logging.getLogger(__name__)
 
 
