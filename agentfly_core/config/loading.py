@@ -163,13 +163,12 @@ def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
         raise ValueError(f"There is no site {name!r} ({path}).{hint}")
     written = strict_yaml.settings(path) if os.path.isfile(path) else {}
     known = {f"AGENTFLY_{key.upper()}": key for key in Site.model_fields if key != "name"}
-    variables = {}
-    for variable in [name for name in os.environ if name.startswith("AGENTFLY_")]:
-        if variable in known:
-            variables[variable] = {known[variable]: os.environ[variable]}
-        elif variable not in (RUN, OWNER, SANDBOX):
-            hint = did_you_mean(variable, list(known))
-            raise ValueError(f"There is no setting {variable} for the environment.{hint}")
+    ours = [name for name in os.environ if name.startswith("AGENTFLY_")]
+    given = [name for name in ours if name not in (RUN, OWNER, SANDBOX)]
+    if unknown := [name for name in given if name not in known]:
+        hint = did_you_mean(unknown[0], list(known))
+        raise ValueError(f"There is no setting {unknown[0]} for the environment.{hint}")
+    variables = {name: {known[name]: os.environ[name]} for name in given}
     options = {"--site": {"name": name}, "--store": {"store": store} if store else {}}
     return {str(path): written, **variables, **options}
 

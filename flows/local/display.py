@@ -165,11 +165,8 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
     for stage in (stage for stage in VERSIONS if stage in seconds):  # in a file they stand by name
         times.add_row(stage.replace("_", " "), duration(seconds[stage]))
     times.add_row("together", duration(sum(seconds.values())), style="bold")
-    return Group(_success(summary), "", times, "", *opening)
 
-
-def _success(summary: Summary) -> Table:
-    table = Table(
+    success = Table(
         Column("held-out success", no_wrap=True),
         Column("solved", justify="right", no_wrap=True),
         Column("95 % interval", justify="right", no_wrap=True),
@@ -177,12 +174,12 @@ def _success(summary: Summary) -> Table:
         title_justify="left",
         show_edge=False,
     )
-    for when, success, (low, high) in (
+    for when, share, (low, high) in (
         ("before", summary["success_before"], summary["interval_before"]),
         ("after", summary["success_after"], summary["interval_after"]),
     ):
-        table.add_row(when, f"{success:.1%}", f"{low:.1%} to {high:.1%}")
-    return table
+        success.add_row(when, f"{share:.1%}", f"{low:.1%} to {high:.1%}")
+    return Group(success, "", times, "", *opening)
 
 
 @contextmanager
