@@ -62,8 +62,7 @@ async def play(
                 lent = await stack.enter_async_context(lease)
             for kind, environment in lent.items():
                 episode.lent[kind] = environment
-            ending = await _ending(spec, episode)
-            seen = _record(episode_spec, spec, episode, ending)
+            seen = _record(episode_spec, spec, episode, await _ending(spec, episode))
             with episode.timed("rewards"):
                 observed = {one.name: await one.score(seen, episode.lent) for one in spec.rewards}
         trajectory = replace(seen, observed=observed)

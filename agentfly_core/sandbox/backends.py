@@ -105,8 +105,7 @@ class ForkServer:
                 )
             self._link.settimeout(SECONDS_TO_START)
             try:
-                answer = io.BytesIO(self._link.recv(protocol.LARGEST_HEADER))
-                said = protocol.read(answer)[0]
+                said = protocol.read(io.BytesIO(self._link.recv(protocol.LARGEST_HEADER)))[0]
             except (OSError, EOFError) as error:
                 what = error or "it ended"
                 raise Unavailable(f"the sandbox's server did not start: {what}") from error

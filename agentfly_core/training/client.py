@@ -133,12 +133,10 @@ class DeepSpeedLearner:
 
     def _connect(self) -> socket.socket:
         channel = socket.socket(socket.AF_UNIX)
-
-        def ready() -> bool:
-            return channel.connect_ex(self._service.address) == 0
-
         try:
-            self._service.wait(ready, self._patience)
+            self._service.wait(
+                lambda: channel.connect_ex(self._service.address) == 0, self._patience
+            )
         except ServiceLost as error:
             channel.close()
             raise LearnerLost(str(error)) from error

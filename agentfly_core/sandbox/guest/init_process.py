@@ -66,8 +66,7 @@ def serve(connection: socket.socket, folder: Path, grouped: bool, locked: bool) 
         limits = Limits(**header["limits"])
         if locked:
             furnish(limits)
-        work = Work(folder, limits, grouped, locked, header["kept"])
-        _run(connection, header, blobs, work)
+        _run(connection, header, blobs, Work(folder, limits, grouped, locked, header["kept"]))
     except (OSError, ValueError, EOFError) as error:
         with suppress(OSError):
             connection.sendall(protocol.packed({"unavailable": f"{type(error).__name__}: {error}"}))
