@@ -168,8 +168,8 @@ class Pool:
 
     def _put(self, instance: Instance | None) -> None:
         """Give a place back: those with an instance are taken first."""
-        # Taken from the right: idle instances are reused before empty places start new ones. Only
-        # then is it counted as free, for who waits takes the place on the right at once.
+        # Taken from the right: idle instances are reused before empty places start new ones. It is
+        # counted as free last, since a waiting lease then takes the place on the right at once.
         if instance is None:
             self._places.appendleft(None)
         else:

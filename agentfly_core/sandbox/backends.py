@@ -64,7 +64,7 @@ class ForkServer:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
             try:
                 while True:
-                    with suppress(BlockingIOError):  # there is no room, and nothing tells of it
+                    with suppress(BlockingIOError):  # no room; polled, since no event reports it
                         # socket.send_fds forgets its flags before Python 3.12, and would wait
                         link.sendmsg([kind], rights, flags)
                         return ours

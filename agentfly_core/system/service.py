@@ -177,7 +177,7 @@ def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str
     these variables by process id.
     """
     ended: dict[int, Mapping[str, str]] = {}
-    # again and again: what is killed may have started another process meanwhile
+    # more than once, since what is killed may have started another process meanwhile
     while found := {
         process: marks
         for process in psutil.process_iter(["environ"])

@@ -188,7 +188,7 @@ class Update:
                 micro = batch.select(mine)
             else:
                 # As many passes as the other ranks make, with nothing to learn: in each the ranks
-                # exchange weights or gradients, and one that left out a pass would be waited for.
+                # exchange weights or gradients, and would wait for one that left out a pass.
                 shortest = batch.select(batch.lengths.argmin().unsqueeze(0))
                 nothing = torch.zeros_like(shortest.weight)
                 micro = replace(
