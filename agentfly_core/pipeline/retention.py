@@ -18,6 +18,10 @@ WEIGHTS = "*.safetensors"
 BYTES_A_TOKEN = 16  # its number, its log-probability and its text, before compression
 
 
+class NoSpace(OSError):
+    """A disk cannot hold what is to be written; the message says how much that is."""
+
+
 def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
     """The policy of a step, if it is there; the run's newest counts only with the learner state
     that goes with it.
@@ -59,21 +63,21 @@ def retain(run: Run, step: int) -> None:
 def require_space(
     context: ExperimentContext, policy: Artifact, checkpointer: AsyncCheckpointer
 ) -> None:
-    """Raise OSError unless the disk can hold a learner state and a policy more, and a state that is
+    """Raise NoSpace unless the disk can hold a learner state and a policy more, and a state that is
     on its way.
     """
     size, state = _sizes(context, policy)
     needed = size + state * (2 if checkpointer.busy() else 1)
     folder, free = context.store.root, shutil.disk_usage(context.store.root).free
     if free < needed:
-        raise OSError(
+        raise NoSpace(
             f"{folder} has {free / 2**30:.1f} GiB free; an update of this model needs "
             f"{needed / 2**30:.1f} GiB. Free some space and run the same command again."
         )
 
 
 def require_space_for_night(context: ExperimentContext, night: str) -> None:
-    """Raise OSError unless the disk can hold all that a run has still to write, as its settings
+    """Raise NoSpace unless the disk can hold all that a run has still to write, as its settings
     keep it.
 
     On object storage it is the disk of the working copies. At most: as if every episode were as
@@ -93,7 +97,7 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
     folder = _existing(store.root)
     free = shutil.disk_usage(folder).free
     if left and free < needed:
-        raise OSError(
+        raise NoSpace(
             f"{folder} has {free / 2**30:.1f} GiB free; the {left} steps that {night} has to do "
             f"need up to {needed / 2**30:.1f} GiB, for {policies} policies, {states} learner "
             "states and the episodes. Free some space, remove old runs, or keep less: "

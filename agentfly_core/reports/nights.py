@@ -15,6 +15,7 @@ from agentfly_core.artifacts.lock import Locked
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault
+from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.night_ledger import (
     DECIDED,
@@ -76,14 +77,15 @@ class Nights:
     def finish(self, night: str) -> None:
         """Continue a night to its end, or give it up after so many attempts in all.
 
-        Raises Locked while another process writes it.
+        Raises Locked while another process writes it, NoSpace where the disk cannot hold it: an
+        attempt more would not help.
         """
         why = f"It was begun {self.attempts} times and never came to its end."
         while self.ledger.sittings(night) < self.attempts:
             try:
                 self.play(night)
                 return
-            except Locked:
+            except (Locked, NoSpace):
                 raise
             except Exception as error:  # whatever keeps it from its end, tonight can train
                 logger.exception("The night %s could not be finished.", night)

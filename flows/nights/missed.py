@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from datetime import date, datetime
+from datetime import date, datetime, time
 
 from agentfly_core.formats.text import fault
 from agentfly_core.reports.night_ledger import NightLedger
@@ -16,13 +16,13 @@ logger = logging.getLogger(__name__)
 
 def note_missed(ledger: NightLedger, today: date) -> None:
     """Compare the deployment's schedule with the ledger; where Prefect cannot say it, log that."""
-    nights = {date_of(entry.night): entry.time_ms for entry in ledger.entries()}
-    known = [night for night in nights if night is not None]
+    nights = [entry for entry in ledger.entries() if entry.event in ("began", "missed")]
+    known = [night for entry in nights if (night := date_of(entry.night)) is not None]
     if not known:
         return
-    since = datetime.fromtimestamp(max(nights.values()) / 1000).astimezone()
+    since, until = (datetime.combine(day, time.min).astimezone() for day in (max(known), today))
     try:
-        scheduled = scheduled_nights(ledger.experiment, since, datetime.now().astimezone())
+        scheduled = scheduled_nights(ledger.experiment, since, until)
     except Exception as error:  # a night is played all the same
         logger.warning("It is not known which nights were missed: %s", fault(error))
         return

@@ -8,12 +8,12 @@ from flows.nights.events import tell
 
 
 def require_space_for_night(context: ExperimentContext, night: str) -> None:
-    """Raise OSError, and tell `no_space`, unless the disk can hold what a night has still to write.
+    """Raise NoSpace, and tell `no_space`, unless the disk can hold what a night has still to write.
 
     `context` is the night's own: it starts from the policy whose size counts.
     """
     try:
         retention.require_space_for_night(context, night)
-    except OSError as error:
+    except retention.NoSpace as error:
         tell("no_space", night, context.experiment, str(error))
         raise

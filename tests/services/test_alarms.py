@@ -13,12 +13,15 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.blocks.webhook import Webhook
 from prefect.events import emit_event
 
+from agentfly_core.artifacts.store import Store
+from agentfly_core.reports.night_ledger import NightLedger
 from agentfly_core.system.process import Owner
 from flows.deploy import notice_the_dead
 from flows.local.flow_run_owners import LABEL, crash_dead
 from flows.local.prefect_server import deliver, use
 from flows.nights.alarms import ALARMS_BLOCK, NOTICES_BLOCK, tell_people
 from flows.nights.events import tell
+from flows.nights.missed import note_missed
 from flows.nights.readiness import nights
 from flows.nights.schedule import scheduled_nights
 from tests.support.project import PROGRAMS, until
@@ -194,6 +197,26 @@ def test_nights_are_expected_as_the_active_schedules_of_an_experiment_say(server
     assert now.astimezone().date() <= found[0]
     assert len(scheduled_nights("shop", now - 5 * day, until_then)) in (5, 6)
     assert scheduled_nights("mine", now - 5 * day, until_then) == []
+
+
+def test_a_night_that_did_not_start_is_written_down_and_told_once(server, people, blocks, tmp_path):
+    tell_people()
+    daily = {"schedule": {"cron": "0 12 * * *", "timezone": "UTC"}, "active": True}
+    server.deployed("nightly", parameters={"experiment": "quickstart"}, schedules=[daily])
+    today = datetime.date.today()
+    first, last = (today + datetime.timedelta(days=days) for days in (1, 4))
+    ledger = NightLedger(Store.at(str(tmp_path), tmp_path), "quickstart")
+    note_missed(ledger, last)
+    ledger.append(f"nightly-{first}", "began")
+    ledger.append(f"nightly-{first}", "promoted")  # by a person, days later
+
+    note_missed(ledger, last)
+    note_missed(ledger, last)
+    deliver()
+    missed = [entry.night for entry in ledger.entries() if entry.event == "missed"]
+    assert missed == [f"nightly-{today + datetime.timedelta(days=days)}" for days in (2, 3)]
+    until(lambda: len(people.calls) >= 2, 60)
+    assert all("of quickstart, missed: It was scheduled for" in call for call in people.calls)
 
 
 def test_the_doctor_says_what_is_missing_for_nights(server, blocks, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Night
 from agentfly_core.config.promotion import Promotion
+from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.comparison import Comparison
 from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
@@ -152,6 +153,17 @@ def test_a_killed_night_is_finished_first_and_its_problems_come_once(work: Scrip
         ("21", "promoted"),
     ]
     assert positions(work)["21"] == Night(number=2, epoch=0, problem=4)
+
+
+def test_a_night_is_not_given_up_since_the_disk_is_full(work: Scripted) -> None:
+    def full(night: str) -> None:
+        raise NoSpace("The disk has 0.1 GiB free.")
+
+    work.fate = full
+    for day in (20, 21):
+        with pytest.raises(NoSpace):
+            nights(work).run(f"nightly-2026-11-{day}")
+    assert [(entry.night[-2:], entry.event) for entry in work.told] == [("20", "began")] * 2
 
 
 def test_a_hopeless_night_is_given_up_and_what_it_played_does_not_come_again(
