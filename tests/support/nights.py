@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import yaml
 
@@ -11,10 +11,13 @@ from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.json_value import as_json
+from agentfly_core.pipeline.playing import of_step
 from agentfly_core.records import ledger
+from agentfly_core.records.dataset import split
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import write_problems
 from agentfly_core.records.run_record import Summary
+from agentfly_core.records.schedule import first_round, problems_of
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run, opened
@@ -35,11 +38,21 @@ def scored(night: str, step: int) -> str:
     return RunLayout(night).step(step).scored
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A problem that a step of a night played and scored."""
+
+    epoch: int
+    problem: str
+    seeds: tuple[int, ...]
+
+
 def scripted_run(
     context: ExperimentContext,
     night: str,
     changes: Sequence[str],
     fate: Callable[[], None],
+    see: Callable[[Played], None] = lambda _: None,
 ) -> Summary:
     """Open or continue a run with these changes; each step scores its problems and publishes a
     policy, and `fate` strikes after the first.
@@ -49,8 +62,12 @@ def scripted_run(
     science = Science.model_validate({**context.science.model_dump(), **settings})
     ours = replace(context, resolved=replace(context.resolved, science=science))
     with opened(ours, night) as run:
-        for step in range(science.steps + 1):
-            _publish(run, step)
+        _publish(run, f"artifacts/start/{night}", "model")
+        run.remember_start(run.store.artifact(f"artifacts/start/{night}"))
+        for step in range(1, science.steps + 1):
+            if run.store.manifest(run.layout.step(step).scored) is None:
+                _score(run, step, see)
+            _publish(run, run.layout.step(step).policy, "update")
             if step == 1:
                 fate()
         summary: Summary = {**SUMMARY, "run": night, "steps": science.steps}
@@ -58,16 +75,22 @@ def scripted_run(
     return summary
 
 
-def _publish(run: Run, step: int) -> None:
-    layout, count = run.layout.step(step), run.science.rollout.problems
-    if step == 0:
-        uri = f"artifacts/start/{run.name}"
-        with run.store.publish(ArtifactKey(uri, "model", run.name, {})):
-            pass
-        run.remember_start(run.store.artifact(uri))
-        return
-    with run.store.publish(ArtifactKey(layout.scored, "score", f"{run.name}{step}", {})) as folder:
-        rows = [LedgerRow(step, f"p{i}", 1, 1, 0.0, "used") for i in range(count)]
-        ledger.write(folder, rows)
-    with run.store.publish(ArtifactKey(layout.policy, "update", f"{run.name}/{step}", {})):
-        pass
+def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
+    """Play the problems that are due, which is what is seen of them, and store the ledger."""
+    science, data = run.science, run.store.open(run.store.artifact("artifacts/data"))
+    known, before = split(data, "train"), run.problems_before(step)
+    due = problems_of(science, first_round(science, step, False, before), known)
+    specs = of_step(science, due, step, False)
+    assert science.night is not None
+    behind = science.night.problem + before
+    for place, problem in enumerate(due):
+        seeds = tuple(spec.seed for spec in specs if spec.problem is problem)
+        see(Played(science.night.epoch + (behind + place) // len(known), problem.id, seeds))
+    uri = run.layout.step(step).scored
+    with run.store.publish(ArtifactKey(uri, "score", uri, {})) as folder:
+        ledger.write(folder, [LedgerRow(step, problem.id, 1, 1, 0.0, "used") for problem in due])
+
+
+def _publish(run: Run, uri: str, stage: str) -> None:
+    with run.store.publish(ArtifactKey(uri, stage, uri, {})) as folder:
+        (folder / "config.json").write_text(f'{{"name": "{uri}"}}')

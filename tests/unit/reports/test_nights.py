@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Night
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.pipeline.retention import NoSpace
+from agentfly_core.records.ledger import FILE
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.comparison import Comparison
 from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
@@ -19,7 +21,7 @@ from agentfly_core.reports.nights import Nights
 from agentfly_core.reports.promotion import Verdict
 from agentfly_core.runs.context import ExperimentContext
 from tests.support.experiments import context as context_in
-from tests.support.nights import published, scored, scripted_run
+from tests.support.nights import published, scripted_run
 
 
 @pytest.fixture
@@ -205,8 +207,12 @@ def test_a_night_of_which_nothing_but_its_beginning_is_there_is_begun_again(
     assert [(e.night[-2:], e.event) for e in work.told[:2]] == [("20", "began"), ("20", "finished")]
 
 
-def test_a_damaged_step_of_an_earlier_night_stops_no_later_one(work: Scripted) -> None:
+def test_a_damaged_step_of_an_earlier_night_stops_no_later_one(
+    work: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nights(work).run("nightly-2026-11-20")
-    (work.context.store.root / scored("nightly-2026-11-20", 1) / "ledger.parquet").write_bytes(b"")
+    folder = work.context.store.root / RunLayout("nightly-2026-11-20").step(1).scored
+    (folder / FILE).write_bytes(b"")
+    monkeypatch.setattr("agentfly_core.artifacts.store._opened", set())  # as in another process
     nights(work).run("nightly-2026-11-21")
     assert positions(work)["21"] == Night(number=2, epoch=0, problem=0)
