@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentfly_core.config.health_signs import SIGNS, Signs
+from agentfly_core.config.health_signs import SIGNS, Sign, Signs
 from agentfly_core.formats.text import did_you_mean, sentence
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.training.job import SKIPPED_IN_A_ROW
@@ -100,17 +100,22 @@ def unmeasured(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
     ]
 
 
+def due(signs: Signs, metrics: Mapping[str, float]) -> dict[str, Sign]:
+    """The signs that have lasted as long as they must to be told, by name."""
+    return {
+        name: sign
+        for name, sign in signs.items()
+        if sign and metrics.get(f"health/{name}", 0.0) >= sign.steps
+    }
+
+
 def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
     """What to tell of a step, whose `metrics` say how long each sign has lasted; raises GateClosed
     to stop the run.
     """
-    due = {
-        name: sign
-        for name, sign in signs.items()
-        if sign and metrics[f"health/{name}"] >= sign.steps
-    }
-    told = {name: sign.told(metrics, int(metrics[f"health/{name}"])) for name, sign in due.items()}
-    if fatal := [f"{text} (health.{name})" for name, text in told.items() if due[name].stop]:
+    raised = due(signs, metrics)
+    told = {name: sign.told(metrics, int(metrics[f"health/{name}"])) for name, sign in raised.items()}
+    if fatal := [f"{text} (health.{name})" for name, text in told.items() if raised[name].stop]:
         raise GateClosed(
             f"The run is stopped: {'; '.join(fatal)}. Its newest policy is whole. Look at what "
             "was played with `agentfly show`; to go on, train it by its name (--run) with another "

@@ -49,6 +49,16 @@ def held_out(
     """What a policy that was evaluated before did on a split of a dataset; raises
     FileNotFoundError where it was not.
     """
+    episodes, scores = evaluated_episodes(context, policy, data, split)
+    return HeldOut(data.digest, outcomes(episodes, scores, context.resolved.goal))
+
+
+def evaluated_episodes(
+    context: ExperimentContext, policy: Artifact, data: Artifact, split: str = "test"
+) -> tuple[list[Trajectory], list[Scored]]:
+    """What a policy that was evaluated before played on a split of a dataset, and its scores;
+    raises FileNotFoundError where it was not.
+    """
     shards = range(shards_of_split(context.science, context.store.open(data), split))
     played = [
         context.store.artifact(keys.evaluation(context.science, policy, data, split, shard).uri)
@@ -60,8 +70,7 @@ def held_out(
         for artifact in played
         for episode in read_trajectories(context.store.open(artifact) / EPISODES)
     ]
-    scores = read_scores(context.store.open(scored) / SCORES)
-    return HeldOut(data.digest, outcomes(episodes, scores, context.resolved.goal))
+    return episodes, read_scores(context.store.open(scored) / SCORES)
 
 
 def outcomes(

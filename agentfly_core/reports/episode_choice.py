@@ -1,0 +1,106 @@
+"""Which episodes of a night are worth a look: what changed between champion and challenger, and the
+challenger's best and worst.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agentfly_core.records.trajectory import (
+    Message,
+    Observation,
+    Scored,
+    ToolCall,
+    Trajectory,
+    Turn,
+    Unscored,
+)
+from agentfly_core.runs.episodes import Piece
+
+Kind = Literal["better", "worse", "best", "worst"]
+SHOWN, CHANGED = 10, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """An episode that has a reward: `Played(trajectory, scored, 0.5)`."""
+
+    trajectory: Trajectory
+    scored: Scored
+    reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The same problem, with the same seed, as champion and challenger played it."""
+
+    champion: Played
+    challenger: Played
+
+    @property
+    def change(self) -> float:
+        """By how much the challenger's reward is higher."""
+        return self.challenger.reward - self.champion.reward
+
+
+def pairs(
+    champion: Iterable[tuple[Trajectory, Scored]], challenger: Iterable[tuple[Trajectory, Scored]]
+) -> list[Pair]:
+    """The episodes of both, problem by problem and chain by chain; those that lack a reward on one
+    side are left out.
+    """
+    earlier, later = _by_place(champion), _by_place(challenger)
+    return [Pair(earlier[place], later[place]) for place in sorted(earlier.keys() & later.keys())]
+
+
+def choose(found: Sequence[Pair]) -> list[tuple[Kind, Pair]]:
+    """Ten of them, no episode twice: up to three that changed most for the better, as many for the
+    worse, and of all others the challenger's best (of equal rewards the shortest) and worst (the
+    longest).
+    """
+    better = sorted((p for p in found if p.change > 0), key=lambda p: -p.change)[:CHANGED]
+    worse = sorted((p for p in found if p.change < 0), key=lambda p: p.change)[:CHANGED]
+    changed = {id(pair) for pair in (*better, *worse)}
+    others = [pair for pair in found if id(pair) not in changed]
+    others.sort(key=lambda p: (-p.challenger.reward, p.challenger.trajectory.sampled_tokens))
+    room = min(SHOWN - len(changed), len(others))
+    best, worst = others[: room // 2], others[len(others) - (room - room // 2) :]
+    chosen: list[tuple[Kind, Pair]] = [("better", pair) for pair in better]
+    chosen += [("worse", pair) for pair in worse]
+    chosen += [("best", pair) for pair in best]
+    return [*chosen, *(("worst", pair) for pair in reversed(worst))]
+
+
+def conversation(trajectory: Trajectory) -> list[Piece]:
+    """What the model said and was answered, without the problem and without special tokens."""
+    found: list[Piece] = []
+    for number, turn in enumerate(trajectory.turns):
+        if number:
+            found += [Piece("read", _read(item)) for item in turn.read]
+        found.append(Piece("sampled", _said(turn)))
+    return found + [Piece("after", _read(item)) for item in trajectory.closing]
+
+
+def _by_place(episodes: Iterable[tuple[Trajectory, Scored]]) -> dict[tuple[str, int], Played]:
+    return {
+        (trajectory.problem.id, trajectory.chain): Played(trajectory, scored, scored.reward)
+        for trajectory, scored in episodes
+        if not isinstance(scored.reward, Unscored)
+    }
+
+
+def _read(item: Message | Observation) -> str:
+    return f"{item.tool}: {item.content}" if isinstance(item, Observation) else item.content
+
+
+def _said(turn: Turn) -> str:
+    calls = [
+        f"{call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})"
+        if isinstance(call, ToolCall)
+        else f"{call.text} (unreadable: {call.fault})"
+        for call in turn.reply.calls
+    ]
+    return "\n".join(part for part in (turn.reply.content, *calls) if part)
