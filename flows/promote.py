@@ -21,6 +21,7 @@ from agentfly_core.reports.nights import last_policy
 from agentfly_core.runs.context import ExperimentContext
 from flows.nights.aliases import report_aliases
 from flows.nights.events import tell
+from flows.nights.report import report_night
 from flows.parameters import Days, ExperimentName, RunOfNight, SiteName, StoreUri
 from flows.triggered import context_of_flow
 
@@ -59,7 +60,9 @@ def promote(
     decision = _answer(run, asked, days)
     if _open_question(ledger, run) is None:
         return Completed(name="Decided", message="It was decided on the command line meanwhile.")
-    return _carried_out(context, ledger, asked, decision)
+    ended = _carried_out(context, ledger, asked, decision)
+    report_night(context, run)
+    return ended
 
 
 def _open_question(ledger: NightLedger, run: str) -> NightEntry | None:

@@ -30,7 +30,7 @@ class RunLayout:
     """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
     `record` says how the run was started, `start` which policy step 1 starts from, `links` its ids
-    in other systems, `summary` how it ended; a finished run has a `ledger`.
+    in other systems, `summary` how it ended; a finished run has a `ledger`, and a judged night a `report`.
     """
 
     def __init__(self, name: str) -> None:
@@ -40,6 +40,7 @@ class RunLayout:
         self.links = f"{self.uri}/links.json"
         self.summary = f"{self.uri}/summary.json"
         self.ledger = f"{self.uri}/ledger"
+        self.report = f"{self.uri}/report.md"
 
     def step(self, number: int) -> StepLayout:
         """Where the outputs of step 1, 2, ... lie."""

@@ -226,9 +226,13 @@ class Store:
 
     def write_json(self, uri: str, value: Mapping[str, JSON]) -> None:
         """Write one JSON file beside the artifacts, with its checksum, atomically."""
-        files.write_json(self.root / uri, checksummed_json.sealed(value))
+        self.write_text(uri, files.json_text(checksummed_json.sealed(value)))
+
+    def write_text(self, uri: str, text: str) -> None:
+        """Write one text file beside the artifacts, atomically."""
+        files.write_text(self.root / uri, text)
         if self.remote:
-            self.remote.write(uri, (self.root / uri).read_text())
+            self.remote.write(uri, text)
 
     def create_json(self, uri: str, value: Mapping[str, JSON]) -> bool:
         """Write one JSON file where there is none, atomically; returns False where there is."""

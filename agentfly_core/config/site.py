@@ -77,6 +77,9 @@ class Site(Section):
         default="",
         description="name of the environment variable with a URL to call after each night",
     )
+    price_per_hour: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="what an hour of the site costs, in your currency, for reports"
+    )
 
     @field_validator("sampler_gpus", "learner_gpus", mode="before")
     @classmethod

@@ -114,7 +114,9 @@ def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
     to stop the run.
     """
     raised = due(signs, metrics)
-    told = {name: sign.told(metrics, int(metrics[f"health/{name}"])) for name, sign in raised.items()}
+    told = {
+        name: sign.told(metrics, int(metrics[f"health/{name}"])) for name, sign in raised.items()
+    }
     if fatal := [f"{text} (health.{name})" for name, text in told.items() if raised[name].stop]:
         raise GateClosed(
             f"The run is stopped: {'; '.join(fatal)}. Its newest policy is whole. Look at what "

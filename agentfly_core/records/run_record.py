@@ -26,13 +26,15 @@ class SiteRecord(TypedDict):
 
     name: str
     mlflow_tracking_uri: str
+    price_per_hour: NotRequired[float | None]
 
 
 class RunRecord(TypedDict):
     """run.json: what the run is and was started with; earlier releases left out `NotRequired` keys.
 
     `science` is the identity of the experiment and `site` where it last continued, both as their
-    models write them.
+    models write them; `planned_steps` were asked for in a run that ended before, as its time was
+    over.
     """
 
     uid: str
@@ -55,6 +57,7 @@ class RunRecord(TypedDict):
     dataset_digest: NotRequired[str]
     dataset_version: NotRequired[str]
     sandbox: NotRequired[str]
+    planned_steps: NotRequired[int]
 
 
 class Summary(TypedDict):

@@ -10,29 +10,33 @@ from statistics import fmean
 from agentfly_core.formats.text import clip, redact
 from agentfly_core.runs.episodes import MARKS, UNPRINTABLE, Piece, lines
 
-SPECIAL = re.compile(r"[\\`*_\[\]|~#!$]")
+SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 BARS = "▁▂▃▄▅▆▇█"
 COLUMNS = 100
 
 
 def plain(text: str, longest: int = 600) -> str:
-    """A text on one line of a paragraph or a table, as it is: `plain("a|b")` is "a\\|b"."""
+    """A text on one line of a paragraph or a table, as it is: `plain("a|b")` is `a\\|b`."""
     visible = UNPRINTABLE.sub("?", clip(" ".join(text.split()), longest))
     escaped = SPECIAL.sub(lambda found: f"\\{found[0]}", " ".join(visible.split()))
     return "".join(HTML.get(letter, letter) for letter in escaped)
 
 
-def fenced(pieces: Sequence[Piece], longest: int = 1200) -> str:
-    """Pieces of text as a block of code, in lines of COLUMNS at most; the middle of a text of more
-    than `longest` bytes is left out.
+def marked(pieces: Sequence[Piece], longest: int) -> str:
+    """Pieces of text in lines of COLUMNS at most, each with the mark of its kind; the middle of
+    what has more than `longest` bytes is left out.
     """
-    marked = [
+    marked_lines = [
         f"{MARKS[piece.kind]} {line}"
         for piece in pieces
         for line in lines(Piece(piece.kind, redact(piece.text)), COLUMNS)
     ]
-    text = clip("\n".join(marked), longest)
+    return clip("\n".join(marked_lines), longest)
+
+
+def fenced(text: str) -> str:
+    """A text as a block of code, whatever marks of such blocks it has itself."""
     longest_run = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest_run + 1)
     return f"{fence}\n{text}\n{fence}"
@@ -46,7 +50,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
     """A curve in one line of text, from its lowest value to its highest: `sparkline([0.2, 0.5,
-    0.8])` is "▁▅█".
+    0.8])` is "▁▄█".
 
     Of more than `width` values each bar is the mean of neighbours.
     """

@@ -190,6 +190,14 @@ def set_aliases(place: Place, model: str, digests: Mapping[str, str]) -> None:
             client.delete_registered_model_alias(model, alias)
 
 
+def add_report(place: Place, run_id: str, text: str, tags: Mapping[str, str]) -> None:
+    """Log a text as the artifact report.md of a run that may be over, and set tags of the run."""
+    client = _connect(place)
+    client.log_text(run_id, text, "report.md")
+    for name, value in tags.items():
+        client.set_tag(run_id, name, redact(value))
+
+
 def page(place: Place, run_id: str, server: str) -> str:
     """The address of a run's charts at the `server` that shows a place's runs."""
     run = f"experiments/{_connect(place).get_run(run_id).info.experiment_id}/runs/{run_id}"

@@ -80,7 +80,8 @@ class Run:
     def ending_at(self, step: int) -> Run:
         """This run with this step as its last one, which is written down in run.json."""
         science = self.science.model_copy(update={"steps": step})
-        record = {**self.record, "science": science.identity(), "science_digest": science.digest}
+        changed = {"science": science.identity(), "science_digest": science.digest}
+        record = {**self.record, **changed, "planned_steps": self.science.steps}
         self.store.write_json(self.layout.record, as_json(record))
         resolved = replace(self.resolved, science=science)
         return replace(self, context=replace(self.context, resolved=resolved))

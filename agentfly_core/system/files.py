@@ -64,7 +64,7 @@ def _written_beside(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     name = f".tmp-{threading.get_ident()}-{path.name}-{Owner.current().mark}"
     part = path.with_name(name)
-    part.write_text(text)
+    part.write_text(text, encoding="utf-8")
     sync(part)
     return part
 

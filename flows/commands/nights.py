@@ -6,10 +6,14 @@ from argparse import Namespace
 from datetime import datetime
 
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.table import Table
 
+from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.config.experiment import step_named
 from agentfly_core.reports.night_ledger import Champion, NightLedger
+from agentfly_core.reports.night_page import page_of
+from agentfly_core.reports.night_report import night_report
 from agentfly_core.runs.context import of_run
 from agentfly_core.runs.run import record_of
 from flows.commands.arguments import RUN, STORE, Commands, experiment_context
@@ -20,6 +24,9 @@ from flows.nights.aliases import report_aliases
 def add_nights(commands: Commands) -> None:
     """The commands about nights."""
     commands.add_experiment("nights", nights, "what became of each night of an experiment")
+    reporting = commands.add("report", report, "write the report of a night, and show it")
+    reporting.add_argument("night", help="name of a night that was judged: nightly-2026-11-21")
+    reporting.add_argument("--store", default="", help=STORE)
     promoting = commands.add(
         "promote", promote, "let a run's policy reign: the next night starts from it"
     )
@@ -38,6 +45,16 @@ def nights(arguments: Namespace) -> int:
     Console().print(table)
     champion = ledger.champion()
     print(f"The champion is {champion.reference}." if champion else "There is no champion yet.")
+    return 0
+
+
+def report(arguments: Namespace) -> int:
+    """The report of a night from what is stored, also as a file of its run."""
+    store, layout = store_at(arguments.store), RunLayout(arguments.night)
+    page = page_of(night_report(store, arguments.night))
+    store.write_text(layout.report, page)
+    Console().print(Markdown(page))
+    print(f"This report is the file {store.uri}/{layout.report}.")
     return 0
 
 

@@ -12,6 +12,8 @@ from agentfly_core.runs.mlflow_client import Place, page
 from agentfly_core.system.module_search import finding_ours
 
 PORTS = range(5000, 5020)
+UI = f"http://127.0.0.1:{PORTS.start}"
+"""Where `open_run` serves the project's own store, unless the port is taken."""
 
 
 def open_run(place: Place, run_id: str) -> None:

@@ -184,9 +184,14 @@ def open_flow_run(places: Places, flow_run: str) -> None:
     """Print a flow run's address in the Prefect UI, and become the server of that UI where none is
     running.
     """
-    print(f"{places.api.removesuffix('/api') or UI}/runs/flow-run/{flow_run}", flush=True)
+    print(flow_run_page(places, flow_run), flush=True)
     if not places.api and not answers(f"{UI}/api"):
         prefect_command(places, ["server", "start", "--host", "127.0.0.1"])
+
+
+def flow_run_page(places: Places, flow_run: str) -> str:
+    """A flow run's address in the Prefect UI."""
+    return f"{places.api.removesuffix('/api') or UI}/runs/flow-run/{flow_run}"
 
 
 def _require_guard(words: Sequence[str]) -> None:

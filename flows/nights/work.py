@@ -19,6 +19,7 @@ from flows.local.state_dirs import settle
 from flows.nights.aliases import report_aliases
 from flows.nights.events import tell
 from flows.nights.judging import Match
+from flows.nights.report import report_night
 from flows.nights.space import require_space_for_night
 from flows.train import train
 from flows.triggered import context_of_flow
@@ -57,7 +58,7 @@ class FlowWork:
         return match.verdict(earlier)
 
     def happened(self, entry: NightEntry) -> None:
-        """Tell it; let MLflow's aliases follow, and ask a person where one has to approve."""
+        """Tell it; let MLflow's aliases and the report follow, and ask a person to approve."""
         log, said = get_run_logger(), f"{entry.night}: {entry.event.replace('_', ' ')}. {entry.why}"
         log.warning(said) if entry.event in ("given_up", "worse") else log.info(said)
         if entry.event == "began":
@@ -65,6 +66,7 @@ class FlowWork:
         tell(entry.event, entry.night, self.context.experiment, entry.why)
         if "verdict" in entry.details:
             report_aliases(self.context, self.ledger)
+            report_night(self.context, entry.night)
         if entry.event == "awaits_approval":
             self._ask(entry.night)
 

@@ -1,0 +1,252 @@
+"""What is to be said of a night, read from what the store has of it: so it can be read again at any
+time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypedDict
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.store import Artifact, Store
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.health_signs import Signs
+from agentfly_core.config.site import Site
+from agentfly_core.pipeline.stop_conditions import due
+from agentfly_core.records.run_record import RunRecord, Summary
+from agentfly_core.records.trajectory import Scored, Trajectory
+from agentfly_core.reports.episode_choice import Kind, Pair, choose, pairs
+from agentfly_core.reports.held_out import evaluated_episodes
+from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.promotion import Verdict
+from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
+from agentfly_core.runs.intervals import Interval, improvement
+from agentfly_core.runs.run import record_of, summary_of
+from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
+
+CURVES = {
+    "reward in training": "agent/rollout/reward",
+    "success in training": "agent/rollout/success",
+}
+VALIDATION = "success on validation"
+TOKENS = "agent/rollout/avg_sampled_tokens"
+START, END, CHAMPION = "the night's first policy", "its last policy", "the champion"
+Curve = Sequence[tuple[int, float]]
+
+
+class StepMetrics(TypedDict):
+    """A step's metrics.json, as `runs.metrics.point` makes it."""
+
+    step: int
+    time_ms: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class SignSeen:
+    """A health sign that was told: `SignSeen("entropy", (11, 12), "train/entropy is 0.0004, below
+    0.001, for 4 steps in a row")`; the text is that of its last step.
+    """
+
+    name: str
+    steps: Sequence[int]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a night took: `Effort(steps=15, planned=15, sittings=1, hours=6.1, seconds={"rollout":
+    9000.0, ...}, tokens=1234567, price_per_hour=None)`.
+
+    `steps` are fewer than `planned` where the night's hours were over. `hours` are those of its
+    sittings, each from its beginning to the last thing that it left; `tokens` those that were
+    sampled to train on.
+    """
+
+    steps: int
+    planned: int
+    sittings: int
+    hours: float
+    seconds: Mapping[str, float]
+    tokens: int
+    price_per_hour: float | None
+
+    @property
+    def cost(self) -> float | None:
+        """Hours times the site's price of one, where it has a price."""
+        return None if self.price_per_hour is None else self.hours * self.price_per_hour
+
+
+@dataclass(frozen=True, slots=True)
+class NightReport:
+    """A finished and judged night.
+
+    `champion` is the policy that it was compared with, by its reference; `held_out` its evaluation
+    and those of the night's first and last policies on the test problems; `gain` how much success
+    rose from the first to the last, and the 95 % interval of that; `history` all that the ledger
+    says of the night.
+    """
+
+    night: str
+    experiment: str
+    champion: str
+    verdict: Verdict
+    history: Sequence[NightEntry]
+    held_out: Mapping[str, Evaluation]
+    gain: tuple[float, Interval]
+    curves: Mapping[str, Curve]
+    signs: Sequence[SignSeen]
+    episodes: Sequence[tuple[Kind, Pair]]
+    effort: Effort
+
+
+def night_report(store: Store, night: str) -> NightReport:
+    """The report of a night; raises ValueError for a run that is no finished and judged night."""
+    stored = _stored(store, night)
+    champion, challenger = stored.champion.policy, stored.challenger.policy
+    held_out = stored.held_out()
+    return NightReport(
+        night=night,
+        experiment=stored.record["experiment"],
+        champion=stored.champion.reference,
+        verdict=Verdict.from_json(stored.details["verdict"]),
+        history=stored.history,
+        held_out=held_out,
+        gain=_gain(held_out[START], held_out[END]),
+        curves=stored.curves(),
+        signs=_signs(stored.context.science.health, stored.steps),
+        episodes=choose(pairs(stored.played(champion), stored.played(challenger))),
+        effort=stored.effort(),
+    )
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What the store has of a night."""
+
+    context: ExperimentContext
+    record: RunRecord
+    summary: Summary
+    history: Sequence[NightEntry]
+    judged: NightEntry
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        return self.judged.details
+
+    @property
+    def champion(self) -> Champion:
+        return Champion.from_json(self.details["champion"])
+
+    @property
+    def challenger(self) -> Champion:
+        return Champion.from_json(self.details["challenger"])
+
+    @cached_property
+    def steps(self) -> Sequence[StepMetrics]:
+        layout, store = RunLayout(self.judged.night), self.context.store
+        numbers = range(1, self.context.science.steps + 1)
+        return [store.read_json(layout.step(number).metrics) for number in numbers]
+
+    def held_out(self) -> dict[str, Evaluation]:
+        """The evaluations on the test problems; the champion's only where it is not the policy that
+        the night started from.
+        """
+        start = policy_of(self.context.store, self.judged.night, 0)
+        policies = {START: start, END: self.challenger.policy}
+        if self.champion.policy.digest != start.digest:
+            policies[CHAMPION] = self.champion.policy
+        return {
+            who: stored_evaluation(self.context, policy, "test") for who, policy in policies.items()
+        }
+
+    def curves(self) -> dict[str, Curve]:
+        """What there is to see of the night, step by step."""
+        found: dict[str, Curve] = {
+            title: [
+                (step["step"], step["metrics"][name])
+                for step in self.steps
+                if name in step["metrics"]
+            ]
+            for title, name in CURVES.items()
+        }
+        validation = []
+        for number in range(1, self.context.science.steps + 1):
+            with suppress(FileNotFoundError):  # a policy that was not evaluated
+                policy = self.context.store.artifact(
+                    RunLayout(self.judged.night).step(number).policy
+                )
+                evaluated = stored_evaluation(self.context, policy, "validation")
+                validation.append((number, evaluated.success))
+        return {**found, VALIDATION: validation} if validation else found
+
+    def played(self, policy: Artifact) -> Iterable[tuple[Trajectory, Scored]]:
+        """A policy's episodes on the test problems."""
+        data = self.context.store.artifact(keys.prepare(self.context.science).uri)
+        trajectories, scores = evaluated_episodes(self.context, policy, data)
+        by_id = {score.trajectory_id: score for score in scores}
+        return ((trajectory, by_id[trajectory.id]) for trajectory in trajectories)
+
+    def effort(self) -> Effort:
+        """What the night took."""
+        episodes = run_ledger(self.context, self.judged.night).groupby("step")["episodes"].sum()
+        tokens = [step["metrics"][TOKENS] * episodes[step["step"]] for step in self.steps]
+        done = self.context.science.steps
+        return Effort(
+            steps=done,
+            planned=self.record.get("planned_steps", done),
+            sittings=sum(entry.event == "began" for entry in self.history),
+            hours=_hours(self.history, self.judged, [step["time_ms"] for step in self.steps]),
+            seconds=self.summary["seconds"],
+            tokens=round(sum(tokens)),
+            price_per_hour=self.record["site"].get("price_per_hour"),
+        )
+
+
+def _stored(store: Store, night: str) -> _Stored:
+    record, summary = record_of(store, night), summary_of(store, night)
+    ledger = NightLedger(store, record["experiment"]) if record else None
+    history = [entry for entry in ledger.entries() if entry.night == night] if ledger else []
+    judged = [entry for entry in history if "verdict" in entry.details]
+    if record is None or summary is None or not judged:
+        raise ValueError(
+            f"{night!r} in {store.uri} is no night that was finished and judged, so there is no "
+            "report of it. `agentfly nights EXPERIMENT` shows what became of each night."
+        )
+    science = Science.model_validate(Science.restored(record["science"]))
+    place = Site(), store
+    context = ExperimentContext(record["experiment"], resolve(science), record["origin"], *place)
+    return _Stored(context, record, summary, history, judged[-1])
+
+
+def _gain(before: Evaluation, after: Evaluation) -> tuple[float, Interval]:
+    """How much more of the problems were solved on which both have a scored episode."""
+    common = before.solved.keys() & after.solved.keys()
+    return improvement(*({name: each.solved[name] for name in common} for each in (before, after)))
+
+
+def _signs(signs: Signs, steps: Sequence[StepMetrics]) -> list[SignSeen]:
+    """The signs that were told, with the steps at which they were."""
+    told: dict[str, list[tuple[int, str]]] = {}
+    for step in steps:
+        for name, sign in due(signs, step["metrics"]).items():
+            lasted = int(step["metrics"][f"health/{name}"])
+            text = sign.told(step["metrics"], lasted)
+            told.setdefault(name, []).append((step["step"], text))
+    return [SignSeen(name, [step for step, _ in seen], seen[-1][1]) for name, seen in told.items()]
+
+
+def _hours(history: Sequence[NightEntry], judged: NightEntry, steps: Sequence[int]) -> float:
+    """The hours of all sittings; `steps` are the times in milliseconds at which steps ended."""
+    ended = [entry.time_ms for entry in history if entry.event == "finished"]
+    left = [*steps, *ended, judged.time_ms]
+    began = [entry.time_ms for entry in history if entry.event == "began"]
+    spent = 0
+    for start, following in zip(began, [*began[1:], math.inf], strict=True):
+        spent += max((time for time in left if start <= time < following), default=start) - start
+    return spent / 3_600_000

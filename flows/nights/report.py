@@ -1,0 +1,81 @@
+"""The report of a night where people look: in its run, in Prefect and in MLflow."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+from prefect.artifacts import create_markdown_artifact
+from prefect.runtime import flow_run
+
+from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.formats.text import fault
+from agentfly_core.reports.night_page import page_of
+from agentfly_core.reports.night_report import NightReport, night_report
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.mlflow_client import Place, add_report, page
+from agentfly_core.runs.run import links_of
+from flows.local.mlflow_ui import UI
+from flows.local.prefect_server import flow_run_page
+from flows.local.state_dirs import settle
+
+FLOW_RUN_TAG = "agentfly.prefect_flow_run"
+logger = logging.getLogger(__name__)
+
+
+def report_night(context: ExperimentContext, night: str) -> None:
+    """Report a night that was judged: `runs/NIGHT/report.md`, the artifact `night-<experiment>` of
+    this flow run, and report.md of its MLflow run, each with a link to the other.
+
+    Never raises: what could not be done is logged, and `agentfly report` writes the file again.
+    """
+    try:
+        report = night_report(context.store, night)
+        context.store.write_text(RunLayout(night).report, page_of(report))
+    except Exception as error:  # the night is decided, with a report or without
+        logger.exception("There is no report of %s: %s", night, fault(error))
+        return
+    _to_mlflow(context, report)
+    _to_prefect(context, report)
+
+
+def _to_mlflow(context: ExperimentContext, report: NightReport) -> None:
+    """The report as an artifact of the night's MLflow run, with the flow run's address."""
+    try:
+        address = flow_run_page(settle(Path.cwd()), flow_run.id)
+        text = page_of(report, f"[The night's flow run in Prefect]({address})")
+        for run_id in links_of(context.store, report.night).get("mlflow_run_ids", [])[-1:]:
+            add_report(_place(context), run_id, text, {FLOW_RUN_TAG: address})
+    except Exception as error:  # MLflow has errors of many kinds
+        logger.warning("The report of %s is not in MLflow: %s", report.night, fault(error))
+
+
+def _to_prefect(context: ExperimentContext, report: NightReport) -> None:
+    """The report as an artifact of this flow run, with the address of the night's MLflow run."""
+    try:
+        key = re.sub(r"[^a-z0-9]+", "-", f"night-{context.experiment}".lower())
+        create_markdown_artifact(
+            page_of(report, _mlflow_link(context, report.night)),
+            key=key,
+            description=f"What became of {report.night}",
+        )
+    except Exception as error:  # Prefect has errors of many kinds
+        logger.warning("The report of %s is not in Prefect: %s", report.night, fault(error))
+
+
+def _mlflow_link(context: ExperimentContext, night: str) -> str:
+    """The link to the night's MLflow run, empty where MLflow was not reached."""
+    place = _place(context)
+    try:
+        run_id = links_of(context.store, night)["mlflow_run_ids"][-1]
+        address = page(place, run_id, place.uri if place.served else UI)
+    except Exception as error:  # also where MLflow has not heard of the night
+        logger.warning("MLflow does not say where %s is: %s", night, fault(error))
+        return ""
+    while_it_serves = "" if place.served else f" (while `agentfly open mlflow {night}` serves it)"
+    return f"[The night's run in MLflow]({address}){while_it_serves}"
+
+
+def _place(context: ExperimentContext) -> Place:
+    return Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)

@@ -1,0 +1,128 @@
+"""A night as the store has it after it was played and judged, made without a model or a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.formats.json_value import as_json
+from agentfly_core.pipeline.stop_conditions import lasting
+from agentfly_core.records import dataset, ledger
+from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
+from agentfly_core.records.trajectory import Problem, Scored, Trajectory, Unscored
+from agentfly_core.reports.held_out import held_out
+from agentfly_core.reports.night_ledger import Champion, NightLedger
+from agentfly_core.reports.promotion import judge
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.metrics import point
+from agentfly_core.runs.run import Run, opened
+from agentfly_core.runs.summary import stored_evaluation, summarise
+from agentfly_core.testing.trajectories import trajectory, turn
+
+Answers = Callable[[int], tuple[str, float | Unscored]]
+"""What a policy replies to the test problem of a number, and its reward."""
+
+
+def played_night(
+    context: ExperimentContext,
+    night: str,
+    before: Answers,
+    after: Answers,
+    steps: Sequence[Mapping[str, float]],
+) -> NightLedger:
+    """A first night with these metrics of its steps, of eight episodes each: its policy is judged
+    against the one that it started from.
+    """
+    data = published(context, keys.prepare(context.science), lambda folder: _data(context, folder))
+    book = NightLedger(context.store, context.experiment)
+    book.append(night, "began")
+    with opened(context, night) as run:
+        start, end = _policies(run, len(steps))
+        for number, metrics in enumerate(steps, 1):
+            _step(run, number, metrics)
+        for policy, answers in ((start, before), (end, after)):
+            evaluated(context, policy, data, "test", answers)
+        found = [stored_evaluation(context, policy, "test") for policy in (start, end)]
+        summary = summarise(context, night, {"prepare": [data]}, found[0], found[1], None, [])
+        context.store.write_json(run.layout.summary, as_json(summary))
+    book.append(night, "finished")
+    champion, challenger = Champion(f"run:{night}@0", start), Champion(f"run:{night}@9", end)
+    both = [held_out(context, policy, data) for policy in (start, end)]
+    verdict = judge(both[0], both[1], context.science.promotion)
+    details = {"champion": champion.to_json(), "challenger": challenger.to_json()}
+    details["verdict"] = verdict.to_json()
+    event = "promoted" if verdict.promoted else "kept"
+    book.append(night, event, verdict.why, challenger if verdict.promoted else None, details)
+    return book
+
+
+def evaluated(
+    context: ExperimentContext, policy: Artifact, data: Artifact, split: str, answers: Answers
+) -> None:
+    """Publish a policy's episodes and scores on a split, in one shard."""
+    problems = dataset.split(context.store.open(data), split)
+    episodes = [_episode(problem, *answers(i)) for i, problem in enumerate(problems)]
+    target = keys.evaluation(context.science, policy, data, split, 0)
+    played = published(
+        context,
+        target,
+        lambda folder: write_trajectories(folder / EPISODES, [each for each, _ in episodes]),
+    )
+    published(
+        context,
+        keys.scored(context.science, [played]),
+        lambda folder: write_scores(folder / SCORES, [score for _, score in episodes]),
+    )
+
+
+def published(
+    context: ExperimentContext, target: ArtifactKey, write: Callable[[Path], None]
+) -> Artifact:
+    """An artifact that `write` filled."""
+    with context.store.publish(target) as folder, measuring(folder):
+        write(folder)
+    return context.store.artifact(target.uri)
+
+
+def _data(context: ExperimentContext, folder: Path) -> None:
+    dataset.prepare(context.science, folder, folder / "quarantine.json")
+
+
+def _policies(run: Run, steps: int) -> list[Artifact]:
+    """The policies before the first and after the last step."""
+
+    def policy(number: int) -> Artifact:
+        target = ArtifactKey(run.layout.step(number).policy, "update", f"policy-{number}", {})
+        return published(run.context, target, lambda folder: _weights(folder, number))
+
+    start, *_, end = [policy(number) for number in range(steps + 1)]
+    run.remember_start(start)
+    return [start, end]
+
+
+def _weights(folder: Path, number: int) -> None:
+    (folder / "weights").write_text(str(number))
+
+
+def _step(run: Run, number: int, metrics: Mapping[str, float]) -> None:
+    layout = run.layout.step(number)
+    rows = [ledger.LedgerRow(number, f"a-{number:03d}", 8, 8, 0.5, "used")]
+    scored = ArtifactKey(layout.scored, "score", f"scored-{number}", {})
+    published(run.context, scored, lambda folder: ledger.write(folder, rows))
+    seconds = {"time/rollout": 60.0, "time/score": 2.0, "time/update": 30.0}
+    found = {**seconds, **metrics}
+    last = run.store.read_json(run.layout.step(number - 1).metrics) or {"metrics": {}}
+    found |= lasting(run.science.health, found, last["metrics"])
+    now = NightLedger(run.store, run.context.experiment).entries()[-1].time_ms
+    run.store.write_json(layout.metrics, point(number, found, now + number * 60_000))
+
+
+def _episode(problem: Problem, reply: str, reward: float | Unscored) -> tuple[Trajectory, Scored]:
+    name = problem.id
+    said = turn([1, 2, 3], dict.fromkeys(range(len(reply)), -0.1), reply=reply)
+    rewards = {} if isinstance(reward, Unscored) else {"exact": reward}
+    played = trajectory(said, name=name, problem=problem, role="evaluation")
+    return played, Scored(name, rewards, (), reward)
