@@ -34,7 +34,7 @@ def report_night(context: ExperimentContext, night: str) -> None:
         report = night_report(context.store, night)
         context.store.write_text(RunLayout(night).report, page_of(report))
     except Exception as error:  # the night is decided, with a report or without
-        logger.exception("There is no report of %s: %s", night, fault(error))
+        logger.warning("There is no report of %s: %s", night, fault(error))
         return
     _to_mlflow(context, report)
     _to_prefect(context, report)
@@ -65,12 +65,13 @@ def _to_prefect(context: ExperimentContext, report: NightReport) -> None:
 
 
 def _mlflow_link(context: ExperimentContext, night: str) -> str:
-    """The link to the night's MLflow run, empty where MLflow was not reached."""
-    place = _place(context)
+    """The link to the night's MLflow run, empty where MLflow has not heard of it or is gone."""
+    place, run_ids = _place(context), links_of(context.store, night).get("mlflow_run_ids")
+    if not run_ids:
+        return ""
     try:
-        run_id = links_of(context.store, night)["mlflow_run_ids"][-1]
-        address = page(place, run_id, place.uri if place.served else UI)
-    except Exception as error:  # also where MLflow has not heard of the night
+        address = page(place, run_ids[-1], place.uri if place.served else UI)
+    except Exception as error:  # MLflow has errors of many kinds
         logger.warning("MLflow does not say where %s is: %s", night, fault(error))
         return ""
     while_it_serves = "" if place.served else f" (while `agentfly open mlflow {night}` serves it)"

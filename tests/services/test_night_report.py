@@ -1,0 +1,120 @@
+"""The report of a night lies in Prefect and in MLflow, and each leads to the other."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from prefect import flow
+from prefect.runtime import flow_run
+
+from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.store import Store
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
+from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.mlflow_client import Place, Tracker
+from agentfly_core.runs.run import opened
+from flows.local.prefect_server import use
+from flows.nights.report import FLOW_RUN_TAG, report_night
+from tests.support.judged_night import played_night
+from tests.support.servers import request
+
+NIGHT = "nightly-2026-11-21"
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentContext:
+    """A project with a night that no service has heard of."""
+    monkeypatch.chdir(tmp_path)
+    settings = {
+        "model": "nano:calculator",
+        "data": {"use": "tests.support.problems:clean", "train": 8, "test": 40},
+        "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
+        "rollout": {"shard": 64},
+        "steps": 2,
+    }
+    resolved, store = resolve(Science.model_validate(settings)), Store.at(str(tmp_path), tmp_path)
+    found = ExperimentContext("My_shop", resolved, {}, Site(), store)
+    rewards = {"agent/rollout/reward": 0.5, "agent/rollout/avg_sampled_tokens": 4.0}
+    played_night(
+        found,
+        NIGHT,
+        lambda number: ("old", float(number < 10)),
+        lambda number: ("new", float(number < 30)),
+        [rewards, rewards],
+    )
+    return found
+
+
+@pytest.fixture
+def api(prefect_api: str, context: ExperimentContext, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A Prefect server that this process uses."""
+    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
+    monkeypatch.setenv("PREFECT_HOME", str(context.store.root))
+    use(prefect_api)
+    return prefect_api
+
+
+def reported(context: ExperimentContext) -> str:
+    """The id of the flow run in which the night was reported."""
+
+    @flow(name="nightly")
+    def nightly() -> str:
+        report_night(context, NIGHT)
+        return str(flow_run.id)
+
+    return nightly()
+
+
+def artifacts(api: str, flow_run_id: str) -> list[dict[str, str]]:
+    wanted = {"artifacts": {"flow_run_id": {"any_": [flow_run_id]}}}
+    found: list[dict[str, str]] = request("POST", f"{api}/artifacts/filter", json=wanted)
+    return found
+
+
+def test_the_report_is_in_prefect_and_in_mlflow_with_links_to_each_other(
+    context: ExperimentContext, api: str
+) -> None:
+    place = Place.choose(context.store.root / ".agentfly")
+    tracker = Tracker(place, "My_shop", NIGHT, "4f1c", int(time.time() * 1000))
+    tracker.finish("FINISHED", int(time.time() * 1000))
+    assert not tracker.close().waiting
+    with opened(context, NIGHT) as run:
+        assert tracker.run_id
+        run.link("mlflow_run_ids", tracker.run_id)
+
+    mine = reported(context)
+    written = (context.store.root / RunLayout(NIGHT).report).read_text()
+    first = f"# {NIGHT} of My_shop: its policy became the champion"
+    assert written.startswith(first)
+
+    (artifact,) = artifacts(api, mine)
+    assert (artifact["key"], artifact["type"]) == ("night-my-shop", "markdown")
+    assert artifact["data"].startswith(first)
+    assert f"http://127.0.0.1:5000/#/experiments/1/runs/{tracker.run_id}/" in artifact["data"]
+
+    client, page = MlflowClient(place.uri), f"{api.removesuffix('/api')}/runs/flow-run/{mine}"
+    info = client.get_run(tracker.run_id)
+    assert (info.info.status, info.data.tags[FLOW_RUN_TAG]) == ("FINISHED", page)
+    text = Path(client.download_artifacts(tracker.run_id, "report.md")).read_text()
+    assert text.startswith(first) and f"]({page})" in text
+
+
+def test_a_night_that_mlflow_has_not_heard_of_is_reported_in_prefect(
+    context: ExperimentContext, api: str
+) -> None:
+    (artifact,) = artifacts(api, reported(context))
+    assert "success" in artifact["data"] and "in MLflow](" not in artifact["data"]
+
+
+def test_a_night_of_which_there_is_no_report_goes_on(
+    context: ExperimentContext, api: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    context.store.remove(RunLayout(NIGHT).summary)
+    with caplog.at_level(logging.WARNING):
+        assert artifacts(api, reported(context)) == []
+    assert f"There is no report of {NIGHT}: ValueError" in caplog.text
