@@ -34,7 +34,7 @@ def report_night(context: ExperimentContext, night: str) -> None:
         report = night_report(context.store, night)
         context.store.write_text(RunLayout(night).report, page_of(report))
     except Exception as error:  # the night is decided, with a report or without
-        logger.warning("There is no report of %s: %s", night, fault(error))
+        logger.exception("There is no report of %s: %s", night, fault(error))
         return
     _to_mlflow(context, report)
     _to_prefect(context, report)
