@@ -5,7 +5,7 @@ time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -166,24 +166,20 @@ class _Stored:
         }
 
     def curves(self) -> dict[str, Curve]:
-        """What there is to see of the night, step by step."""
-        found: dict[str, Curve] = {
-            title: [
-                (step["step"], step["metrics"][name])
-                for step in self.steps
-                if name in step["metrics"]
-            ]
-            for title, name in CURVES.items()
-        }
-        validation = []
-        for number in range(1, self.context.science.steps + 1):
-            with suppress(FileNotFoundError):  # a policy that was not evaluated
-                policy = self.context.store.artifact(
-                    RunLayout(self.judged.night).step(number).policy
-                )
-                evaluated = stored_evaluation(self.context, policy, "validation")
-                validation.append((number, evaluated.success))
-        return {**found, VALIDATION: validation} if validation else found
+        """What was measured step by step, without what no step measured."""
+        found: dict[str, Curve] = {}
+        for title, name in CURVES.items():
+            measured = [step for step in self.steps if name in step["metrics"]]
+            found[title] = [(step["step"], step["metrics"][name]) for step in measured]
+        found[VALIDATION] = [*self._validation()]
+        return {title: curve for title, curve in found.items() if curve}
+
+    def _validation(self) -> Iterator[tuple[int, float]]:
+        layout, store = RunLayout(self.judged.night), self.context.store
+        for step in range(1, self.context.science.steps + 1):
+            policy = store.artifact(layout.step(step).policy)
+            with suppress(FileNotFoundError):  # it was not evaluated
+                yield step, stored_evaluation(self.context, policy, "validation").success
 
     def played(self, policy: Artifact) -> Iterable[tuple[Trajectory, Scored]]:
         """A policy's episodes on the test problems."""

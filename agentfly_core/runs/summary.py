@@ -78,6 +78,8 @@ def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) 
         context.store.artifact(keys.evaluation(context.science, policy, data, split, shard).uri)
         for shard in shards
     ]
+    if not found:
+        raise FileNotFoundError(f"The split {split} has no problems, so there is no evaluation.")
     return evaluation(
         context,
         policy,

@@ -46,17 +46,27 @@ def steps(count: int) -> list[dict[str, float]]:
     ]
 
 
-@pytest.fixture
-def context(tmp_path: Path) -> ExperimentContext:
+def experiment(folder: Path, validation: int) -> ExperimentContext:
+    """An experiment of three steps, with its store in a folder."""
     settings = {
         "model": "nano:calculator",
-        "data": {"use": "tests.support.problems:clean", "train": 8, "validation": 4, "test": TESTS},
+        "data": {
+            "use": "tests.support.problems:clean",
+            "train": 8,
+            "validation": validation,
+            "test": TESTS,
+        },
         "rewards": {"agentfly_core.rewards.exact:exact": 1.0},
         "rollout": {"shard": 64},
         "steps": 3,
     }
     resolved = resolve(Science.model_validate(settings))
-    return ExperimentContext("tiny", resolved, {}, Site(), Store.at(str(tmp_path), tmp_path))
+    return ExperimentContext("tiny", resolved, {}, Site(), Store.at(str(folder), folder))
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ExperimentContext:
+    return experiment(tmp_path, validation=4)
 
 
 @pytest.fixture
@@ -157,6 +167,16 @@ def test_the_curve_of_validation_is_there_where_steps_were_validated(
     curves = night_report(context.store, NIGHT).curves
     assert curves["success on validation"] == [(1, 0.25), (3, 0.75)]
     assert curves["reward in training"] == [(1, 0.1), (2, 0.2), (3, 0.3)]
+
+
+def test_a_night_without_validation_problems_has_the_curves_that_were_measured(
+    tmp_path: Path,
+) -> None:
+    bare = experiment(tmp_path, validation=0)
+    silent = {"agent/rollout/avg_sampled_tokens": 1.0}  # of a step without a reward
+    played_night(bare, NIGHT, before, after, [steps(1)[0], silent, silent])
+    curves = night_report(bare.store, NIGHT).curves
+    assert curves == {"reward in training": [(1, 0.1)], "success in training": [(1, 0.05)]}
 
 
 def test_the_first_line_says_what_became_of_the_night(
