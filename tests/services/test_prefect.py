@@ -10,6 +10,7 @@ import sys
 import httpx
 import psutil
 import pytest
+from mlflow import MlflowClient
 
 from agentfly_core.reports.night_ledger import Champion, NightLedger
 from agentfly_core.reports.night_plan import name_of_night, recorded_changes
@@ -235,6 +236,15 @@ def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_cha
     assert record["parent"]["run"] == "nightly-2026-11-20"
     assert record["parent"]["digest"] == before["policy_digest"] != tonight["policy_digest"]
     assert "nightly-2026-11-19: given up" in orchestrator.log(triggered)
+    wanted = {"flow_run_id": {"any_": [triggered]}, "type": {"any_": ["markdown"]}}
+    reports = orchestrator.post("/artifacts/filter", {"artifacts": wanted}).json()
+    assert sorted((report["key"], report["data"].split()[1]) for report in reports) == [
+        ("night-tiny", "nightly-2026-11-20"),
+        ("night-tiny", "nightly-2026-11-21"),
+    ]
+    mlflow = MlflowClient(f"sqlite:///{orchestrator.project.root}/.agentfly/mlflow.db")
+    tags = mlflow.get_run(tonight["mlflow_run_id"]).data.tags
+    assert tags["agentfly.prefect_flow_run"].endswith(f"/runs/flow-run/{triggered}")
 
 
 def test_a_person_approves_a_night_in_the_form_of_a_flow_run(orchestrator, monkeypatch):

@@ -18,6 +18,7 @@ from flows.commands.orchestration import message
 from flows.commands.training import show_places, show_summary
 from flows.local.state_dirs import Place, Places
 from tests.support.experiments import SUMMARY
+from tests.support.judged_night import played_night
 
 TINY = """
 model: nano:calculator
@@ -188,3 +189,26 @@ def test_a_mistake_is_told_in_its_own_words_with_the_line_of_the_users_code_behi
             assert ("File" in message(error)) is isinstance(error, TypeError)
     assert message(TimeoutError()) == "TimeoutError, without a message"
     assert message(ValueError("There is no run 'x'.")) == "There is no run 'x'."
+
+
+def test_the_report_of_a_night_is_shown_and_written(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = loading.read("tiny", ["rollout.shard=64"])
+    resolved, store = resolve(read.science), Store.at(str(project), project)
+    context = ExperimentContext("tiny", resolved, read.origin, Site(), store)
+    metrics = {"agent/rollout/reward": 0.5, "agent/rollout/avg_sampled_tokens": 4.0}
+    night = "nightly-2026-11-21"
+    played_night(context, night, lambda i: ("7", 0.0), lambda i: ("8", 1.0), [metrics, metrics])
+    assert main(["report", night]) == 0
+    printed, page = capsys.readouterr().out, project / f"runs/{night}/report.md"
+    assert f"{night} of tiny: its policy became the champion" in printed
+    assert f"This report is the file {page}." in printed
+    assert "| tokens sampled to train on | 64 |" in page.read_text()
+
+
+def test_there_is_no_report_of_a_night_that_is_not_there(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "nightly-2026-11-21"]) == 2
+    assert "is no night that was finished and judged" in capsys.readouterr().err
