@@ -11,8 +11,8 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.playing import of_step, of_test, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
-from agentfly_core.records.dataset import split
-from agentfly_core.records.schedule import SamplingRound, problems_of
+from agentfly_core.records.dataset import size_of_split, split
+from agentfly_core.records.schedule import SamplingRound, rows_of
 from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
@@ -40,7 +40,9 @@ def rollout(
     target = keys.rollout(run.science, run.name, policy, data, sampling_round, shard)
     if found := run.store.find(target):
         return reused(found)
-    problems = problems_of(run.science, sampling_round, split(run.store.open(data), "train"))
+    dataset = run.store.open(data)
+    rows = rows_of(run.science, sampling_round, size_of_split(dataset, "train"))
+    problems = split(dataset, "train", rows)
     assigned = of_step(run.science, problems, sampling_round.step, sampling_round.greedy)
     part, step = shard - sampling_round.shards.start, sampling_round.step
     with run.store.publish(target) as folder, measuring(folder) as metrics:

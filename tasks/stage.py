@@ -12,6 +12,7 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
+from prefect.utilities.annotations import quote
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.text import keeping_secrets
@@ -40,7 +41,9 @@ def stage(name: str, retries: int = 0) -> Callable[[Callable[P, R | State[R]]], 
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            result: R = made(*args, **kwargs, return_state=True).result()
+            quoted = [quote(value) for value in args]
+            named = {key: quote(value) for key, value in kwargs.items()}
+            result: R = made(*quoted, **named, return_state=True).result()
             return result
 
         return run

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentfly_core.config.experiment import SPLITS, Data, Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats.text import sentence
-from agentfly_core.records.parquet import read_problems, write_problems
+from agentfly_core.records.parquet import count_rows, read_problems, write_problems
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.files import write_json
 
@@ -65,9 +65,14 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
     return built
 
 
-def split(folder: Path, name: str) -> list[Problem]:
-    """The problems of one split of a prepared dataset."""
-    return read_problems(folder / f"{name}.parquet")
+def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Problem]:
+    """The problems of one split of a prepared dataset, all or those of these rows."""
+    return read_problems(folder / f"{name}.parquet", rows)
+
+
+def size_of_split(folder: Path, name: str) -> int:
+    """How many problems a split has."""
+    return count_rows(folder / f"{name}.parquet")
 
 
 def splits_played(science: Science) -> tuple[str, ...]:
@@ -77,7 +82,7 @@ def splits_played(science: Science) -> tuple[str, ...]:
 
 def shards_of_split(science: Science, data: Path, name: str) -> int:
     """How many shards the held-out evaluation on a split of a prepared dataset has."""
-    return -(-len(split(data, name)) * science.evaluate.episodes // science.rollout.shard)
+    return -(-size_of_split(data, name) * science.evaluate.episodes // science.rollout.shard)
 
 
 def _check(splits: Mapping[str, Sequence[Problem]]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 import pandas as pd
-import pyarrow.parquet as pq
 
+from agentfly_core.records.parquet import count_rows
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
 FILE = "ledger.parquet"
@@ -65,7 +65,7 @@ def used(folder: Path) -> int:
 
 def problems(folder: Path) -> int:
     """How many problems a scored step played."""
-    return int(pq.read_metadata(folder / FILE).num_rows)
+    return count_rows(folder / FILE)
 
 
 def joined(folders: Sequence[Path]) -> pd.DataFrame:

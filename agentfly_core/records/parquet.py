@@ -7,7 +7,7 @@ float32. Readers fill nullable columns that are missing and ignore columns that 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
             "agent": t.agent,
             "role": t.role,
             "turns": [_turn_row(turn) for turn in t.turns],
-            "closing": _text([asdict(item) for item in t.closing]),
+            "closing": _text([_item_row(item) for item in t.closing]),
             "ending": t.ending.value,
             "error": t.error,
             "observed": _text({name: asdict(score) for name, score in t.observed.items()}),
@@ -186,18 +186,26 @@ def write_problems(path: Path, problems: Iterable[Problem]) -> None:
     )
 
 
-def read_problems(path: Path) -> list[Problem]:
-    """Read problems; raises ValueError when the file was written with a newer schema."""
+def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[Problem]:
+    """Read problems, all or those of these rows in this order; raises ValueError when the file was
+    written with a newer schema.
+    """
     return [
-        Problem(row["id"], row["prompt"], json.loads(row["facts"])) for row in _read(path, PROBLEM)
+        Problem(row["id"], row["prompt"], json.loads(row["facts"]))
+        for row in _read(path, PROBLEM, rows)
     ]
+
+
+def count_rows(path: Path) -> int:
+    """How many rows a file has."""
+    return int(pq.read_metadata(path).num_rows)
 
 
 def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="zstd")
 
 
-def _read(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
+def _read(path: Path, schema: pa.Schema, rows: Sequence[int] | None = None) -> list[dict[str, Any]]:
     table = pq.read_table(path)
     number = int((table.schema.metadata or {}).get(b"agentfly.schema", b"0"))
     if not 1 <= number <= SCHEMA:
@@ -205,17 +213,33 @@ def _read(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
             f"{path} has schema {number}, this version reads 1 to {SCHEMA}: read it with the "
             "version that wrote it."
         )
-    missing = [name for name in schema.names if name not in table.column_names]
-    return [dict.fromkeys(missing) | row for row in table.to_pylist()]
+    if rows is not None:
+        table = table.take(rows)
+    missing = dict.fromkeys(name for name in schema.names if name not in table.column_names)
+    found: list[dict[str, Any]] = table.to_pylist()
+    return [missing | row for row in found] if missing else found
+
+
+# Written out, here and below: `asdict` copies each value and token by itself.
+def _item_row(item: Message | Observation) -> dict[str, Any]:
+    if isinstance(item, Observation):
+        return {"tool": item.tool, "content": item.content, "error": item.error}
+    calls = [
+        {"text": call.text, "fault": call.fault}
+        if isinstance(call, BadCall)
+        else {"name": call.name, "arguments": dict(call.arguments)}
+        for call in item.calls
+    ]
+    return {"role": item.role, "content": item.content, "calls": calls}
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:
     return {
-        "read": _text([asdict(item) for item in turn.read]),
+        "read": _text([_item_row(item) for item in turn.read]),
         "given": turn.given.tokens,
-        "reply": _text(asdict(turn.reply)),
+        "reply": _text(_item_row(turn.reply)),
         "sampled": [
-            {  # written out, since `asdict` copies each token by itself
+            {
                 "tokens": span.tokens,
                 "logprobs": span.logprobs,
                 "policy_version": span.policy_version,

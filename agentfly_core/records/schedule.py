@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentfly_core.config.experiment import Night, Science
 from agentfly_core.formats import hashing
-from agentfly_core.records.trajectory import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +41,15 @@ def next_round(science: Science, before: SamplingRound, count: int) -> SamplingR
     return SamplingRound(before.step, first, count, before.greedy, shards, before.before)
 
 
-def problems_of(
-    science: Science, sampling_round: SamplingRound, problems: Sequence[Problem]
-) -> list[Problem]:
-    """A round's problems: each pass over the data is a new permutation, whose end cuts no step.
+def rows_of(science: Science, sampling_round: SamplingRound, size: int) -> list[int]:
+    """Which of the training split's `size` problems a round plays: each pass over the data is a new
+    permutation, whose end cuts no step.
 
     A night's passes are epochs (`epoch_order`), and a step may lie across the end of one. Raises
     ValueError when there are fewer problems than one step may need, a night's step: at most half of
     them.
     """
-    block, size = most(science), len(problems)
+    block = most(science)
     if (needed := block if science.night is None else 2 * block) > size:
         raise ValueError(
             f"A step{' of a night' if science.night else ''} needs {needed} problems, the training "
@@ -63,14 +60,14 @@ def problems_of(
         order = list(range(size))
         random.Random(hashing.seed(science.seed, "pass", turn)).shuffle(order)
         first = place * block + sampling_round.first
-        return [problems[i] for i in order[first : first + sampling_round.count]]
+        return order[first : first + sampling_round.count]
     begins = science.night.epoch * size + science.night.problem
     start = begins + sampling_round.before + sampling_round.first
     played = range(start, start + sampling_round.count)
     orders = {
         epoch: epoch_order(science.seed, epoch, size) for epoch in {i // size for i in played}
     }
-    return [problems[orders[i // size][i % size]] for i in played]
+    return [orders[i // size][i % size] for i in played]
 
 
 def epoch_order(seed: int, epoch: int, size: int) -> list[int]:

@@ -13,7 +13,7 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Night, Science
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.records.dataset import split
+from agentfly_core.records.dataset import size_of_split
 from agentfly_core.records.schedule import night_after
 from agentfly_core.reports.night_ledger import DECIDED, NightEntry, NightLedger
 from agentfly_core.runs.context import ExperimentContext
@@ -89,7 +89,7 @@ def beginning(context: ExperimentContext, ledger: NightLedger, data: Artifact) -
     With other data or another seed it begins a new epoch of these. The problems of steps that were
     played and never scored come again.
     """
-    size, seed = len(split(context.store.open(data), "train")), context.science.seed
+    size, seed = size_of_split(context.store.open(data), "train"), context.science.seed
     begun = [entry for entry in ledger.entries() if entry.event == "began" and entry.details]
     if not begun:
         return Beginning(Night(number=1), data.digest, size, seed)

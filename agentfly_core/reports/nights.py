@@ -44,6 +44,9 @@ class NightWork(Protocol):
     def dataset(self) -> Artifact:
         """The experiment's dataset, prepared."""
 
+    def require_space(self, night: str, changes: list[str]) -> None:
+        """Raise NoSpace where the disk cannot hold what a night has still to write."""
+
     def train(self, night: str, changes: list[str]) -> Summary:
         """Train a run of this name with these settings from where it stands to its end."""
 
@@ -81,7 +84,7 @@ class Nights:
         attempt more would not help.
         """
         why = f"It was begun {self.attempts} times and never came to its end."
-        while self.ledger.sittings(night) < self.attempts:
+        for _ in range(self.ledger.sittings(night), self.attempts):
             try:
                 self.play(night)
                 return
@@ -100,6 +103,7 @@ class Nights:
             begins = beginning(self.context, self.ledger, self.work.dataset())
             changes = first_changes(self.context, self.ledger, begins.night)
             details = begins.to_json()
+        self.work.require_space(night, changes)
         self._write(night, "began", details=details)
         summary = self.work.train(night, changes)
         before, after = summary["success_before"], summary["success_after"]

@@ -43,9 +43,12 @@ class FlowWork:
         """The experiment's dataset, prepared."""
         return prepare(self.context)
 
-    def train(self, night: str, changes: list[str]) -> Summary:
-        """Train a run of this name, if the disk has room for it."""
+    def require_space(self, night: str, changes: list[str]) -> None:
+        """Raise NoSpace where the disk cannot hold what a night has still to write."""
         require_space_for_night(self._context(changes), night)
+
+    def train(self, night: str, changes: list[str]) -> Summary:
+        """Train a run of this name."""
         words, where = [*self.overrides, *changes], (self.context.site.name, self.context.store.uri)
         return train(self.context.experiment, night, words, False, *where, self.until.hours)
 

@@ -55,6 +55,9 @@ class Month:
     def dataset(self) -> Artifact:
         return self.data
 
+    def require_space(self, night: str, changes: list[str]) -> None:
+        pass
+
     def train(self, night: str, changes: list[str]) -> Summary:
         summary = scripted_run(self.context, night, changes, lambda: self.fate(night), self.play)
         champion, steps = self.ledger.champion(), summary["steps"]

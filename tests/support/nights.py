@@ -17,7 +17,7 @@ from agentfly_core.records.dataset import split
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import write_problems
 from agentfly_core.records.run_record import Summary
-from agentfly_core.records.schedule import first_round, problems_of
+from agentfly_core.records.schedule import first_round, rows_of
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run, opened
@@ -79,7 +79,8 @@ def _score(run: Run, step: int, see: Callable[[Played], None]) -> None:
     """Play the problems that are due, which is what is seen of them, and store the ledger."""
     science, data = run.science, run.store.open(run.store.artifact("artifacts/data"))
     known, before = split(data, "train"), run.problems_before(step)
-    due = problems_of(science, first_round(science, step, False, before), known)
+    rows = rows_of(science, first_round(science, step, False, before), len(known))
+    due = [known[row] for row in rows]
     specs = of_step(science, due, step, False)
     assert science.night is not None
     behind = science.night.problem + before

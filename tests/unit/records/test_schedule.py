@@ -13,7 +13,7 @@ from agentfly_core.records.schedule import (
     first_round,
     next_round,
     night_after,
-    problems_of,
+    rows_of,
 )
 from agentfly_core.records.trajectory import Problem
 
@@ -25,6 +25,12 @@ def science(**rollout: int) -> Science:
     rewards = {"agentfly_core.rewards.exact:exact": 1.0}
     settings = {"problems": 2, "group_size": 4, "shard": 3, **rollout}
     return Science(model="m", data=data, rewards=rewards, steps=1, rollout=settings)
+
+
+def problems_of(
+    rules: Science, sampling_round: SamplingRound, problems: list[Problem]
+) -> list[Problem]:
+    return [problems[row] for row in rows_of(rules, sampling_round, len(problems))]
 
 
 def ids(found: list[Problem]) -> list[str]:

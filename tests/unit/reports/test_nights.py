@@ -41,11 +41,16 @@ class Scripted:
     fate: Callable[[str], None] = lambda night: None
     wins: bool = True
     worse: bool = False
+    full: bool = False
     told: list[NightEntry] = field(default_factory=list)
     compared: list[tuple[str, str, int]] = field(default_factory=list)
 
     def dataset(self) -> Artifact:
         return self.data
+
+    def require_space(self, night: str, changes: list[str]) -> None:
+        if self.full:
+            raise NoSpace("The disk has 0.1 GiB free.")
 
     def train(self, night: str, changes: list[str]) -> Summary:
         return scripted_run(self.context, night, changes, lambda: self.fate(night))
@@ -157,15 +162,22 @@ def test_a_killed_night_is_finished_first_and_its_problems_come_once(work: Scrip
     assert positions(work)["21"] == Night(number=2, epoch=0, problem=4)
 
 
-def test_a_night_is_not_given_up_since_the_disk_is_full(work: Scripted) -> None:
-    def full(night: str) -> None:
-        raise NoSpace("The disk has 0.1 GiB free.")
-
-    work.fate = full
-    for day in (20, 21):
+def test_a_full_disk_is_no_attempt(work: Scripted) -> None:
+    work.full = True
+    for day in (20, 21, 22):
         with pytest.raises(NoSpace):
             nights(work).run(f"nightly-2026-11-{day}")
-    assert [(entry.night[-2:], entry.event) for entry in work.told] == [("20", "began")] * 2
+    assert work.told == []
+
+
+def test_a_night_whose_record_is_damaged_is_given_up(work: Scripted) -> None:
+    nights(work).run("nightly-2026-11-20")
+    record = work.context.store.root / RunLayout("nightly-2026-11-20").record
+    record.write_text(record.read_text().replace("tiny", "tony"))
+    nights(work).run("nightly-2026-11-21")
+    (given_up,) = (entry for entry in work.told if entry.event == "given_up")
+    assert given_up.night == "nightly-2026-11-20"
+    assert "run.json is damaged" in given_up.why
 
 
 def test_a_hopeless_night_is_given_up_and_what_it_played_does_not_come_again(
