@@ -106,7 +106,9 @@ class NightReport:
 
 
 def night_report(store: Store, night: str) -> NightReport:
-    """The report of a night; raises ValueError for a run that is no finished and judged night."""
+    """The report of a night; raises ValueError for a run that is no finished and judged night, and
+    where its dataset is not there any more.
+    """
     stored = _stored(store, night)
     champion, challenger = stored.champion.policy, stored.challenger.policy
     held_out = stored.held_out()
@@ -215,6 +217,12 @@ def _stored(store: Store, night: str) -> _Stored:
             "report of it. `agentfly nights EXPERIMENT` shows what became of each night."
         )
     science = Science.model_validate(Science.restored(record["science"]))
+    if store.manifest(keys.prepare(science).uri) is None:
+        raise ValueError(
+            f"The dataset of {night!r} is not in {store.uri}, or the files that it was made of "
+            "have changed, so what was played on it is not found. A report that was written "
+            f"before is {RunLayout(night).report}."
+        )
     place = Site(), store
     context = ExperimentContext(record["experiment"], resolve(science), record["origin"], *place)
     return _Stored(context, record, summary, history, judged[-1])

@@ -12,7 +12,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.reports.night_ledger import NightLedger
+from agentfly_core.reports.night_ledger import Champion, NightLedger
 from agentfly_core.reports.night_page import page_of
 from agentfly_core.reports.night_report import night_report
 from agentfly_core.runs.context import ExperimentContext, resolve
@@ -127,6 +127,33 @@ def test_a_night_took_its_sittings_hours_tokens_and_price(
     assert effort.seconds["rollout"] == 180.0
 
 
+def test_the_hours_of_a_night_are_those_from_each_beginning_to_the_last_thing_it_left(
+    context: ExperimentContext, ledger: NightLedger
+) -> None:
+    began = context.store.read_json(f"{ledger.uri}/000001.json")
+    earlier = {**began, "time_ms": began["time_ms"] - 3_600_000}
+    context.store.write_json(f"{ledger.uri}/000001.json", earlier)
+    ledger.append(NIGHT, "began")  # the steps ended up to 3 minutes after this
+    effort = night_report(context.store, NIGHT).effort
+    assert effort.sittings == 2
+    assert effort.hours == pytest.approx(1 + 3 / 60, abs=1e-2)
+
+
+def test_a_champion_that_the_night_did_not_start_from_is_compared_and_shown(
+    context: ExperimentContext, ledger: NightLedger
+) -> None:
+    store, data = context.store, context.store.artifact(keys.prepare(context.science).uri)
+    other = Champion("run:nightly-2026-11-19@2", store.artifact(RunLayout(NIGHT).step(2).policy))
+    evaluated(context, other.policy, data, "test", lambda number: ("other", 1.0))
+    judged = store.read_json(f"{ledger.uri}/000003.json")
+    judged["details"]["champion"] = other.to_json()
+    store.write_json(f"{ledger.uri}/000003.json", judged)
+    report = night_report(store, NIGHT)
+    assert [one.success for one in report.held_out.values()] == [11 / 40, 29 / 39, 1.0]
+    assert [kind for kind, _ in report.episodes] == [*["worse"] * 3, *["best"] * 3, *["worst"] * 4]
+    assert "The champion was run:nightly-2026-11-19@2." in page_of(report)
+
+
 def test_a_night_without_a_price_has_no_cost(
     context: ExperimentContext, ledger: NightLedger
 ) -> None:
@@ -198,3 +225,11 @@ def test_there_is_no_report_of_a_run_that_was_not_judged(context: ExperimentCont
             pass
         with pytest.raises(ValueError, match="agentfly nights EXPERIMENT"):
             night_report(context.store, name)
+
+
+def test_without_its_dataset_the_report_that_was_written_before_is_named(
+    context: ExperimentContext, ledger: NightLedger
+) -> None:
+    context.store.remove(keys.prepare(context.science).uri)
+    with pytest.raises(ValueError, match=rf"The dataset .* before is runs/{NIGHT}/report\.md"):
+        night_report(context.store, NIGHT)
