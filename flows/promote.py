@@ -21,7 +21,7 @@ from agentfly_core.reports.nights import last_policy
 from agentfly_core.runs.context import ExperimentContext
 from flows.nights.aliases import report_aliases
 from flows.nights.events import tell
-from flows.nights.report import report_night
+from flows.nights.report import artifact_key, report_night
 from flows.parameters import Days, ExperimentName, RunOfNight, SiteName, StoreUri
 from flows.triggered import context_of_flow
 
@@ -57,7 +57,7 @@ def promote(
     asked = _open_question(ledger, run)
     if asked is None:
         return Completed(name="Decided", message=f"The policy of {run!r} awaits no approval.")
-    decision = _answer(run, asked, days)
+    decision = _answer(context.experiment, asked, days)
     if _open_question(ledger, run) is None:
         return Completed(name="Decided", message="It was decided on the command line meanwhile.")
     ended = _carried_out(context, ledger, asked, decision)
@@ -70,7 +70,7 @@ def _open_question(ledger: NightLedger, run: str) -> NightEntry | None:
     return last if last and last.event == "awaits_approval" else None
 
 
-def _answer(run: str, asked: NightEntry, days: float) -> Decision:
+def _answer(experiment: str, asked: NightEntry, days: float) -> Decision:
     """The person's decision; after so many days this flow run answers itself, with no."""
     this, seconds = UUID(flow_run.id), days * SECONDS_OF_A_DAY
     silence = {"approve": False, "reason": f"Nobody answered within {days:g} days."}
@@ -83,7 +83,10 @@ def _answer(run: str, asked: NightEntry, days: float) -> Decision:
     timer.daemon = True
     timer.start()
     try:
-        text = f"### {run}\n{asked.why}\n\nIf you approve it, the next night starts from it."
+        text = (
+            f"### {asked.night}\n{asked.why}\n\nIf you approve it, the next night starts from it. "
+            f"[The report](/artifacts/key/{artifact_key(experiment)}) has ten episodes."
+        )
         form = Decision.with_initial_data(description=text)
         return pause_flow_run(form, timeout=int(seconds) + SPARE, poll_interval=LOOK)
     finally:

@@ -40,6 +40,11 @@ def report_night(context: ExperimentContext, night: str) -> None:
     _to_prefect(context, report)
 
 
+def artifact_key(experiment: str) -> str:
+    """The key of the reports in Prefect: `artifact_key("my_shop")` is "night-my-shop"."""
+    return re.sub(r"[^a-z0-9]+", "-", f"night-{experiment}".lower())
+
+
 def _to_mlflow(context: ExperimentContext, report: NightReport) -> None:
     """The report as an artifact of the night's MLflow run, with the flow run's address."""
     try:
@@ -54,10 +59,9 @@ def _to_mlflow(context: ExperimentContext, report: NightReport) -> None:
 def _to_prefect(context: ExperimentContext, report: NightReport) -> None:
     """The report as an artifact of this flow run, with the address of the night's MLflow run."""
     try:
-        key = re.sub(r"[^a-z0-9]+", "-", f"night-{context.experiment}".lower())
         create_markdown_artifact(
             page_of(report, _mlflow_link(context, report.night)),
-            key=key,
+            key=artifact_key(context.experiment),
             description=f"What became of {report.night}",
         )
     except Exception as error:  # Prefect has errors of many kinds

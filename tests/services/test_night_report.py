@@ -18,7 +18,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.mlflow_client import Place, Tracker
 from agentfly_core.runs.run import opened
-from flows.local.prefect_server import use
+from flows.local.prefect_server import deliver, use
 from flows.nights.report import FLOW_RUN_TAG, report_night
 from tests.support.judged_night import played_night
 from tests.support.servers import request
@@ -67,7 +67,9 @@ def reported(context: ExperimentContext) -> str:
         report_night(context, NIGHT)
         return str(flow_run.id)
 
-    return nightly()
+    found = nightly()
+    deliver()
+    return found
 
 
 def artifacts(api: str, flow_run_id: str) -> list[dict[str, str]]:
