@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Night, Science
@@ -40,13 +41,21 @@ class Beginning:
     @classmethod
     def of(cls, entry: NightEntry) -> Beginning:
         """What an entry `began` says."""
-        said = dict(entry.details)
-        return cls(**{**said, "night": Night.model_validate(said["night"])})  # type: ignore[arg-type]
+        said: Mapping[str, Any] = entry.details
+        night = Night.model_validate(said["night"])
+        return cls(night, said["dataset"], said["problems"], said["seed"])
+
+    def __str__(self) -> str:
+        night = self.night
+        return (
+            f"Night {night.number} begins at problem {night.problem} of {self.problems} of epoch "
+            f"{night.epoch}."
+        )
 
     def to_json(self) -> dict[str, JSON]:
         """As the entry `began` has it."""
         return {
-            "night": cast(JSON, self.night.model_dump()),
+            "night": self.night.identity(),
             "dataset": self.dataset,
             "problems": self.problems,
             "seed": self.seed,
@@ -119,13 +128,13 @@ def first_changes(context: ExperimentContext, ledger: NightLedger, night: Night)
     return [*changes, f"model={start}", "warm_start=null"] if start else changes
 
 
-def recorded_changes(context: ExperimentContext, night: str) -> list[str]:
+def recorded_changes(context: ExperimentContext, night: str) -> list[str] | None:
     """What a night that was started already was started with, whatever the experiment's file says
-    today.
+    today; None for one that was not.
     """
     record = record_of(context.store, night)
     if record is None:
-        return []
+        return None
     then, today = Science.restored(record["science"]), context.science.model_dump(mode="json")
     return [f"{key}={json.dumps(value)}" for key, value in then.items() if value != today.get(key)]
 

@@ -97,14 +97,14 @@ class Nights:
 
     def play(self, night: str) -> Summary:
         """Train a night from where it stands to its end, and decide about its policy."""
-        begun = self.ledger.last(night, "began")
+        begun, why = self.ledger.last(night, "began"), "It is continued."
         details = begun.details if begun else {}
-        if not (changes := recorded_changes(self.context, night)):
+        if (changes := recorded_changes(self.context, night)) is None:
             begins = beginning(self.context, self.ledger, self.work.dataset())
             changes = first_changes(self.context, self.ledger, begins.night)
-            details = begins.to_json()
+            details, why = begins.to_json(), str(begins)
         self.work.require_space(night, changes)
-        self._write(night, "began", details=details)
+        self._write(night, "began", why, details=details)
         summary = self.work.train(night, changes)
         before, after = summary["success_before"], summary["success_after"]
         why = f"Success was {before:.1%} and is {after:.1%}."
