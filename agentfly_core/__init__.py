@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from agentfly_core.authoring.environment import Environment, ServiceFailure
     from agentfly_core.authoring.reward import reward
     from agentfly_core.authoring.tool import ToolError, tool
-    from agentfly_core.records.generated import generated
+    from agentfly_core.records.generated_dataset import generated
     from agentfly_core.records.trajectory import (
         BadCall,
         Ending,
@@ -44,7 +44,7 @@ _HOMES = {
     "Trajectory": _RECORDS,
     "Turn": _RECORDS,
     "Unscored": _RECORDS,
-    "generated": "agentfly_core.records.generated",
+    "generated": "agentfly_core.records.generated_dataset",
     "reply_text": "agentfly_core.templates.chatml",
     "reward": "agentfly_core.authoring.reward",
     "tool": "agentfly_core.authoring.tool",

@@ -10,7 +10,7 @@ from pathlib import Path
 from flows.local.prefect_server import UI, use
 from flows.local.state_dirs import settle
 from flows.nights.alarms import put, tell_people
-from flows.nights.schedule import keeping_schedules
+from flows.nights.deployment_schedule import keeping_schedules
 
 POOL = "agentfly"
 SILENCE = timedelta(minutes=10)

@@ -16,9 +16,9 @@ from agentfly_core.reports.nights import Nights
 from flows.deadline import Deadline
 from flows.local.devices import devices
 from flows.nights.events import tell
+from flows.nights.flow_work import FlowWork
 from flows.nights.missed import note_missed
 from flows.nights.ping import ping
-from flows.nights.work import FlowWork
 from flows.parameters import (
     Approval,
     Attempts,

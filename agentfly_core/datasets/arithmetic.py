@@ -7,7 +7,7 @@ import random
 from itertools import combinations_with_replacement, product
 
 from agentfly_core.datasets.splitting import sample, shares
-from agentfly_core.records.generated import generated
+from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 
 NUMBERS = range(10, 100)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import permutations, product
 from typing import Any
 
-from agentfly_core.records.generated import generated
+from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 
 COLOURS = ("red", "blue", "green", "black", "white", "pink")

@@ -7,7 +7,7 @@ from agentfly_core.config.import_path import at, check_settings, full_name, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.site import Site
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
-from agentfly_core.records.generated import is_generated
+from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.schedule import most
 from agentfly_core.runs.context import Resolved, resolve
 

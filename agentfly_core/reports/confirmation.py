@@ -20,7 +20,7 @@ from typing import Literal
 from agentfly_core.config.experiment import Data, Science
 from agentfly_core.config.import_path import load
 from agentfly_core.formats import hashing
-from agentfly_core.records.generated import is_generated
+from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.reports.comparison import Comparison
 from agentfly_core.reports.held_out import HeldOut
 from agentfly_core.reports.promotion import CONFIRMATION, compare_goal

@@ -14,8 +14,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from flows.nights.deployment_schedule import DEPLOYMENT
 from flows.nights.events import PREFIX
-from flows.nights.schedule import DEPLOYMENT
 
 if TYPE_CHECKING:
     from prefect.automations import Automation

@@ -8,8 +8,8 @@ from datetime import date, datetime, time
 from agentfly_core.formats.text import fault
 from agentfly_core.reports.night_ledger import NightLedger
 from agentfly_core.reports.night_plan import PREFIX, date_of
+from flows.nights.deployment_schedule import missed_nights, scheduled_nights
 from flows.nights.events import tell
-from flows.nights.schedule import missed_nights, scheduled_nights
 
 logger = logging.getLogger(__name__)
 

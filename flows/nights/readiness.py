@@ -7,7 +7,7 @@ import os
 from flows.local.doctor import Finding
 from flows.local.prefect_server import answers, use
 from flows.nights.alarms import ALARMS_BLOCK, blocks_named
-from flows.nights.schedule import DEPLOYMENT
+from flows.nights.deployment_schedule import DEPLOYMENT
 
 GUIDE = "see docs/nights.md, *Be told*"
 

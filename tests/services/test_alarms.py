@@ -20,10 +20,10 @@ from flows.deploy import notice_the_dead
 from flows.local.flow_run_owners import LABEL, crash_dead
 from flows.local.prefect_server import deliver, use
 from flows.nights.alarms import ALARMS_BLOCK, NOTICES_BLOCK, tell_people
+from flows.nights.deployment_schedule import scheduled_nights
 from flows.nights.events import tell
 from flows.nights.missed import note_missed
 from flows.nights.readiness import nights
-from flows.nights.schedule import scheduled_nights
 from tests.support.project import PROGRAMS, until
 from tests.support.servers import receiver, request
 

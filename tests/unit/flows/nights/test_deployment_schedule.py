@@ -2,7 +2,7 @@
 
 from datetime import date
 
-from flows.nights.schedule import missed_nights
+from flows.nights.deployment_schedule import missed_nights
 
 
 def november(*days):
