@@ -5,15 +5,19 @@ the champion.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from prefect import flow, runtime
 
+from agentfly_core.config import loading
+from agentfly_core.config.site import Site
 from agentfly_core.formats.text import fault
+from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.night_ledger import NightLedger
 from agentfly_core.reports.night_plan import PREFIX, name_of_night
 from agentfly_core.reports.nights import Nights
-from flows.deadline import Deadline
 from flows.local.devices import devices
 from flows.nights.events import tell
 from flows.nights.flow_work import FlowWork
@@ -50,23 +54,31 @@ def nightly(
     """Train the run nightly-<date> on the problems behind those of the last night, and promote its
     policy if it is better; finish interrupted nights first, or give them up.
     """
-    context = context_of_flow(experiment, overrides, site, store)
-    ledger = NightLedger(context.store, context.experiment)
-    work = FlowWork(context, ledger, list(overrides), Deadline.after(hours))
     today = date or _scheduled()
-    tonight = name_of_night(context, today)
+    with _told(f"{PREFIX}{today}", experiment, loading.site(site, store)):
+        context = context_of_flow(experiment, overrides, site, store)
+        ledger = NightLedger(context.store, context.experiment)
+        work = FlowWork(context, ledger, list(overrides), hours)
+        with devices(context.site, context.site.gpus, f"the night of {today}"):
+            note_missed(ledger, today)
+            tonight = name_of_night(context, today)  # another experiment may take it in the wait
+            return Nights(context, ledger, work, attempts, approval).run(tonight)
+
+
+@contextmanager
+def _told(night: str, experiment: str, site: Site) -> Iterator[None]:
+    """Tell how a night ended: the URL of the site either way, people where it failed."""
     success = False
     try:
-        with devices(context.site, context.site.gpus, f"the run {tonight}"):
-            note_missed(ledger, today)
-            summary = Nights(context, ledger, work, attempts, approval).run(tonight)
+        yield
         success = True
+    except NoSpace:  # which has been told
+        raise
     except BaseException as error:  # whatever ends it, people hear of it
-        tell("crashed", tonight, context.experiment, fault(error))
+        tell("crashed", night, experiment, fault(error))
         raise
     finally:
-        ping(context.site.ping_url_env, success)
-    return summary
+        ping(site.ping_url_env, success)
 
 
 def _scheduled() -> datetime.date:

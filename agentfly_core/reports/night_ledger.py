@@ -5,8 +5,9 @@ It is the only truth about nights; MLflow's aliases and Prefect's events repeat 
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias, cast
 
@@ -25,6 +26,7 @@ NightEvent: TypeAlias = Literal[
     "missed",
     "demoted",
 ]
+FILE = re.compile(r"(\d{6})\.json$")
 NO_DETAILS: Mapping[str, JSON] = {}
 DECIDED: tuple[NightEvent, ...] = (
     "promoted",
@@ -44,6 +46,11 @@ class Champion:
 
     reference: str
     policy: Artifact
+
+    @property
+    def run(self) -> str:
+        """The run that it is of."""
+        return self.reference.removeprefix("run:").partition("@")[0]
 
     def to_json(self) -> dict[str, JSON]:
         """As the ledger keeps it."""
@@ -72,6 +79,33 @@ class NightEntry:
     details: Mapping[str, JSON] = field(default_factory=lambda: NO_DETAILS)
 
 
+@dataclass(frozen=True, slots=True)
+class NightHistory:
+    """All that happened, oldest first: `NightHistory((NightEntry(1, ...), NightEntry(2, ...)))`."""
+
+    entries: Sequence[NightEntry]
+
+    @property
+    def champion(self) -> Champion | None:
+        """Who reigns; None before the first promotion."""
+        line: list[Champion] = []
+        for entry in self.entries:
+            if entry.champion:
+                line.append(entry.champion)
+            elif entry.event == "demoted" and line and line[-1].run == entry.night:
+                line.pop()
+        return line[-1] if line else None
+
+    def last(self, night: str, *events: NightEvent) -> NightEntry | None:
+        """The last of these events of a night, or None."""
+        found = [e for e in self.entries if e.night == night and e.event in events]
+        return found[-1] if found else None
+
+    def sittings(self, night: str) -> int:
+        """How many times a night was begun or continued."""
+        return sum(e.night == night and e.event == "began" for e in self.entries)
+
+
 @dataclass(frozen=True)
 class NightLedger:
     """The ledger of an experiment's nights: one file an entry, `nights/NAME/000031.json`."""
@@ -84,17 +118,21 @@ class NightLedger:
         """The folder of its entries."""
         return f"nights/{self.experiment}"
 
-    def entries(self) -> list[NightEntry]:
-        """All that happened, oldest first; raises Damaged with the name of a damaged entry."""
-        found = []
-        for name in self.store.names(self.uri):
-            entry = self.store.read_json(f"{self.uri}/{name}")
-            named = entry["champion"]
-            champion = Champion.from_json(named) if named else None
-            what = ("number", "time_ms", "night", "event", "why", "details")
-            values = {key: entry[key] for key in what}
-            found.append(NightEntry(**values, champion=champion))
-        return found
+    def read(self) -> NightHistory:
+        """All that happened; raises Damaged with the name of a damaged entry."""
+        return NightHistory([self._entry(number) for number in self._numbers()])
+
+    def entries(self) -> Sequence[NightEntry]:
+        """All that happened, oldest first."""
+        return self.read().entries
+
+    def champion(self) -> Champion | None:
+        """Who reigns; None before the first promotion."""
+        return self.read().champion
+
+    def last(self, night: str, *events: NightEvent) -> NightEntry | None:
+        """The last of these events of a night, or None."""
+        return self.read().last(night, *events)
 
     def append(
         self,
@@ -107,33 +145,23 @@ class NightLedger:
         """Write down what happened; two processes may do so at the same time."""
         now = int(time.time() * 1000)
         while True:
-            number = len(self.store.names(self.uri)) + 1
+            number = max(self._numbers(), default=0) + 1
             entry = NightEntry(number, now, night, event, why, champion, details)
             value = cast(dict[str, JSON], asdict(entry))
             value["champion"] = champion.to_json() if champion else None
-            if self.store.create_json(f"{self.uri}/{number:06d}.json", value):
+            # A store that wrote it, and whose answer was lost, refuses the same entry again.
+            if self.store.create_json(self._file(number), value) or self._entry(number) == entry:
                 return entry
 
-    def champion(self) -> Champion | None:
-        """Who reigns; None before the first promotion."""
-        line = self.champions()
-        return line[-1] if line else None
+    def _numbers(self) -> list[int]:
+        return [int(found[1]) for name in self.store.names(self.uri) if (found := FILE.match(name))]
 
-    def champions(self) -> list[Champion]:
-        """All who were promoted and not demoted since, the one who reigns last."""
-        line: list[Champion] = []
-        for entry in self.entries():
-            if entry.event == "promoted" and entry.champion:
-                line.append(entry.champion)
-            elif entry.event == "demoted":
-                line.pop()
-        return line
+    def _file(self, number: int) -> str:
+        return f"{self.uri}/{number:06d}.json"
 
-    def sittings(self, night: str) -> int:
-        """How many times a night was begun or continued."""
-        return sum(e.night == night and e.event == "began" for e in self.entries())
-
-    def last(self, night: str, *events: NightEvent) -> NightEntry | None:
-        """The last of these events of a night, or None."""
-        found = [e for e in self.entries() if e.night == night and e.event in events]
-        return found[-1] if found else None
+    def _entry(self, number: int) -> NightEntry:
+        entry = self.store.read_json(self._file(number))
+        named = entry["champion"]
+        champion = Champion.from_json(named) if named else None
+        what = ("number", "time_ms", "night", "event", "why", "details")
+        return NightEntry(**{key: entry[key] for key in what}, champion=champion)

@@ -15,8 +15,9 @@ from agentfly_core.config.experiment import Night, Science
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.dataset import size_of_split
+from agentfly_core.records.run_record import Summary
 from agentfly_core.records.schedule import night_after
-from agentfly_core.reports.night_ledger import DECIDED, NightEntry, NightLedger
+from agentfly_core.reports.night_ledger import DECIDED, NightEntry, NightHistory
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import problems_played, record_of, summary_of
 
@@ -78,65 +79,92 @@ def date_of(night: str) -> datetime.date | None:
     return None
 
 
-def undone(context: ExperimentContext, ledger: NightLedger, tonight: str) -> list[str]:
+def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> list[str]:
     """The experiment's other nights, oldest first, that have not done all their steps or are not
     judged; those that were given up are done.
     """
-    begun = {entry.night for entry in ledger.entries() if entry.event == "began"}
+    begun = {entry.night for entry in history.entries if entry.event == "began"}
     return [
         night
         for night in sorted({*_nights(context), *begun})
         if night != tonight
-        and ledger.last(night, "given_up") is None
-        and not (_finished(context, night) and _judged(ledger, night))
+        and history.last(night, "given_up") is None
+        and not (finished(context, night) and _judged(history, night))
     ]
 
 
-def beginning(context: ExperimentContext, ledger: NightLedger, data: Artifact) -> Beginning:
+def beginning(context: ExperimentContext, history: NightHistory, data: Artifact) -> Beginning:
     """What a new night begins with: it goes on behind the last one in the order of problems.
 
     With other data or another seed it begins a new epoch of these. The problems of steps that were
     played and never scored come again.
     """
     size, seed = size_of_split(context.store.open(data), "train"), context.science.seed
-    begun = [entry for entry in ledger.entries() if entry.event == "began" and entry.details]
+    begun = [entry for entry in history.entries if entry.event == "began" and entry.details]
     if not begun:
         return Beginning(Night(number=1), data.digest, size, seed)
     last = max(begun, key=lambda entry: Beginning.of(entry).night.number)
     before = Beginning.of(last)
     if (before.dataset, before.seed) == (data.digest, seed):
-        played = _played(context, last.night)
-        return Beginning(night_after(before.night, played, size), data.digest, size, seed)
+        ended = history.last(last.night, "finished", "given_up")
+        said: Mapping[str, Any] = ended.details if ended else {}
+        scored = said["played"] if "played" in said else played(context, last.night)
+        return Beginning(night_after(before.night, scored, size), data.digest, size, seed)
     night = Night(number=before.night.number + 1, epoch=before.night.epoch + 1)
     return Beginning(night, data.digest, size, seed)
 
 
-def first_changes(context: ExperimentContext, ledger: NightLedger, night: Night) -> list[str]:
+def first_changes(context: ExperimentContext, history: NightHistory, night: Night) -> list[str]:
     """The settings of a new night that differ from the experiment's: its place in the order of
     problems, and the policy that it starts from.
 
-    That is the champion, or with `promotion.start: last` the last policy of the last finished
-    night; before there is one, the start of the experiment itself.
+    That is the champion, or with `promotion.start: last` the last policy of the night that finished
+    last; before there is one, the start of the experiment itself, behind which there is no
+    optimizer's state.
     """
-    changes = [f"night={night.model_dump_json()}"]
+    start, changes = "", [f"night={night.model_dump_json()}"]
     if context.science.promotion.start == "last":
-        finished = [name for name in _nights(context) if _finished(context, name)]
-        start = f"run:{finished[-1]}" if finished else ""
-    else:
-        champion = ledger.champion()
-        start = champion.reference if champion else ""
-    return [*changes, f"model={start}", "warm_start=null"] if start else changes
+        ended = [entry.night for entry in history.entries if entry.event == "finished"]
+        start = f"run:{ended[-1]}" if ended else ""
+    elif champion := history.champion:
+        start = champion.reference
+    if start:
+        return [*changes, f"model={start}", "warm_start=null"]
+    return [*changes, "update.optimizer_state=fresh"]
 
 
 def recorded_changes(context: ExperimentContext, night: str) -> list[str] | None:
     """What a night that was started already was started with, whatever the experiment's file says
-    today; None for one that was not.
+    today; None for one that was not. Raises ValueError for a run of another experiment.
     """
     record = record_of(context.store, night)
     if record is None:
         return None
+    if record["experiment"] != context.experiment:
+        raise ValueError(
+            f"The run {night!r} is of the experiment {record['experiment']!r}, expected one of "
+            f"{context.experiment!r}: another schedule took the name a moment ago. Run it again."
+        )
     then, today = Science.restored(record["science"]), context.science.model_dump(mode="json")
     return [f"{key}={json.dumps(value)}" for key, value in then.items() if value != today.get(key)]
+
+
+def finished(context: ExperimentContext, night: str) -> Summary | None:
+    """The summary of a night that has done all its steps."""
+    with suppress(Damaged):
+        summary, record = summary_of(context.store, night), record_of(context.store, night)
+        if summary and record and summary["steps"] == record["science"]["steps"]:
+            return summary
+    return None
+
+
+def played(context: ExperimentContext, night: str) -> int:
+    """How many problems a night has scored; none, and a warning, where that cannot be read."""
+    try:
+        return problems_played(context.store, night)
+    except Damaged as damage:
+        logger.warning("%s The problems of %s count as not played and come again.", damage, night)
+        return 0
 
 
 def _nights(context: ExperimentContext) -> list[str]:
@@ -155,22 +183,7 @@ def _nights(context: ExperimentContext) -> list[str]:
     return nights
 
 
-def _played(context: ExperimentContext, night: str) -> int:
-    try:
-        return problems_played(context.store, night)
-    except Damaged as damage:
-        logger.warning("%s The problems of %s count as not played and come again.", damage, night)
-        return 0
-
-
-def _finished(context: ExperimentContext, night: str) -> bool:
-    with suppress(Damaged):
-        summary, record = summary_of(context.store, night), record_of(context.store, night)
-        return bool(summary and record and summary["steps"] == record["science"]["steps"])
-    return False
-
-
-def _judged(ledger: NightLedger, night: str) -> bool:
+def _judged(history: NightHistory, night: str) -> bool:
     """Whether it is decided, or up to a person; nights of releases without a ledger are."""
-    begun = ledger.last(night, "began")
-    return begun is None or ledger.last(night, *DECIDED) is not None
+    begun = history.last(night, "began")
+    return begun is None or history.last(night, *DECIDED) is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentfly_core.artifacts.lock import Locked
 from agentfly_core.artifacts.store import Artifact
@@ -27,13 +27,15 @@ from agentfly_core.reports.night_ledger import (
 )
 from agentfly_core.reports.night_plan import (
     beginning,
+    finished,
     first_changes,
+    played,
     recorded_changes,
     undone,
 )
 from agentfly_core.reports.promotion import CONFIRMATION, Verdict
 from agentfly_core.runs.context import ExperimentContext, policy_of
-from agentfly_core.runs.run import record_of
+from agentfly_core.runs.run import record_of, refuse_if_open
 
 logger = logging.getLogger(__name__)
 
@@ -73,18 +75,19 @@ class Nights:
 
     def run(self, tonight: str) -> Summary:
         """Finish earlier nights or give them up, and play tonight's."""
-        for night in undone(self.context, self.ledger, tonight):
+        for night in undone(self.context, self.ledger.read(), tonight):
             self.finish(night)
         return self.play(tonight)
 
     def finish(self, night: str) -> None:
-        """Continue a night to its end, or give it up after so many attempts in all.
+        """Continue a night to its end, or give it up after so many attempts in all; one that is at
+        its end and could not be judged is left for the next night to judge.
 
         Raises Locked while another process writes it, NoSpace where the disk cannot hold it: an
         attempt more would not help.
         """
         why = f"It was begun {self.attempts} times and never came to its end."
-        for _ in range(self.ledger.sittings(night), self.attempts):
+        for _ in range(self.ledger.read().sittings(night), self.attempts):
             try:
                 self.play(night)
                 return
@@ -92,23 +95,22 @@ class Nights:
                 raise
             except Exception as error:  # whatever keeps it from its end, tonight can train
                 logger.exception("The night %s could not be finished.", night)
-                why = f"It was begun {self.attempts} times. The last error: {fault(error)}"
-        self._write(night, "given_up", why)
+                why = f"It was tried {self.attempts} times. The last error: {fault(error)}"
+            if finished(self.context, night):
+                return
+        scored = played(self.context, night)
+        self._write(night, "given_up", why, details={"played": scored})
 
     def play(self, night: str) -> Summary:
-        """Train a night from where it stands to its end, and decide about its policy."""
-        begun, why = self.ledger.last(night, "began"), "It is continued."
-        details = begun.details if begun else {}
-        if (changes := recorded_changes(self.context, night)) is None:
-            begins = beginning(self.context, self.ledger, self.work.dataset())
-            changes = first_changes(self.context, self.ledger, begins.night)
-            details, why = begins.to_json(), str(begins)
-        self.work.require_space(night, changes)
-        self._write(night, "began", why, details=details)
-        summary = self.work.train(night, changes)
-        before, after = summary["success_before"], summary["success_after"]
-        why = f"Success was {before:.1%} and is {after:.1%}."
-        self._write(night, "finished", why, details={"before": before, "after": after})
+        """Train a night from where it stands to its end, and decide about its policy, once."""
+        summary = finished(self.context, night)
+        if summary is None or self.ledger.last(night, "finished") is None:
+            changes = self._begin(night)
+            summary = self.work.train(night, changes)
+            before, after = summary["success_before"], summary["success_after"]
+            why = f"Success was {before:.1%} and is {after:.1%}."
+            ended = {"before": before, "after": after, "played": played(self.context, night)}
+            self._write(night, "finished", why, details=ended)
         if self.ledger.last(night, *DECIDED) is None:
             self.decide(night)
         return summary
@@ -116,11 +118,17 @@ class Nights:
     def decide(self, night: str) -> None:
         """Judge a finished night's policy against the champion, or, before there is one, against
         the policy that the night started from.
+
+        Where another became the champion meanwhile, it is judged against that one.
         """
-        challenger, champion = last_policy(self.context, night), self.ledger.champion()
-        if champion is None:
-            champion = Champion(f"run:{night}@0", policy_of(self.context.store, night, 0))
-        verdict = self.work.verdict(night, champion, challenger, confirmations(self.ledger))
+        challenger = last_policy(self.context, night)
+        while True:
+            reigning = self.ledger.champion()
+            start = Champion(f"run:{night}@0", policy_of(self.context.store, night, 0))
+            champion = reigning or start
+            verdict = self.work.verdict(night, champion, challenger, confirmations(self.ledger))
+            if self.ledger.champion() == reigning:
+                break
         event: NightEvent = "worse" if verdict.worse else "kept"
         if verdict.promoted:
             event = "awaits_approval" if self.approval else "promoted"
@@ -131,6 +139,25 @@ class Nights:
         }
         reigns = challenger if event == "promoted" else None
         self._write(night, event, verdict.why, reigns, details)
+
+    def _begin(self, night: str) -> list[str]:
+        """Write down that a night is begun or continued, and with which changes; raises Locked and
+        NoSpace before.
+        """
+        refuse_if_open(self.context.store, night)
+        history, why = self.ledger.read(), "It is continued."
+        begun = history.last(night, "began")
+        details: Mapping[str, Any] = begun.details if begun else {}
+        changes = recorded_changes(self.context, night)
+        if changes is None and details:
+            changes = details["changes"]
+        if changes is None:
+            begins = beginning(self.context, history, self.work.dataset())
+            changes, why = first_changes(self.context, history, begins.night), str(begins)
+            details = {**begins.to_json(), "changes": changes}
+        self.work.require_space(night, changes)
+        self._write(night, "began", why, details=details)
+        return changes
 
     def _write(
         self,

@@ -12,9 +12,9 @@ from prefect.exceptions import ObjectNotFound
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
+from agentfly_core.reports.night_plan import recorded_changes
 from agentfly_core.reports.promotion import Verdict
 from agentfly_core.runs.context import ExperimentContext
-from flows.deadline import Deadline
 from flows.local.state_dirs import settle
 from flows.nights.aliases import report_aliases
 from flows.nights.events import tell
@@ -31,13 +31,13 @@ APPROVAL = "promote/promote"
 @dataclass(frozen=True)
 class FlowWork:
     """What a flow run does for nights (see `NightWork`): `overrides` differ from the experiment's
-    file, and steps begin `until` its time is over.
+    file, and `hours` bound each night.
     """
 
     context: ExperimentContext
     ledger: NightLedger
     overrides: list[str]
-    until: Deadline
+    hours: float | None
 
     def dataset(self) -> Artifact:
         """The experiment's dataset, prepared."""
@@ -50,14 +50,15 @@ class FlowWork:
     def train(self, night: str, changes: list[str]) -> Summary:
         """Train a run of this name."""
         words, where = [*self.overrides, *changes], (self.context.site.name, self.context.store.uri)
-        return train(self.context.experiment, night, words, False, *where, self.until.hours)
+        return train(self.context.experiment, night, words, False, *where, self.hours)
 
     def verdict(
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
-        """Compare two policies, and play first what is not played yet."""
+        """Compare two policies under the night's own settings; plays what is not played yet."""
         logs = settle(Path.cwd()).state / "logs" / night
-        match = Match(self.context, champion.policy, challenger.policy, night, logs)
+        context = self._context(recorded_changes(self.context, night) or [])
+        match = Match(context, champion.policy, challenger.policy, night, logs)
         return match.verdict(earlier)
 
     def happened(self, entry: NightEntry) -> None:

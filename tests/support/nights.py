@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import yaml
 
@@ -57,9 +58,12 @@ def scripted_run(
     """Open or continue a run with these changes; each step scores its problems and publishes a
     policy, and `fate` strikes after the first.
     """
-    changed = dict(change.split("=", 1) for change in changes)
-    settings = {key: yaml.safe_load(value) for key, value in changed.items()}
-    science = Science.model_validate({**context.science.model_dump(), **settings})
+    settings: dict[str, Any] = context.science.model_dump()
+    for change in changes:
+        key, _, value = change.partition("=")
+        section, _, name = key.rpartition(".")
+        (settings[section] if section else settings)[name] = yaml.safe_load(value)
+    science = Science.model_validate(settings)
     ours = replace(context, resolved=replace(context.resolved, science=science))
     with opened(ours, night) as run:
         _publish(run, f"artifacts/start/{night}", "model")

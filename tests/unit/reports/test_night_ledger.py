@@ -33,6 +33,25 @@ def test_the_one_who_was_promoted_last_reigns_until_demoted(ledger: NightLedger)
     assert ledger.champion() is None
 
 
+def test_who_is_demoted_twice_at_a_time_takes_no_other_with_them(
+    ledger: NightLedger,
+) -> None:
+    ledger.append("nightly-1", "promoted", "", champion(1))
+    ledger.append("nightly-2", "promoted", "", champion(2))
+    for _ in range(2):
+        ledger.append("nightly-2", "demoted")
+    assert ledger.champion() == champion(1)
+
+
+def test_an_entry_that_is_gone_and_a_file_that_is_none_stop_nothing(ledger: NightLedger) -> None:
+    for night in (1, 2, 3):
+        ledger.append(f"nightly-{night}", "began")
+    ledger.store.remove(f"{ledger.uri}/000002.json")
+    (ledger.store.root / ledger.uri / "000001.json.bak").write_text("?")
+    assert ledger.append("nightly-4", "began").number == 4
+    assert [entry.number for entry in ledger.entries()] == [1, 3, 4]
+
+
 def test_an_entry_is_read_as_it_was_written(ledger: NightLedger) -> None:
     said = ledger.append("nightly-1", "promoted", "Better.", champion(1), {"verdict": {}})
     assert ledger.entries() == [said]
@@ -42,7 +61,7 @@ def test_an_entry_is_read_as_it_was_written(ledger: NightLedger) -> None:
 def test_how_often_a_night_was_begun_is_counted(ledger: NightLedger) -> None:
     for night in ("nightly-1", "nightly-2", "nightly-1"):
         ledger.append(night, "began")
-    assert [ledger.sittings(f"nightly-{n}") for n in (1, 2, 3)] == [2, 1, 0]
+    assert [ledger.read().sittings(f"nightly-{n}") for n in (1, 2, 3)] == [2, 1, 0]
 
 
 def test_nothing_that_is_written_down_at_the_same_time_is_lost(ledger: NightLedger) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from agentfly_core.artifacts.lock import Locked
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Night
@@ -20,6 +21,7 @@ from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.nights import Nights
 from agentfly_core.reports.promotion import Verdict
 from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.run import opened
 from tests.support.experiments import context as context_in
 from tests.support.nights import published, scripted_run
 
@@ -42,6 +44,7 @@ class Scripted:
     wins: bool = True
     worse: bool = False
     full: bool = False
+    judge: Callable[[], None] = lambda: None
     told: list[NightEntry] = field(default_factory=list)
     compared: list[tuple[str, str, int]] = field(default_factory=list)
 
@@ -59,6 +62,7 @@ class Scripted:
         self, night: str, champion: Champion, challenger: Champion, earlier: int
     ) -> Verdict:
         self.compared.append((champion.reference, challenger.reference, earlier))
+        self.judge()
         gain = Comparison("goal", 0.5, 0.6, 0.1, 0.05 if self.wins else -0.01, 0.0, 0.05, 100, 0)
         return Verdict((gain,), self.worse)
 
@@ -74,6 +78,10 @@ def nights(work: Scripted, approval: bool = False) -> Nights:
 @pytest.fixture
 def work(context: ExperimentContext) -> Scripted:
     return Scripted(context, published(context, "artifacts/data", "train", 8))
+
+
+def broken() -> None:
+    raise ValueError("no sampler came up")
 
 
 def positions(work: Scripted) -> dict[str, Night]:
@@ -108,9 +116,10 @@ def test_a_night_starts_from_the_champion_whoever_was_last(work: Scripted) -> No
         ("run:nightly-2026-11-20@2", "run:nightly-2026-11-21@2", 0),
         ("run:nightly-2026-11-20@2", "run:nightly-2026-11-22@2", 0),
     ]
-    for night, model in (("21", "run:nightly-2026-11-20@2"), ("22", "run:nightly-2026-11-20@2")):
+    for night in (21, 22):
         record = work.context.store.read_json(f"runs/nightly-2026-11-{night}/run.json")
-        assert (record["science"]["model"], record["science"]["warm_start"]) == (model, None)
+        start = record["science"]["model"], record["science"]["warm_start"]
+        assert start == ("run:nightly-2026-11-20@2", None)
 
 
 def test_a_night_starts_from_the_last_one_where_the_experiment_says_so(tmp_path: Path) -> None:
@@ -203,11 +212,74 @@ def test_a_night_that_was_killed_before_it_was_judged_is_judged_later(work: Scri
     ledger = nights(work).ledger
     ledger.store.remove(f"{ledger.uri}/000003.json")
     nights(work).run("nightly-2026-11-21")
-    assert [(e.night[-2:], e.event) for e in work.told[3:6]] == [
-        ("20", "began"),
-        ("20", "finished"),
+    assert [(e.night[-2:], e.event) for e in work.told[3:5]] == [
         ("20", "promoted"),
+        ("21", "began"),
     ]
+
+
+def test_a_night_that_is_decided_is_not_begun_again(work: Scripted) -> None:
+    summaries = [nights(work).run("nightly-2026-11-20") for _ in range(2)]
+    assert summaries[0] == summaries[1]
+    assert [entry.event for entry in work.told] == ["began", "finished", "promoted"]
+
+
+def test_a_night_is_not_given_up_since_it_could_not_be_judged(work: Scripted) -> None:
+    work.judge = broken
+    for _ in range(4):
+        with pytest.raises(ValueError, match="no sampler"):
+            nights(work).run("nightly-2026-11-20")
+    work.judge = lambda: None
+    nights(work).run("nightly-2026-11-21")
+    of_it = [entry.event for entry in work.told if entry.night.endswith("20")]
+    assert of_it == ["began", "finished", "promoted"]
+
+
+def test_a_policy_is_judged_again_where_another_became_the_champion_meanwhile(
+    work: Scripted,
+) -> None:
+    nights(work).run("nightly-2026-11-20")
+    other = Champion("run:other@9", work.data)
+    begun = len(work.compared)
+
+    def promote_another() -> None:
+        if len(work.compared) == begun + 1:
+            nights(work).ledger.append("other", "promoted", "", other)
+
+    work.judge = promote_another
+    nights(work).run("nightly-2026-11-21")
+    assert [champion for champion, *_ in work.compared[begun:]] == [
+        "run:nightly-2026-11-20@2",
+        "run:other@9",
+    ]
+
+
+def test_a_night_whose_name_another_experiment_took_is_refused(work: Scripted) -> None:
+    other = replace(work.context, experiment="shop")
+    with opened(other, "nightly-2026-11-20"):
+        pass
+    with pytest.raises(ValueError, match="is of the experiment 'shop', expected one of 'tiny'"):
+        nights(work).play("nightly-2026-11-20")
+    assert work.told == []
+
+
+def test_a_night_that_another_process_writes_is_no_attempt(work: Scripted) -> None:
+    nights(work).ledger.append("nightly-2026-11-20", "began")
+    with opened(work.context, "nightly-2026-11-20"), pytest.raises(Locked):
+        nights(work).run("nightly-2026-11-21")
+    assert work.told == []
+
+
+def test_the_first_night_has_no_optimizers_state_to_start_with(tmp_path: Path) -> None:
+    update = {"optimizer_state": "parent"}
+    context = context_in(tmp_path, rollout={"problems": 2}, update=update)
+    work = Scripted(context, published(context, "artifacts/data", "train", 8))
+    states = []
+    for day in (20, 21):
+        nights(work).run(f"nightly-2026-11-{day}")
+        record = context.store.read_json(f"runs/nightly-2026-11-{day}/run.json")
+        states.append(record["science"]["update"].get("optimizer_state", "fresh"))
+    assert states == ["fresh", "parent"]
 
 
 def test_a_night_of_which_nothing_but_its_beginning_is_there_is_begun_again(
@@ -227,4 +299,4 @@ def test_a_damaged_step_of_an_earlier_night_stops_no_later_one(
     (folder / FILE).write_bytes(b"")
     monkeypatch.setattr("agentfly_core.artifacts.store._opened", set())  # as in another process
     nights(work).run("nightly-2026-11-21")
-    assert positions(work)["21"] == Night(number=2, epoch=0, problem=0)
+    assert positions(work)["21"] == Night(number=2, epoch=0, problem=4)
