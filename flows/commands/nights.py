@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
+from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.config.experiment import step_named
 from agentfly_core.reports.night_ledger import Champion, NightLedger
 from agentfly_core.reports.night_page import page_of
 from agentfly_core.reports.night_report import night_report
-from agentfly_core.runs.context import of_run
+from agentfly_core.runs.context import ExperimentContext, of_run
 from agentfly_core.runs.run import record_of
 from flows.commands.arguments import RUN, STORE, Commands, experiment_context
 from flows.context import context_of, store_at
@@ -70,8 +71,13 @@ def promote(arguments: Namespace) -> int:
         where = f"{where}@{record['science']['steps']}"
     champion = Champion(where, of_run(store, where, "RUN").policy)
     ledger = NightLedger(store, record["experiment"])
+    if (reigning := ledger.champion()) and reigning.policy == champion.policy:
+        print(f"It is the champion of {record['experiment']} already: {reigning.reference}.")
+        return 0
+    context = context_of(record["experiment"], [], record["site"]["name"], store.uri)
+    _require_start(context, champion)
     ledger.append(name, "promoted", "A person promoted it on the command line.", champion)
-    _report(record["experiment"], record["site"]["name"], ledger)
+    report_aliases(context, ledger)
     print(f"The champion of {record['experiment']} is {where}; the next night starts from it.")
     return 0
 
@@ -92,5 +98,12 @@ def demote(arguments: Namespace) -> int:
     return 0
 
 
-def _report(experiment: str, site: str, ledger: NightLedger) -> None:
-    report_aliases(context_of(experiment, [], site, ledger.store.uri), ledger)
+def _require_start(context: ExperimentContext, champion: Champion) -> None:
+    """Raise ValueError unless the next night can start from a policy."""
+    state = keys.learner(context.store.key_of(champion.policy.uri))
+    if context.science.update.optimizer_state == "parent" and not context.store.holds(state.uri):
+        raise ValueError(
+            f"update.optimizer_state is parent in conf/{context.experiment}.yaml, and "
+            f"{champion.reference} has no learner state: the next night could not start from it. "
+            "Name a step that has one, or set it to fresh."
+        )

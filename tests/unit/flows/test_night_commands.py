@@ -1,0 +1,82 @@
+"""`agentfly promote` changes the ledger only where the next night can start from what it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import ArtifactKey
+from agentfly_core.reports.night_ledger import Champion, NightLedger
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.run import opened
+from flows.__main__ import main
+from flows.commands import nights
+from flows.context import context_of
+
+TINY = """
+model: nano:calculator
+data: {use: "agentfly_core.datasets.arithmetic:arithmetic", train: 64, test: 16}
+rewards: {"agentfly_core.rewards.exact:exact": 1.0}
+steps: 2
+"""
+RUN = "nightly-2026-11-21"
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentContext:
+    """A project folder with one experiment, and a run of it that has a policy of each step."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/tiny.yaml").write_text(TINY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(nights, "report_aliases", lambda *_: None)
+    context = context_of("tiny", [], "local", "")
+    with opened(context, RUN) as run:
+        for step in (1, 2):
+            _publish(context, _policy(run.layout.step(step).policy))
+    return context
+
+
+def test_promoting_who_reigns_already_changes_nothing_so_that_demote_takes_it_back(
+    context: ExperimentContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = NightLedger(context.store, "tiny")
+    for where in (f"{RUN}@1", RUN, f"run:{RUN}@2"):
+        assert main(["promote", where]) == 0
+    assert f"It is the champion of tiny already: run:{RUN}@2." in capsys.readouterr().out
+    assert [champion.reference for champion in ledger.champions()] == [
+        f"run:{RUN}@1",
+        f"run:{RUN}@2",
+    ]
+    assert main(["demote", "tiny"]) == 0
+    assert f"run:{RUN}@2 does not reign any more. The champion is run:{RUN}@1." in (
+        capsys.readouterr().out
+    )
+
+
+def test_promote_refuses_an_experiment_whose_file_is_gone(context: ExperimentContext) -> None:
+    Path("conf/tiny.yaml").unlink()
+    assert main(["promote", RUN]) != 0
+    assert NightLedger(context.store, "tiny").entries() == []
+
+
+def test_promote_refuses_a_step_without_the_learner_state_that_the_next_night_needs(
+    context: ExperimentContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("conf/tiny.yaml").write_text(f"{TINY}update: {{optimizer_state: parent}}\n")
+    last = context.store.artifact(f"runs/{RUN}/steps/000002/policy")
+    _publish(context, keys.learner(context.store.key_of(last.uri)))
+    assert main(["promote", f"{RUN}@1"]) != 0
+    assert f"run:{RUN}@1 has no learner state" in capsys.readouterr().err
+    assert main(["promote", f"{RUN}@2"]) == 0
+    assert NightLedger(context.store, "tiny").champion() == Champion(f"run:{RUN}@2", last)
+
+
+def _policy(uri: str) -> ArtifactKey:
+    return ArtifactKey(uri, "update", uri, {})
+
+
+def _publish(context: ExperimentContext, target: ArtifactKey) -> None:
+    with context.store.publish(target) as folder:
+        (folder / "config.json").write_text(f'{{"name": "{target.uri}"}}')
