@@ -18,9 +18,17 @@ logger = logging.getLogger(__name__)
 def report_aliases(context: ExperimentContext, ledger: NightLedger) -> None:
     """Let `champion` name who reigns, and `challenger` the policy of the last finished night.
 
-    What MLflow does not take is logged; the next night reports it again.
+    Never raises: what does not succeed is logged, and the next night reports it again.
     """
-    place = Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
+    try:
+        place = Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
+        set_aliases(place, f"agentfly-{context.experiment}", _wanted(context, ledger))
+    except Exception as error:  # MLflow is a report: a night does not fail by it
+        logger.warning("MLflow's aliases of %s were not set: %s", context.experiment, fault(error))
+
+
+def _wanted(context: ExperimentContext, ledger: NightLedger) -> dict[str, str]:
+    """The digest of the policy that each alias names; empty where there is none."""
     champion = ledger.champion()
     finished = [entry.night for entry in ledger.entries() if entry.event == "finished"]
     wanted = {"champion": champion.policy.digest if champion else ""}
@@ -28,7 +36,4 @@ def report_aliases(context: ExperimentContext, ledger: NightLedger) -> None:
         step = record["science"]["steps"]
         assert isinstance(step, int)
         wanted["challenger"] = policy_of(context.store, finished[-1], step).digest
-    try:
-        set_aliases(place, f"agentfly-{context.experiment}", wanted)
-    except Exception as error:  # MLflow is a report: a night does not fail by it
-        logger.warning("MLflow's aliases %s were not set: %s", sorted(wanted), fault(error))
+    return wanted

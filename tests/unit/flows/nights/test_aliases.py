@@ -1,0 +1,42 @@
+"""MLflow's aliases are a report of what the ledger says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.reports.night_ledger import NightLedger
+from agentfly_core.runs.run import opened
+from flows.nights import aliases
+from flows.nights.aliases import report_aliases
+from tests.support.experiments import context as context_in
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_night_goes_on_where_the_policy_of_an_alias_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = context_in(tmp_path)
+    ledger = NightLedger(context.store, context.experiment)
+    with opened(context, "nightly-2026-11-21"):
+        ledger.append("nightly-2026-11-21", "finished")
+    report_aliases(context, ledger)
+    assert "MLflow's aliases of tiny were not set" in caplog.text
+    assert "nightly-2026-11-21" in caplog.text
+
+
+def test_a_night_goes_on_where_no_place_of_mlflow_can_be_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("the state folder is not ours")
+
+    monkeypatch.setattr(aliases.Place, "choose", refuse)
+    context = context_in(tmp_path)
+    report_aliases(context, NightLedger(context.store, context.experiment))
+    assert "the state folder is not ours" in caplog.text
