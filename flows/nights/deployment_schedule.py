@@ -17,12 +17,10 @@ DEPLOYMENT = "nightly/nightly"
 
 
 def missed_nights(scheduled: Iterable[date], nights: Collection[date], today: date) -> list[date]:
-    """The scheduled nights after the last of `nights` and before today; without any night, none.
+    """The scheduled nights after the last of `nights`, of which there is one, and before today.
 
     `missed_nights([20th, 21st, 22nd, 23rd], [20th], 23rd)` is `[21st, 22nd]`.
     """
-    if not nights:
-        return []
     return sorted({night for night in scheduled if max(nights) < night < today})
 
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import redact
-from agentfly_core.reports.night_ledger import NightEvent
+from agentfly_core.reports.night_ledger import Champion, NightEvent, NightLedger
 
 PREFIX = "agentfly.night."
 What: TypeAlias = NightEvent | Literal["crashed", "no_space"]
@@ -33,3 +33,11 @@ def tell(what: What, night: str, experiment: str, message: str, **facts: JSON) -
         emit_event(event=PREFIX + what, resource=resource, payload={**said, **facts})
     except Exception:  # a night does not fail since a message about it could not be sent
         logger.exception("Prefect was not told that the night %s is %r.", night, what)
+
+
+def write_and_tell(
+    ledger: NightLedger, night: str, event: NightEvent, why: str, champion: Champion | None = None
+) -> None:
+    """Append what happened to the ledger, and tell it."""
+    ledger.append(night, event, why, champion)
+    tell(event, night, ledger.experiment, why)

@@ -9,7 +9,7 @@ from agentfly_core.formats.text import fault
 from agentfly_core.reports.night_ledger import NightLedger
 from agentfly_core.reports.night_plan import PREFIX, date_of
 from flows.nights.deployment_schedule import missed_nights, scheduled_nights
-from flows.nights.events import tell
+from flows.nights.events import write_and_tell
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +17,8 @@ logger = logging.getLogger(__name__)
 def note_missed(ledger: NightLedger, today: date) -> None:
     """Compare the deployment's schedule with the ledger; where Prefect cannot say it, log that."""
     nights = [entry for entry in ledger.entries() if entry.event in ("began", "missed")]
-    known = [night for entry in nights if (night := date_of(entry.night)) is not None]
+    dates = [date_of(entry.night) for entry in nights]
+    known = [night for night in dates if night is not None and night < today]
     if not known:
         return
     since, until = (datetime.combine(day, time.min).astimezone() for day in (max(known), today))
@@ -28,5 +29,4 @@ def note_missed(ledger: NightLedger, today: date) -> None:
         return
     for night in missed_nights(scheduled, known, today):
         why = f"It was scheduled for {night} and did not start; the schedule said so on {today}."
-        ledger.append(f"{PREFIX}{night}", "missed", why)
-        tell("missed", f"{PREFIX}{night}", ledger.experiment, why)
+        write_and_tell(ledger, f"{PREFIX}{night}", "missed", why)

@@ -25,7 +25,7 @@ from agentfly_core.reports.nights import Nights
 from agentfly_core.reports.promotion import Verdict, compare_goal, judge
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.mlflow_client import DIGEST, Place
-from flows.nights import aliases, missed
+from flows.nights import aliases, events, missed
 from flows.nights.aliases import report_aliases
 from tests.support.experiments import context as context_in
 from tests.support.nights import Played, published, scripted_run
@@ -119,7 +119,7 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
     month = Month(context, ledger, data, client)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aliases.Place, "choose", lambda *_: place)
-        patch.setattr(missed, "tell", lambda *_: None)
+        patch.setattr(events, "tell", lambda *_: None)
         for today in NIGHTS:
             patch.setattr(missed, "scheduled_nights", lambda *_, day=today: scheduled(day))
             if today != MISSED:
