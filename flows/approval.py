@@ -4,23 +4,28 @@ a form.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from threading import Timer
+import logging
+from collections.abc import Mapping
+from threading import Event, Thread
+from typing import Any
 from uuid import UUID
 
 from prefect import flow
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
+from prefect.exceptions import FlowPauseTimeout
 from prefect.flow_runs import pause_flow_run, resume_flow_run
 from prefect.input import RunInput
 from prefect.runtime import flow_run
-from prefect.states import Completed
+from prefect.states import Completed, Running
 from pydantic import Field
 
-from agentfly_core.reports.night_ledger import NightEntry, NightLedger
-from agentfly_core.reports.nights import last_policy
+from agentfly_core.formats.text import fault
+from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.runs.context import ExperimentContext
 from flows.nights.aliases import report_aliases
-from flows.nights.events import tell
+from flows.nights.asking import open_question
+from flows.nights.events import write_and_tell
 from flows.nights.report import artifact_key, report_night
 from flows.parameters import Days, ExperimentName, RunOfNight, SiteName, StoreUri
 from flows.triggered import context_of_flow
@@ -31,6 +36,7 @@ SPARE = 3600
 """Seconds by which Prefect's own limit of the pause lies behind ours: a pause that Prefect ends is
 a failure, and no answer is none.
 """
+logger = logging.getLogger(__name__)
 
 
 class Decision(RunInput):
@@ -54,43 +60,47 @@ def promote(
     """
     context = context_of_flow(experiment, [], site, store)
     ledger = NightLedger(context.store, context.experiment)
-    asked = _open_question(ledger, run)
+    asked = open_question(ledger, run)
     if asked is None:
         return Completed(name="Decided", message=f"The policy of {run!r} awaits no approval.")
     decision = _answer(context.experiment, asked, days)
-    if _open_question(ledger, run) is None:
+    if open_question(ledger, run) is None:
         return Completed(name="Decided", message="It was decided on the command line meanwhile.")
     ended = _carried_out(context, ledger, asked, decision)
     report_night(context, run)
     return ended
 
 
-def _open_question(ledger: NightLedger, run: str) -> NightEntry | None:
-    last = ledger.last(run, "awaits_approval", "promoted", "not_approved", "kept")
-    return last if last and last.event == "awaits_approval" else None
-
-
 def _answer(experiment: str, asked: NightEntry, days: float) -> Decision:
     """The person's decision; after so many days this flow run answers itself, with no."""
-    this, seconds = UUID(flow_run.id), days * SECONDS_OF_A_DAY
-    silence = {"approve": False, "reason": f"Nobody answered within {days:g} days."}
-
-    def answer_no() -> None:
-        with suppress(RuntimeError):  # somebody answers at this moment
-            resume_flow_run(this, run_input=silence)
-
-    timer = Timer(seconds, answer_no)
-    timer.daemon = True
-    timer.start()
+    this, seconds, answered = UUID(flow_run.id), days * SECONDS_OF_A_DAY, Event()
+    silence = Decision(approve=False, reason=f"Nobody answered within {days:g} days.")
+    refusing = Thread(target=_refuse, args=(this, silence, seconds, answered), daemon=True)
+    refusing.start()
+    text = (
+        f"### {asked.night}\n{asked.why}\n\nIf you approve it, the next night starts from it. "
+        f"[The report](/artifacts/key/{artifact_key(experiment)}) has ten episodes."
+    )
+    form = Decision.with_initial_data(description=text)
     try:
-        text = (
-            f"### {asked.night}\n{asked.why}\n\nIf you approve it, the next night starts from it. "
-            f"[The report](/artifacts/key/{artifact_key(experiment)}) has ten episodes."
-        )
-        form = Decision.with_initial_data(description=text)
         return pause_flow_run(form, timeout=int(seconds) + SPARE, poll_interval=LOOK)
+    except FlowPauseTimeout:
+        with get_client(sync_client=True) as client:  # or Prefect lets it end only as Failed
+            client.set_flow_run_state(this, Running(), force=True)
+        return silence
     finally:
-        timer.cancel()
+        answered.set()
+
+
+def _refuse(this: UUID, silence: Decision, seconds: float, answered: Event) -> None:
+    """Answer no after so many seconds, and try again until an answer was taken."""
+    while not answered.wait(seconds):
+        try:
+            resume_flow_run(this, run_input=silence.model_dump())
+            return
+        except Exception as error:  # the server is down, or a person answers at this moment
+            logger.info("The answer no was not taken: %s", fault(error))
+        seconds = LOOK
 
 
 def _carried_out(
@@ -99,17 +109,17 @@ def _carried_out(
     """Write down, report and tell what was decided; a policy that was compared with an earlier
     champion is not promoted.
     """
+    details: Mapping[str, Any] = asked.details
     run, champion = asked.night, ledger.champion()
-    outdated = champion is not None and champion.to_json() != asked.details["champion"]
+    outdated = champion is not None and champion.to_json() != details["champion"]
     if decision.approve and not outdated:
         why = decision.reason or "A person approved it."
-        ledger.append(run, "promoted", why, last_policy(context, run))
+        write_and_tell(ledger, run, "promoted", why, Champion.from_json(details["challenger"]))
         report_aliases(context, ledger)
-        tell("promoted", run, context.experiment, why)
         return Completed(name="Promoted", message=why)
     why = decision.reason or "A person refused it."
-    if decision.approve:
-        why = f"It was compared with an earlier champion than {champion}: agentfly promote {run}"
-    ledger.append(run, "not_approved", why)
-    tell("not_approved", run, context.experiment, why)
+    if decision.approve and champion:
+        earlier = f"It was compared with an earlier champion than {champion.reference}"
+        why = f"{earlier}: agentfly promote {run}"
+    write_and_tell(ledger, run, "not_approved", why)
     return Completed(name="NotApproved", message=why)

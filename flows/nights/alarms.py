@@ -1,8 +1,9 @@
 """Automations of the Prefect server that tell people about nights, through the user's own blocks.
 
 A block named `agentfly-alarms` is called where somebody should look: a night that did not start,
-failed, crashed, was given up, or got worse. A block named `agentfly-notices` is called once a night
-that ends as planned: promoted, kept, awaiting approval, not approved.
+failed, crashed, was given up, or got worse, and an approval that failed or crashed. A block named
+`agentfly-notices` is called once a night that ends as planned: promoted, kept, awaiting approval,
+not approved.
 
 What ends a night's flow run is told by the state of the flow run, since a killed process tells
 nothing itself; so the events `crashed` and `no_space` have no automation here, or each would be
@@ -14,6 +15,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from flows.nights.asking import APPROVAL
 from flows.nights.deployment_schedule import DEPLOYMENT
 from flows.nights.events import PREFIX
 
@@ -36,7 +38,7 @@ OF_A_NIGHT = (
     "{{ event.payload['what']|replace('_', ' ') }}: {{ event.payload['message'] }}"
 )
 OF_A_FLOW_RUN = (
-    "The flow run {{ event.resource['prefect.resource.name'] }} of nightly is "
+    "The flow run {{ event.resource['prefect.resource.name'] }} of %s is "
     "{{ event.resource['prefect.state-name'] }}: {{ event.resource['prefect.state-message'] }}"
 )
 OF_A_LATE_ONE = (
@@ -62,16 +64,23 @@ def tell_people(late: timedelta = LATE) -> dict[str, int]:
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        deployment = f"prefect.deployment.{client.read_deployment_by_name(DEPLOYMENT).id}"
+        nightly, promote = (
+            f"prefect.deployment.{client.read_deployment_by_name(name).id}"
+            for name in (DEPLOYMENT, APPROVAL)
+        )
+        failed = [
+            (ALARMS_BLOCK, f"AgentFly: {name} failed", _ended(deployment), OF_A_FLOW_RUN % name)
+            for name, deployment in (("nightly", nightly), ("promote", promote))
+        ]
         blocks = blocks_named(client)
         wanted = [
             (NOTICES_BLOCK, "AgentFly: how a night ended", _told(NOTICES), OF_A_NIGHT),
             (ALARMS_BLOCK, "AgentFly: alarm of a night", _told(ALARMS), OF_A_NIGHT),
-            (ALARMS_BLOCK, "AgentFly: nightly failed", _ended(deployment), OF_A_FLOW_RUN),
+            *failed,
             (
                 ALARMS_BLOCK,
                 "AgentFly: nightly is late",
-                _late(deployment, late),
+                _late(nightly, late),
                 OF_A_LATE_ONE % (late / timedelta(minutes=1)),
             ),
         ]

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prefect import get_run_logger
-from prefect.deployments import run_deployment
-from prefect.exceptions import ObjectNotFound
 
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.pipeline import retention
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.night_plan import recorded_changes
@@ -17,15 +16,13 @@ from agentfly_core.reports.promotion import Verdict
 from agentfly_core.runs.context import ExperimentContext
 from flows.local.state_dirs import settle
 from flows.nights.aliases import report_aliases
+from flows.nights.asking import ask
 from flows.nights.events import tell
 from flows.nights.judging import Match
 from flows.nights.report import report_night
-from flows.nights.space import require_space_for_night
 from flows.train import train
 from flows.triggered import context_of_flow
 from tasks.prepare import prepare
-
-APPROVAL = "promote/promote"
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,14 @@ class FlowWork:
         return prepare(self.context)
 
     def require_space(self, night: str, changes: list[str]) -> None:
-        """Raise NoSpace where the disk cannot hold what a night has still to write."""
-        require_space_for_night(self._context(changes), night)
+        """Raise NoSpace, and tell `no_space`, where the disk cannot hold what a night has still to
+        write.
+        """
+        try:
+            retention.require_space_for_night(self._context(changes), night)
+        except retention.NoSpace as error:
+            tell("no_space", night, self.context.experiment, str(error))
+            raise
 
     def train(self, night: str, changes: list[str]) -> Summary:
         """Train a run of this name."""
@@ -62,31 +65,18 @@ class FlowWork:
         return match.verdict(earlier)
 
     def happened(self, entry: NightEntry) -> None:
-        """Tell it; let MLflow's aliases and the report follow, and ask a person to approve."""
+        """Tell it; ask a person to approve; let MLflow's aliases and the report follow."""
         log, said = get_run_logger(), f"{entry.night}: {entry.event.replace('_', ' ')}. {entry.why}"
         log.warning(said) if entry.event in ("given_up", "worse") else log.info(said)
         if entry.event == "began":
             return
         tell(entry.event, entry.night, self.context.experiment, entry.why)
+        if entry.event == "awaits_approval":
+            ask(self.context, entry.night)
         if "verdict" in entry.details:
             report_aliases(self.context, self.ledger)
             report_night(self.context, entry.night)
-        if entry.event == "awaits_approval":
-            self._ask(entry.night)
 
     def _context(self, changes: list[str]) -> ExperimentContext:
         where = (self.context.site.name, self.context.store.uri)
         return context_of_flow(self.context.experiment, [*self.overrides, *changes], *where)
-
-    def _ask(self, night: str) -> None:
-        given = {"experiment": self.context.experiment, "run": night}
-        given |= {"site": self.context.site.name, "store": self.context.store.uri}
-        try:
-            run_deployment(APPROVAL, parameters=given, timeout=0, as_subflow=False)
-        except ObjectNotFound:
-            get_run_logger().warning(
-                "Nobody is asked in the Prefect UI: %s is not deployed (python -m flows.deploy). "
-                "Decide with: agentfly promote %s",
-                APPROVAL,
-                night,
-            )

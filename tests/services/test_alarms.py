@@ -20,10 +20,12 @@ from flows.deploy import notice_the_dead
 from flows.local.flow_run_owners import LABEL, crash_dead
 from flows.local.prefect_server import deliver, use
 from flows.nights.alarms import ALARMS_BLOCK, NOTICES_BLOCK, tell_people
+from flows.nights.asking import ask_again
 from flows.nights.deployment_schedule import scheduled_nights
 from flows.nights.events import tell
 from flows.nights.missed import note_missed
 from flows.nights.readiness import nights
+from tests.support.experiments import context as context_in
 from tests.support.project import PROGRAMS, until
 from tests.support.servers import receiver, request
 
@@ -31,12 +33,14 @@ NIGHT = "nightly-2026-11-21"
 
 
 class Server:
-    """A Prefect server with a deployment `nightly` that no worker starts."""
+    """A Prefect server with the deployments `nightly` and `promote`, which no worker starts."""
 
     def __init__(self, api: str) -> None:
         self.api = api
         self.flow = self.post("/flows/", name="nightly")["id"]
         self.nightly = self.deployed("nightly")
+        approval = self.post("/flows/", name="promote")["id"]
+        self.promote = self.post("/deployments/", flow_id=approval, name="promote")["id"]
 
     def post(self, path: str, **given: object) -> dict:
         return request("POST", self.api + path, json=given)
@@ -54,6 +58,12 @@ class Server:
     def label(self, flow_run: str, **labels: str) -> None:
         url = f"{self.api}/flow_runs/{flow_run}/labels"
         request("PATCH", url, json=labels)
+
+    def forms(self) -> set[str]:
+        """The flow runs of `promote` that ask about a night."""
+        wanted = {"deployments": {"id": {"any_": [self.promote]}}}
+        found = self.post("/flow_runs/filter", **wanted)
+        return {flow_run["id"] for flow_run in found if flow_run["parameters"]}
 
     def state(self, flow_run: str) -> str:
         return request("GET", f"{self.api}/flow_runs/{flow_run}")["state"]["name"]
@@ -102,19 +112,22 @@ def test_what_is_told_of_a_night_reaches_the_block_of_alarms_or_that_of_notices(
     assert json.loads(notice.removeprefix("/notice "))["text"] == f"{told} champion."
 
 
-def test_a_night_that_fails_is_told_and_other_deployments_are_nobodys_concern(
+def test_a_night_or_an_approval_that_fails_is_told_and_other_deployments_are_nobodys_concern(
     server, people, blocks
 ):
     tell_people()
     for deployment, message in ((server.deployed("train"), "mine"), (server.nightly, "theirs")):
         flow_run = server.flow_run(deployment, type="RUNNING")
         server.set_state(flow_run, type="FAILED", message=message)
-    server.set_state(server.flow_run(server.nightly, type="RUNNING"), type="CRASHED", message="x")
-    until(lambda: len(people.calls) >= 2, 60)
+    for deployment, message in ((server.nightly, "x"), (server.promote, "y")):
+        flow_run = server.flow_run(deployment, type="RUNNING")
+        server.set_state(flow_run, type="CRASHED", message=message)
+    until(lambda: len(people.calls) >= 3, 60)
     ended = [json.loads(call.removeprefix("/alarm "))["text"] for call in people.calls]
-    assert sorted(text.partition(" of nightly ")[2] for text in ended) == [
-        "is Crashed: x",
-        "is Failed: theirs",
+    assert sorted(text.partition(" of ")[2] for text in ended) == [
+        "nightly is Crashed: x",
+        "nightly is Failed: theirs",
+        "promote is Crashed: y",
     ]
 
 
@@ -140,7 +153,8 @@ def test_without_a_block_there_is_no_automation_and_nobody_is_told(server, block
     automations = request("POST", f"{server.api}/automations/filter", json={})
     names = {automation["name"] for automation in automations}
     assert "AgentFly: how a night ended" in names
-    assert names.isdisjoint({"AgentFly: alarm of a night", "AgentFly: nightly failed"})
+    alarms = {"alarm of a night", "nightly failed", "promote failed", "nightly is late"}
+    assert names.isdisjoint({f"AgentFly: {alarm}" for alarm in alarms})
     Webhook(url="http://127.0.0.1:9").save(ALARMS_BLOCK)  # for the fixture to remove
 
 
@@ -174,6 +188,25 @@ def test_where_a_worker_starts_flow_runs_of_killed_processes_become_crashed(serv
     assert server.state(suspended) == "Paused"
     assert {server.state(one) for one in (alive, elsewhere, unsigned)} == {"Running"}
     assert crash_dead() == []
+
+
+def test_a_form_whose_process_is_dead_is_made_again_and_one_that_waits_is_left(server, tmp_path):
+    context = context_in(tmp_path)
+    ledger = NightLedger(context.store, context.experiment)
+    ledger.append(NIGHT, "awaits_approval")
+    ask_again(context, ledger)
+    ask_again(context, ledger)
+    (scheduled,) = server.forms()
+    dead = replace(Owner.current(), pid=2**30)
+    server.label(scheduled, **{LABEL: json.dumps(dead.to_json())})
+    server.set_state(scheduled, type="PAUSED")
+    ask_again(context, ledger)
+    ask_again(context, ledger)
+    assert server.state(scheduled) == "Crashed"
+    (again,) = server.forms() - {scheduled}
+    server.set_state(again, type="RUNNING")
+    ask_again(context, ledger)
+    assert server.forms() == {scheduled, again}
 
 
 def test_nights_are_expected_as_the_active_schedules_of_an_experiment_say(server):

@@ -252,7 +252,8 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(orchestrator, monke
     context = context_of("tiny", [], "local", "")
     night, ledger = "nightly-2026-11-21", NightLedger(context.store, "tiny")
     start = Champion(f"run:{night}@0", policy_of(context.store, night, 0))
-    asks = {"champion": start.to_json()}
+    judged = Champion(f"run:{night}@1", policy_of(context.store, night, 1))
+    asks = {"champion": start.to_json(), "challenger": judged.to_json()}
     ledger.append(night, "awaits_approval", "Success is 0.9 instead of 0.8.", details=asks)
     unanswered = orchestrator.started("promote", experiment="tiny", run=night, days=1e-5)
     orchestrator.wait(unanswered, "NotApproved")
@@ -265,8 +266,7 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(orchestrator, monke
     answer = {"run_input": {"approve": True, "reason": "It reads well."}}
     orchestrator.post(f"/flow_runs/{asked}/resume", answer).raise_for_status()
     orchestrator.wait(asked, "Promoted")
-    champion = ledger.champion()
-    assert (champion.reference, ledger.entries()[-1].why) == (f"run:{night}@1", "It reads well.")
+    assert (ledger.champion(), ledger.entries()[-1].why) == (judged, "It reads well.")
     after = orchestrator.started("promote", experiment="tiny", run=night)
     orchestrator.wait(after, "Decided")
 

@@ -1,0 +1,82 @@
+"""Policies that await approval: a flow run of the deployment `promote` asks a person about each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from agentfly_core.formats.text import fault
+from agentfly_core.reports.night_ledger import NightEntry, NightLedger
+from agentfly_core.runs.context import ExperimentContext
+from flows.local.flow_run_owners import crash_dead
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+APPROVAL = "promote/promote"
+logger = logging.getLogger(__name__)
+
+
+def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
+    """The entry by which a night's policy awaits approval; None where that is decided."""
+    last = ledger.last(night, "awaits_approval", "promoted", "not_approved", "kept")
+    return last if last and last.event == "awaits_approval" else None
+
+
+def ask_again(context: ExperimentContext, ledger: NightLedger) -> None:
+    """Ask about every policy that awaits approval and has no flow run that waits for the answer."""
+    asked = {entry.night for entry in ledger.entries() if entry.event == "awaits_approval"}
+    for night in sorted(asked):
+        if open_question(ledger, night):
+            ask(context, night)
+
+
+def ask(context: ExperimentContext, night: str) -> None:
+    """Start a flow run of `promote` for a night, unless one is there whose process is alive.
+
+    Never raises: what Prefect refuses is logged, and the next night asks again.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.deployments import run_deployment
+
+    given = {"experiment": context.experiment, "run": night}
+    given |= {"site": context.site.name, "store": context.store.uri}
+    try:
+        crash_dead()
+        with get_client(sync_client=True) as client:
+            waits = _waits(client, given)
+        if not waits:
+            run_deployment(APPROVAL, parameters=given, timeout=0, as_subflow=False)
+    except Exception as error:  # a night is played all the same
+        logger.warning(
+            "Nobody is asked in the Prefect UI about the policy of %s: %s. The next night asks "
+            "again. If %s is not deployed: python -m flows.deploy. Or decide with: "
+            "agentfly promote %s",
+            night,
+            fault(error),
+            APPROVAL,
+            night,
+        )
+
+
+def _waits(client: SyncPrefectClient, given: Mapping[str, str]) -> bool:
+    """Whether a flow run with these parameters waits for an answer, or is about to."""
+    from prefect.client.schemas.filters import (
+        DeploymentFilter,
+        DeploymentFilterId,
+        FlowRunFilter,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+    )
+    from prefect.client.schemas.objects import StateType
+
+    types = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
+    deployment = client.read_deployment_by_name(APPROVAL).id
+    found = client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=types))
+        ),
+        deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=[deployment])),
+    )
+    return any(given.items() <= flow_run.parameters.items() for flow_run in found)

@@ -1,0 +1,103 @@
+"""A policy that awaits approval is asked about, whatever happened to the form before."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import prefect.client.orchestration
+import prefect.deployments
+import pytest
+
+from agentfly_core.reports.night_ledger import NightLedger
+from agentfly_core.runs.context import ExperimentContext
+from flows.nights import asking
+from flows.nights.asking import ask, ask_again
+from tests.support.experiments import context as context_in
+
+FIRST, SECOND, THIRD = (f"nightly-2026-11-{day}" for day in (20, 21, 22))
+
+
+class Forms:
+    """A Prefect server that has flow runs of `promote`, by their parameters; `refuses` is raised
+    instead of starting one.
+    """
+
+    def __init__(self, refuses: Exception | None = None) -> None:
+        self.waiting: list[dict[str, str]] = []
+        self.refuses = refuses
+
+    def read_deployment_by_name(self, name: str) -> SimpleNamespace:
+        assert name == "promote/promote"
+        return SimpleNamespace(id="6e9f5a3c-2d0b-4c8e-9a53-0b8f4f1b7c11")
+
+    def read_flow_runs(self, **filters: object) -> list[SimpleNamespace]:
+        return [SimpleNamespace(parameters=parameters) for parameters in self.waiting]
+
+    def start(self, name: str, parameters: dict[str, str], **how: object) -> None:
+        if self.refuses:
+            raise self.refuses
+        self.waiting.append(parameters)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ExperimentContext:
+    return context_in(tmp_path)
+
+
+@pytest.fixture
+def ledger(context: ExperimentContext) -> NightLedger:
+    return NightLedger(context.store, context.experiment)
+
+
+def at(monkeypatch: pytest.MonkeyPatch, forms: Forms) -> Forms:
+    """Let the product talk to these."""
+    client = prefect.client.orchestration
+    monkeypatch.setattr(client, "get_client", lambda sync_client: nullcontext(forms))
+    monkeypatch.setattr(prefect.deployments, "run_deployment", forms.start)
+    monkeypatch.setattr(asking, "crash_dead", lambda: [])
+    return forms
+
+
+def test_a_night_asks_again_about_each_open_question_that_has_no_form(
+    context: ExperimentContext, ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms = at(monkeypatch, Forms())
+    for night in (FIRST, SECOND, THIRD):
+        ledger.append(night, "awaits_approval")
+    ledger.append(SECOND, "not_approved")
+    ask(context, THIRD)
+    ask_again(context, ledger)
+    ask_again(context, ledger)
+    assert [form["run"] for form in forms.waiting] == [THIRD, FIRST]
+    assert forms.waiting[0] == {
+        "experiment": "tiny",
+        "run": THIRD,
+        "site": context.site.name,
+        "store": context.store.uri,
+    }
+
+
+def test_the_form_of_another_experiment_is_not_ours(
+    context: ExperimentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms = at(monkeypatch, Forms())
+    ask(context, FIRST)
+    forms.waiting[0]["experiment"] = "shop"
+    ask(context, FIRST)
+    assert [form["experiment"] for form in forms.waiting] == ["shop", "tiny"]
+
+
+def test_a_prefect_that_refuses_is_logged_with_what_to_do_and_does_not_fail_the_night(
+    context: ExperimentContext,
+    ledger: NightLedger,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    at(monkeypatch, Forms(ConnectionError("no server")))
+    ledger.append(FIRST, "awaits_approval")
+    ask_again(context, ledger)
+    assert "Nobody is asked in the Prefect UI about the policy of nightly-2026-11-20" in caplog.text
+    assert "no server" in caplog.text
+    assert "agentfly promote nightly-2026-11-20" in caplog.text

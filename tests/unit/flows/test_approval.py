@@ -1,0 +1,126 @@
+"""What a person, or nobody, answers decides about the policy that was judged."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from uuid import UUID, uuid4
+
+import pytest
+from prefect.exceptions import FlowPauseTimeout, NotPausedError
+
+from agentfly_core.artifacts.store import Artifact
+from agentfly_core.reports.night_ledger import Champion, NightLedger
+from agentfly_core.runs.run import opened
+from flows import approval
+from flows.approval import Decision, promote
+from tests.support.experiments import context as context_in
+
+NIGHT, THIS = "nightly-2026-11-21", uuid4()
+REIGNING = Champion("run:nightly-2026-11-20@2", Artifact("runs/n20/policy", "aa"))
+JUDGED = Champion(f"run:{NIGHT}@1", Artifact("runs/n21/steps/000001/policy", "bb"))
+OTHER = Champion("run:mine@7", Artifact("runs/mine/policy", "cc"))
+YES = Decision(approve=True, reason="It reads well.")
+PATIENCE = 60
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightLedger:
+    """A night of two steps, the first one's policy judged, which a person is asked about."""
+    context = context_in(tmp_path)
+    monkeypatch.setattr(approval, "context_of_flow", lambda *_: context)
+    monkeypatch.setattr(approval, "flow_run", SimpleNamespace(id=str(THIS)))
+    for report in ("report_aliases", "report_night"):
+        monkeypatch.setattr(approval, report, lambda *_: None)
+    monkeypatch.setattr(approval, "LOOK", 0)
+    with opened(context, NIGHT):
+        pass
+    ledger = NightLedger(context.store, context.experiment)
+    ledger.append("nightly-2026-11-20", "promoted", champion=REIGNING)
+    compared = {"champion": REIGNING.to_json(), "challenger": JUDGED.to_json()}
+    ledger.append(NIGHT, "awaits_approval", "Success rose.", details=compared)
+    return ledger
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, decision: Decision) -> None:
+    """A person who answers at once."""
+    monkeypatch.setattr(approval, "pause_flow_run", lambda *_, **__: decision)
+
+
+def test_the_policy_that_was_judged_reigns_whatever_its_run_has_done_since(
+    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, YES)
+    assert promote.fn("tiny", NIGHT).name == "Promoted"
+    assert ledger.champion() == JUDGED
+
+
+def test_a_policy_that_was_compared_with_an_earlier_champion_is_not_promoted(
+    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.append("mine", "promoted", champion=OTHER)
+    answering(monkeypatch, YES)
+    assert promote.fn("tiny", NIGHT).name == "NotApproved"
+    assert ledger.champion() == OTHER
+    assert ledger.entries()[-1].why == (
+        f"It was compared with an earlier champion than run:mine@7: agentfly promote {NIGHT}"
+    )
+
+
+def test_no_answer_is_a_no_however_often_the_server_is_down(
+    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals: list[Exception] = [ConnectionError("no server"), NotPausedError("not yet")]
+    resumed, given = Event(), {}
+
+    def resume(flow_run: UUID, run_input: dict[str, object]) -> None:
+        assert flow_run == THIS
+        if refusals:
+            raise refusals.pop(0)
+        given.update(run_input)
+        resumed.set()
+
+    def pause(*_: object, **__: object) -> Decision:
+        assert resumed.wait(PATIENCE), "nobody ever answered"
+        return Decision.model_validate(given)
+
+    monkeypatch.setattr(approval, "resume_flow_run", resume)
+    monkeypatch.setattr(approval, "pause_flow_run", pause)
+    ended = promote.fn("tiny", NIGHT, days=1e-9)
+    assert (ended.is_completed(), ended.name) == (True, "NotApproved")
+    assert ledger.entries()[-1].why == "Nobody answered within 1e-09 days."
+    assert ledger.champion() == REIGNING
+
+
+def test_a_pause_that_prefect_ends_is_a_no_and_no_failure(
+    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced = []
+
+    def set_state(flow_run: UUID, state: object, force: bool) -> None:
+        forced.append((flow_run, state.name, force))
+
+    def end(*_: object, **__: object) -> Decision:
+        raise FlowPauseTimeout("Flow run was paused and never resumed.")
+
+    client = SimpleNamespace(set_flow_run_state=set_state)
+    monkeypatch.setattr(approval, "get_client", lambda sync_client: nullcontext(client))
+    monkeypatch.setattr(approval, "pause_flow_run", end)
+    ended = promote.fn("tiny", NIGHT)
+    assert (ended.is_completed(), ended.name) == (True, "NotApproved")
+    assert forced == [(THIS, "Running", True)]
+    assert ledger.last(NIGHT, "not_approved").why == "Nobody answered within 3 days."
+
+
+def test_what_was_decided_on_the_command_line_meanwhile_stays(
+    ledger: NightLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def promoted_meanwhile(*_: object, **__: object) -> Decision:
+        ledger.append(NIGHT, "promoted", champion=JUDGED)
+        return Decision(approve=False)
+
+    monkeypatch.setattr(approval, "pause_flow_run", promoted_meanwhile)
+    assert promote.fn("tiny", NIGHT).name == "Decided"
+    assert ledger.champion() == JUDGED
