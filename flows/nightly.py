@@ -19,6 +19,7 @@ from agentfly_core.reports.night_ledger import NightLedger
 from agentfly_core.reports.night_plan import PREFIX, name_of_night
 from agentfly_core.reports.nights import Nights
 from flows.local.devices import devices
+from flows.nights.asking import ask_again
 from flows.nights.events import tell
 from flows.nights.flow_work import FlowWork
 from flows.nights.missed import note_missed
@@ -61,6 +62,7 @@ def nightly(
         work = FlowWork(context, ledger, list(overrides), hours)
         with devices(context.site, context.site.gpus, f"the night of {today}"):
             note_missed(ledger, today)
+            ask_again(context, ledger)
             tonight = name_of_night(context, today)  # another experiment may take it in the wait
             return Nights(context, ledger, work, attempts, approval).run(tonight)
 
