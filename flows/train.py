@@ -29,7 +29,7 @@ from tasks.prepare import prepare, version
 from tasks.rollout import require_room, rollout
 from tasks.score import score
 from tasks.step_metrics import log_step, look_at_health
-from tasks.update import update
+from tasks.update import keep_state, update
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +96,7 @@ def improved(
                 )
             if until.passed and step < run.science.steps:
                 logger.warning("The time is over: step %s is the last one.", step)
+                keep_state(run, services, step)
                 return policy, here.ending_at(step)
     return policy, here
 

@@ -35,3 +35,12 @@ def update(
     return policy_updates.publish(
         run.store, learner, job, policy, target, save, policy_updates.watching("update", step)
     )
+
+
+@stage("keep the learner state of step {step}", retries=2)
+def keep_state(run: Run, services: TrainingServices, step: int) -> None:
+    """Write the learner state of a step that becomes the run's last one before its time, unless it
+    is there.
+    """
+    services.sampler.rest()
+    policy_updates.keep_state(run, services.learner, step)

@@ -168,6 +168,15 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
         checkpointer.learner.update(job, watching("replay", earlier))
 
 
+def keep_state(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
+    """Write the learner state after a step that has published its policy, unless it is there."""
+    checkpointer.wait()
+    target = keys.learner(_published(run, step))
+    if run.store.find(target) is None:
+        catch_up(run, checkpointer, step + 1)
+        checkpointer.now(run.store.publish(target))
+
+
 def watching(stage: str, step: int) -> Watch:
     """A listener for the optimizer steps of an update that reports them as progress of a stage."""
     return lambda done, total: report(Progress(stage, step, done, total))

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import ArtifactKey
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.retention import (
@@ -19,7 +20,13 @@ from agentfly_core.pipeline.retention import (
     require_space_for_night,
     retain,
 )
-from agentfly_core.pipeline.update import catch_up, publish, warm_start_job
+from agentfly_core.pipeline.update import (
+    catch_up,
+    label_of,
+    publish,
+    step_job,
+    warm_start_job,
+)
 from agentfly_core.runs.context import resolve
 from agentfly_core.runs.run import opened
 from tests.support.experiments import context
@@ -283,3 +290,45 @@ def test_a_warm_start_shares_prefixes_as_the_experiment_says(tmp_path):
         assert (settings.share_prefixes, settings.learning_rate, settings.epochs) == (share, 0.5, 3)
         found.add(job.end)
     assert len(found) == 2
+
+
+@pytest.fixture
+def parent(tmp_path):
+    """A run `base` of one step, with its learner state and what its update measured."""
+    store = context(tmp_path).store
+    policy = ArtifactKey("runs/base/steps/000001/policy", "update", "base, step 1", {})
+    with store.publish(policy) as folder, measuring(folder) as metrics:
+        metrics["train/skipped_in_a_row"] = 1.0
+        (folder / "model.safetensors").write_bytes(b"weights")
+    with store.publish(keys.learner(policy)) as folder:
+        (folder / "learner.safetensors").write_bytes(b"moments")
+    return policy
+
+
+def first_job(tmp_path, **update):
+    with opened(context(tmp_path, model="run:base@1", update=update), "demo") as run:
+        run.remember_start(run.parent.policy)
+        scored = published(run.store, "runs/demo/steps/000001/scored")
+        target = keys.policy(run.science, "demo", run.start, scored, 1)
+        return run, step_job(run, run.start, scored, target, 1)
+
+
+def test_the_first_step_goes_on_with_the_parents_moments_where_the_settings_say_so(
+    tmp_path, parent
+):
+    run, job = first_job(tmp_path, optimizer_state="parent")
+    assert job.start == label_of(run, 0) == parent.key
+    assert job.learner == str(run.store.root / "runs/base/steps/000001/learner")
+    assert job.before["train/skipped_in_a_row"] == 1.0
+
+
+def test_the_first_step_has_fresh_moments_where_the_settings_do_not_say_otherwise(tmp_path, parent):
+    run, job = first_job(tmp_path)
+    assert job.start == label_of(run, 0) == f"fresh:{run.start.digest}"
+    assert (job.learner, job.before) == (None, {})
+
+
+def test_moments_of_a_parent_that_did_not_keep_them_are_refused(tmp_path, parent):
+    context(tmp_path).store.remove(keys.learner(parent).uri)
+    with pytest.raises(ValueError, match="got parent, and beside runs/base/steps/000001/policy"):
+        first_job(tmp_path, optimizer_state="parent")

@@ -1,0 +1,149 @@
+"""The steps of a run whose time is over before the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.pipeline import update as policy_updates
+from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
+from agentfly_core.pipeline.retention import made
+from agentfly_core.runs.run import Run, opened
+from flows import train
+from flows.deadline import Deadline
+from flows.session import Session
+from tests.support.experiments import context
+
+NOW = Deadline.after(-1)
+
+
+class Scripted:
+    """A learner that only knows which state it has; `updates` are the steps it ran again."""
+
+    def __init__(self) -> None:
+        self.state = ""
+        self.updates: list[str] = []
+
+    def label(self) -> str:
+        return self.state
+
+    def update(self, job: Any, watch: object) -> dict[str, float]:
+        self.state = job.end
+        self.updates.append(job.end)
+        return {}
+
+    def save_state(self, folder: Path) -> Callable[[], object]:
+        return lambda: (folder / "learner.json").write_text(f'"{self.state}"')
+
+
+def publish(run: Run, target: ArtifactKey) -> Artifact:
+    with run.store.publish(target) as folder, measuring(folder):
+        (folder / "model.safetensors").write_text(target.key)
+    return run.store.artifact(target.uri)
+
+
+def step_target(run: Run, policy: Artifact, scored: Artifact, step: int) -> ArtifactKey:
+    return keys.policy(run.science, run.name, policy, scored, step)
+
+
+@pytest.fixture
+def learner(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """Steps that play nothing, and a learner for them; no state is kept on the way."""
+    learner = Scripted()
+
+    def played(run: Run, _: object, __: object, ___: object, ____: int, step: int) -> Any:
+        return [], publish(run, ArtifactKey(run.layout.step(step).scored, "score", str(step), {}))
+
+    def update(run: Run, _: object, policy: Artifact, scored: Artifact, step: int) -> Artifact:
+        target = step_target(run, policy, scored, step)
+        if found := made(run, target, step):
+            return found
+        learner.state = target.key
+        return publish(run, target)
+
+    def keep_state(run: Run, services: Any, step: int) -> None:
+        policy_updates.keep_state(run, services.learner, step)
+
+    monkeypatch.setattr(train, "episodes", played)
+    monkeypatch.setattr(train, "update", update)
+    monkeypatch.setattr(train, "keep_state", keep_state)
+    for name in ("log_step", "look_at_health"):
+        monkeypatch.setattr(train, name, lambda *_: None)
+    return learner
+
+
+def sitting(run: Run, learner: Scripted, until: Deadline) -> tuple[Artifact, Session]:
+    reporter: Any = SimpleNamespace(step=lambda step: None)
+    services: Any = SimpleNamespace(learner=AsyncCheckpointer(learner))  # type: ignore[arg-type]
+    start = publish(run, ArtifactKey("artifacts/model/tiny", "model", "0", {}))
+    here = Session(run, reporter, Path("logs"))
+    return train.improved(here, services, start, start, until)
+
+
+def settings(steps: int) -> dict[str, Any]:
+    return {"steps": steps, "update": {"learner_every": 5}}
+
+
+def test_the_step_during_which_time_is_over_is_the_last_one_and_the_record_says_so(
+    tmp_path: Path, learner: Scripted
+) -> None:
+    with opened(context(tmp_path, **settings(3)), "demo") as run:
+        policy, here = sitting(run, learner, NOW)
+        assert policy.uri == run.layout.step(1).policy
+        assert here.run.science.steps == here.reporter.run.science.steps == 1
+        record = run.record
+        assert (record["science"]["steps"], record["planned_steps"]) == (1, 3)
+
+
+def test_the_last_step_of_a_run_that_time_cut_has_its_learner_state_and_is_not_made_again(
+    tmp_path: Path, learner: Scripted
+) -> None:
+    with opened(context(tmp_path, **settings(3)), "demo") as run:
+        policy, here = sitting(run, learner, NOW)
+        scored = run.store.artifact(run.layout.step(1).scored)
+        target = step_target(run, run.start, scored, 1)
+        assert run.store.find(keys.learner(target))
+        assert made(here.run, target, 1) == policy
+    learner.state = "another run's"
+    with opened(context(tmp_path, **settings(1)), "demo") as run:
+        assert sitting(run, learner, Deadline.after(None))[0] == policy
+    assert learner.state == "another run's"
+
+
+def test_a_state_that_the_learner_has_lost_is_computed_again_for_the_run_that_time_cut(
+    tmp_path: Path, learner: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = SimpleNamespace(end="")
+
+    def step_job(run: Run, _: object, __: object, target: ArtifactKey, step: int) -> Any:
+        asked.end = target.key
+        return asked
+
+    monkeypatch.setattr(policy_updates, "step_job", step_job)
+    with opened(context(tmp_path, **settings(3)), "demo") as run:
+        sitting(run, learner, Deadline.after(None))
+    for step in (3, 2):
+        run.store.remove(run.layout.step(step).policy)
+        run.store.remove(run.layout.step(step).learner)
+    learner.state = ""
+    with opened(context(tmp_path, **settings(3)), "demo") as run:
+        policy, _ = sitting(run, learner, NOW)
+        key = run.store.key_of(policy.uri)
+        assert learner.updates == [key.key]
+        assert run.store.find(keys.learner(key))
+
+
+def test_a_run_that_time_did_not_cut_keeps_the_steps_it_was_asked_for(
+    tmp_path: Path, learner: Scripted
+) -> None:
+    with opened(context(tmp_path, **settings(2)), "demo") as run:
+        policy, here = sitting(run, learner, Deadline.after(None))
+        assert (policy.uri, here.run) == (run.layout.step(2).policy, run)
+        assert "planned_steps" not in run.record
