@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import Any
 
@@ -41,6 +41,7 @@ class Run:
     uid: str
     created_ms: int
     parent: Parent | None
+    _problems: list[int] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def science(self) -> Science:
@@ -74,8 +75,13 @@ class Run:
         return every > 0 and step % every == 0
 
     def problems_before(self, step: int) -> int:
-        """How many problems the steps before step 1, 2, ... have played."""
-        return problems_played(self.store, self.name, step)
+        """How many problems the steps before step 1, 2, ... have played; all have been scored, and
+        each one's ledger is read once.
+        """
+        for earlier in range(len(self._problems) + 1, step):
+            scored = self.store.artifact(self.layout.step(earlier).scored)
+            self._problems.append(ledger.problems(self.store.open(scored)))
+        return sum(self._problems[: step - 1])
 
     def ending_at(self, step: int) -> Run:
         """This run with this step as its last one, which is written down in run.json."""
@@ -162,8 +168,15 @@ def record_of(store: Store, name: str) -> RunRecord | None:
 
 
 def problems_played(store: Store, name: str, before: int | None = None) -> int:
-    """How many problems the steps of a run, or those before a step, have played and scored."""
+    """How many problems the steps of a run, or those before a step, have played and scored.
+
+    Steps behind the run's last one do not count: they were played ahead of the end of its time.
+    """
     layout = RunLayout(name)
+    if before is None and (record := record_of(store, name)):
+        steps = record["science"]["steps"]
+        assert isinstance(steps, int)
+        before = steps + 1
     scored = [layout.step(k).scored for k in layout.steps(store) if before is None or k < before]
     found = [store.artifact(uri) for uri in scored if store.manifest(uri) is not None]
     return sum(ledger.problems(store.open(artifact)) for artifact in found)

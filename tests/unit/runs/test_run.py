@@ -10,8 +10,10 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.lock import Locked, _lock, local_lock
 from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.records import ledger
+from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.runs.context import Parent, final_policy, require_same_tokens
-from agentfly_core.runs.run import name_of, opened
+from agentfly_core.runs.run import name_of, opened, problems_played
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.service import SANDBOX
 from tests.support.experiments import context
@@ -383,3 +385,35 @@ def test_another_policy_to_stay_near_is_another_update(tmp_path):
         for named in (None, first, second)
     ]
     assert len({*found}) == 3
+
+
+def scored(run, step, problems):
+    """A scored step of so many problems."""
+    rows = [LedgerRow(step, f"p{number}", 1, 1, 0.0, "used") for number in range(problems)]
+    uri = run.layout.step(step).scored
+    with run.store.publish(ArtifactKey(uri, "score", uri, {})) as folder:
+        ledger.write(folder, rows)
+
+
+def test_the_problems_before_a_step_are_counted_by_reading_each_step_once(tmp_path, monkeypatch):
+    read, problems = [], ledger.problems
+    monkeypatch.setattr(ledger, "problems", lambda folder: read.append(folder) or problems(folder))
+    with opened(context(tmp_path, steps=4), "demo") as run:
+        for step, count in enumerate((3, 1, 2), 1):
+            assert run.problems_before(step) == (0, 3, 4)[step - 1]
+            scored(run, step, count)
+        assert run.problems_before(4) == 6
+        assert len(read) == 3
+        assert [run.problems_before(step) for step in (1, 2, 3)] == [0, 3, 4]
+    assert len(read) == 3
+
+
+def test_steps_played_ahead_of_the_end_of_a_runs_time_do_not_count_as_played(tmp_path):
+    with opened(context(tmp_path, steps=4), "demo") as run:
+        for step in (1, 2, 3):
+            scored(run, step, 2)
+        assert problems_played(run.store, "demo") == 6
+        run.ending_at(2)
+    assert problems_played(run.store, "demo") == 4
+    assert problems_played(run.store, "demo", before=4) == 6
+    assert problems_played(run.store, "another") == 0
