@@ -8,15 +8,17 @@ quickstart, always the same ones, and after a win on as many fresh problems as t
 by the code that judges real nights. It prints, for SEEDS seeds (5), how many equal policies were
 promoted, how far the champion's true success fell below its best where most nights make a policy
 worse, and how many true gains of 0.05 were promoted; `promotion.confirmation=split data.test=2000`
-changes the quickstart.
+changes the quickstart. It ends with 1 where over all seeds more than 5 % of equal policies or less
+than 80 % of the gains were promoted, or where the champion fell by more than 0.05.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,8 @@ from agentfly_core.reports.held_out import GOAL, TOKENS, UNREADABLE_CALLS, HeldO
 from agentfly_core.reports.promotion import Verdict, judge
 
 NIGHTS, GAIN, SPREAD, HABIT = 200, 0.05, 2.0, 0.5
+STARTS = (0.6, 0.75, 0.9)
+EQUAL, FALL, POWER = 0.05, GAIN, 0.8
 Numbers = NDArray[np.float64]
 
 
@@ -163,24 +167,62 @@ def fresh_problems(science: Science) -> int:
     return len({p.id for p in fresh} - {p.id for split in known.values() for p in split})
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the gate did in the nights of one seed: `Found(0.005, 0.0, {0.6: 0.82, 0.9: 1.0}, ...)`.
+
+    The share of equal policies promoted, how far the champion fell below its best, and the share of
+    gains promoted by the success they start from.
+    """
+
+    equal: float
+    fall: float
+    power: Mapping[float, float]
+    said: str
+
+    @classmethod
+    def by(cls, gate: Gate, nights: int = NIGHTS) -> Found:
+        """Let the gate judge so many nights of each kind."""
+        equal = promotions([*champions(gate, 0.85, 0.0, 0.0, nights)]) / nights
+        changing = [*champions(gate, 0.6, -0.01, 0.02, nights)]
+        power = {success: gains(gate, success, nights=nights) / nights for success in STARTS}
+        said = (
+            f"{equal:.1%} of equal policies promoted; true success "
+            f"{changing[0].success:.3f} to {changing[-1].success:.3f} in {promotions(changing)} "
+            f"promotions, at most {greatest_fall(changing):.3f} below its best; a gain of {GAIN} "
+            f"is promoted in {', '.join(f'{share:.0%} at {s}' for s, share in power.items())}"
+        )
+        return cls(equal, greatest_fall(changing), power, said)
+
+
+def faults(found: Sequence[Found]) -> list[str]:
+    """What the gate promises and did not do in the nights of these seeds."""
+    equal, fall = fmean(one.equal for one in found), max(one.fall for one in found)
+    power = {success: fmean(one.power[success] for one in found) for success in STARTS}
+    said = [f"{equal:.1%} of equal policies promoted, allowed are {EQUAL:.0%}"] * (equal > EQUAL)
+    said += [f"the champion fell by {fall:.3f}, allowed is {FALL}"] * (fall > FALL)
+    return said + [
+        f"{share:.0%} of gains from {success} promoted, expected are {POWER:.0%}"
+        for success, share in power.items()
+        if share < POWER
+    ]
+
+
 def main() -> None:
-    """Print what the gate did, a line a seed."""
+    """Print what the gate did, a line a seed, and whether that is as promised; ends with 1 where it
+    is not.
+    """
     seeds, *overrides = sys.argv[1:] or ["5"]
     science = read("quickstart", overrides).science
     fresh = fresh_problems(science)
     print(f"{science.data.test} test problems, {fresh} fresh ones, {NIGHTS} nights")
+    found = []
     for seed in range(int(seeds)):
-        gate = Gate(science, seed, fresh)
-        equal = promotions([*champions(gate, 0.85, 0.0, 0.0)])
-        changing = [*champions(gate, 0.6, -0.01, 0.02)]
-        powers = ", ".join(f"{gains(gate, s) / NIGHTS:.0%} at {s}" for s in (0.6, 0.75, 0.9))
-        print(
-            f"seed {seed}: {equal / NIGHTS:.1%} of equal policies promoted; true success "
-            f"{changing[0].success:.3f} to {changing[-1].success:.3f} in {promotions(changing)} "
-            f"promotions, at most {greatest_fall(changing):.3f} below its best; a gain of {GAIN} "
-            f"is promoted in {powers}",
-            flush=True,
-        )
+        found.append(Found.by(Gate(science, seed, fresh)))
+        print(f"seed {seed}: {found[-1].said}", flush=True)
+    wrong = faults(found)
+    print(f"Not as promised: {'; '.join(wrong)}" if wrong else "As promised.")
+    sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":

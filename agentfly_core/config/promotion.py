@@ -57,13 +57,14 @@ class Promotion(Section):
     """When a challenger becomes the champion: its success is higher, and each guard is worse by
     less than its margin, all at 95 % confidence; `null` takes a guard away.
 
-    `rewards` is the margin of each reward's mean, in the reward's own unit (0.05 of a reward from 0
-    to 1), `reward_margins` that of single ones by the name that MLflow shows, `{"exact/tag":
-    0.02}`; `tokens` is a share of the champion's tokens an episode; `unreadable_calls` is a
-    difference of shares. With 1,000 test problems a 95 % bound lies 0.02 to 0.04 below the
-    difference: a smaller margin than 0.05 would mostly measure chance. Tokens may grow by up to a
-    quarter in a night, since answers that get better often get longer. `start` says which policy
-    the next night starts from; the champion, so that a bad night is not built upon.
+    `rewards` is the margin of the mean of each reward, and of each part of one that every test
+    problem has, in its own unit (0.05 of a reward from 0 to 1), `reward_margins` that of single
+    ones by the name that MLflow shows, `{"exact/tag": 0.02}`; `tokens` is a share of the champion's
+    tokens an episode; `unreadable_calls` is a difference of shares. With 1,000 test problems a 95 %
+    bound lies 0.02 to 0.04 below the difference: a smaller margin than 0.05 would mostly measure
+    chance. Tokens may grow by up to a quarter in a night, since answers that get better often get
+    longer. `start` says which policy the next night starts from; the champion, so that a bad night
+    is not built upon.
     """
 
     rewards: Margin | None = 0.05

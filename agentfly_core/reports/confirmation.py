@@ -1,9 +1,10 @@
-"""The second look: a challenger that won is compared on problems that no comparison has used.
+"""The second look: a challenger that won is compared on problems that the first one has not used.
 
 The test problems serve hundreds of nights. A night learns one bit of them, whether its policy was
 promoted; still, in many nights a policy may win that is good at these problems and at no others.
 Other problems, looked at only after a win, bound that: whatever became of the test problems, a
-policy that is no better passes fresh ones in 5 % of the cases at most.
+policy that is no better passes fresh ones in 5 % of the cases at most. A dataset that generates few
+different problems has them only for some confirmations; the ones used longest ago come again then.
 
 Where both looks are honest an equal policy passes them in 0.05 x 0.05 = 0.25 % of the nights, with
 a split in 0.05 x 0.20 = 1 %. The power that is left to a gain of 0.05 in success is measured by
@@ -12,7 +13,8 @@ a split in 0.05 x 0.20 = 1 %. The power that is left to a gain of 0.05 in succes
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Literal
@@ -26,6 +28,7 @@ from agentfly_core.reports.held_out import HeldOut
 from agentfly_core.reports.promotion import CONFIRMATION, compare_goal
 from agentfly_core.runs.context import ExperimentContext
 
+logger = logging.getLogger(__name__)
 Way = Literal["fresh", "split", "none"]
 LEVELS = {"fresh": 0.05, "split": 0.2}
 """Of the one-sided test. Twice as many fresh problems as test problems can afford 5 %: a policy
@@ -79,20 +82,34 @@ def fresh_science(science: Science, earlier: int) -> Science:
     return science.model_copy(update={"data": science.data.model_copy(update=changed)})
 
 
-def unseen(held: HeldOut, known: Collection[str]) -> HeldOut:
-    """Outcomes on fresh problems without those whose ids are `known`: of the experiment's training,
-    validation and test problems.
+def unseen(
+    fresh: Collection[str], own: Collection[str], earlier: Sequence[Collection[str]]
+) -> set[str]:
+    """The fresh problems that count, by their ids: none of the experiment's `own` training,
+    validation and test problems, and none of an earlier confirmation.
 
-    Raises ValueError where none is left.
+    A dataset that generates few different problems runs out of new ones. So the `earlier` ones are
+    taken out from the latest back, as long as three quarters of those that are not its own are
+    left. Raises ValueError where fewer than two are.
     """
-    found = held.where(lambda problem: problem not in known)
-    if not found.by_problem:
+    left = set(fresh).difference(own)
+    enough = max(2, len(left) * 3 / 4)
+    if len(left) < 2:
         raise ValueError(
-            f"Got {len(held.by_problem)} fresh problems whose ids are all those of the "
-            "experiment's own problems, expected others: the ids of a @generated dataset say what "
-            "a problem asks for. Take the mark away, or set promotion.confirmation=split."
+            f"Got {len(fresh)} fresh problems, and {len(left)} of them with an id that none of the "
+            "experiment's own problems has, expected two or more: the ids of a @generated dataset "
+            "say what a problem asks for. Take the mark away, or set promotion.confirmation=split."
         )
-    return found
+    for number, used in reversed([*enumerate(earlier, 1)]):
+        if len(left.difference(used)) < enough:
+            logger.warning(
+                "The dataset has few fresh problems: those of the confirmations 1 to %s may serve "
+                "again.",
+                number,
+            )
+            break
+        left.difference_update(used)
+    return left
 
 
 def guard_sciences(science: Science) -> dict[str, Science]:

@@ -73,6 +73,17 @@ def evaluated_episodes(
     return episodes, read_scores(context.store.open(scored) / SCORES)
 
 
+def is_evaluated(
+    context: ExperimentContext, policy: Artifact, data: Artifact, split: str = "test"
+) -> bool:
+    """Whether `held_out` can read what a policy did on a split; damaged artifacts do not count."""
+    store, science = context.store, context.science
+    shards = range(shards_of_split(science, store.open(data), split))
+    targets = [keys.evaluation(science, policy, data, split, shard) for shard in shards]
+    played = [found for target in targets if (found := store.find(target))]
+    return len(played) == len(targets) and store.find(keys.scored(science, played)) is not None
+
+
 def outcomes(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, Outcome]:

@@ -91,6 +91,8 @@ def judge(
     not to be, one of them is false in truth, and that one alone holds in 5 % of the cases at most.
     More guards make an error rarer, never more frequent, so there is no division of the 5 %.
 
+    Each reward guards, and each part of one that both have on every problem.
+
     A problem on which either has no scored episode is left out of both, and counted. Raises
     ValueError where the problems or datasets differ, fewer than two are left, or a margin names a
     reward that is not there.
@@ -129,8 +131,9 @@ def _guards(settings: Promotion, pair: Pair, common: Sequence[str]) -> Iterator[
             f"promotion.reward_margins: not every held-out problem has a reward {lost[0]!r}, "
             f"expected some of {', '.join(sorted(known))}."
         )
-    # The parts of a reward, `exact/tag`, may be missing in an episode: those are named to guard.
-    rewards = {name: settings.rewards for name in sorted(known) if "/" not in name}
+    # The parts of a reward, `exact/tag`, may be missing in an episode, and on a problem.
+    whole = {name for name in known if "/" not in name or f"{REWARD}{name}" in everywhere}
+    rewards = dict.fromkeys(sorted(whole), settings.rewards)
     rewards |= settings.reward_margins
     margins = {f"{REWARD}{name}": margin for name, margin in rewards.items()}
     margins |= {TOKENS: settings.tokens, UNREADABLE_CALLS: settings.unreadable_calls}

@@ -21,7 +21,7 @@ from agentfly_core.reports.confirmation import (
     unseen,
     way,
 )
-from agentfly_core.reports.held_out import HeldOut, held_out
+from agentfly_core.reports.held_out import HeldOut, held_out, is_evaluated
 from agentfly_core.reports.promotion import Verdict, judge
 from agentfly_core.runs.context import ExperimentContext
 from flows.evaluate import evaluated
@@ -65,15 +65,20 @@ class Match:
 
     def _fresh(self, earlier: int) -> tuple[HeldOut, HeldOut]:
         data = self.context.store.open(prepare(self.context))
-        known = {problem.id for name in SPLITS for problem in split(data, name)}
-        other = on(self.context, fresh_science(self.context.science, earlier))
-        champion, challenger = self._played(other)
-        return unseen(champion, known), unseen(challenger, known)
+        own = {problem.id for name in SPLITS for problem in split(data, name)}
+        *before, now = (
+            on(self.context, fresh_science(self.context.science, number))
+            for number in range(earlier + 1)
+        )
+        champion, challenger = self._played(now)
+        wanted = unseen(champion.by_problem, own, [_test_problems(other) for other in before])
+        return champion.where(wanted.__contains__), challenger.where(wanted.__contains__)
 
     def _played(self, context: ExperimentContext) -> tuple[HeldOut, HeldOut]:
         """What both did on the test split of a context's data, played now where it was not yet."""
         data = prepare(context)
-        if missing := [policy for policy in self._both if not _stored(context, policy, data)]:
+        missing = [policy for policy in self._both if not is_evaluated(context, policy, data)]
+        if missing:
             with rollout_services(context, self.challenger, self.owner, self.logs) as services:
                 for policy in missing:
                     evaluated(context, services, policy, data, "test", 0)
@@ -85,9 +90,6 @@ class Match:
         return self.champion, self.challenger
 
 
-def _stored(context: ExperimentContext, policy: Artifact, data: Artifact) -> bool:
-    try:
-        held_out(context, policy, data)
-    except FileNotFoundError:
-        return False
-    return True
+def _test_problems(context: ExperimentContext) -> set[str]:
+    data = context.store.open(prepare(context))
+    return {problem.id for problem in split(data, "test")}

@@ -82,13 +82,33 @@ def test_the_seed_of_the_data_alone_decides_which_fresh_problems_there_are() -> 
 
 
 def test_fresh_problems_that_the_experiment_has_do_not_count() -> None:
-    found = unseen(held(5), {"p0", "p3", "another"})
-    assert list(found.by_problem) == ["p1", "p2", "p4"]
+    assert unseen({"p0", "p1", "p2", "p3", "p4"}, {"p0", "p3", "another"}, []) == {"p1", "p2", "p4"}
 
 
-def test_a_generated_dataset_whose_ids_only_count_is_refused() -> None:
-    with pytest.raises(ValueError, match="5 fresh problems whose ids are all those"):
-        unseen(held(5), held(9).by_problem)
+TWENTY = {f"p{number}" for number in range(20)}
+
+
+def test_fresh_problems_of_earlier_confirmations_do_not_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = unseen(TWENTY, {"p0"}, [{"p1", "another"}, {"p2", "p3"}])
+    assert found == TWENTY - {"p0", "p1", "p2", "p3"}
+    assert caplog.messages == []
+
+
+def test_where_new_problems_run_out_those_used_longest_ago_come_again_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = unseen(TWENTY, set(), [{"p0"}, {"p1", "p2", "p3"}, {"p4", "p5"}, {"p6"}])
+    assert found == TWENTY - {"p4", "p5", "p6"}
+    assert "those of the confirmations 1 to 2 may serve again" in caplog.text
+
+
+@pytest.mark.parametrize("own", [range(5), range(4)])
+def test_a_generated_dataset_with_too_few_problems_of_other_ids_is_refused(own: range) -> None:
+    fresh = {f"p{number}" for number in range(5)}
+    with pytest.raises(ValueError, match=rf"5 fresh problems, and {5 - len(own)} of them"):
+        unseen(fresh, {f"p{number}" for number in own}, [])
 
 
 def test_a_split_asks_for_less_certainty_than_fresh_problems() -> None:

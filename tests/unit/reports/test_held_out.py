@@ -22,7 +22,7 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Unscored,
 )
-from agentfly_core.reports.held_out import HeldOut, held_out, outcomes
+from agentfly_core.reports.held_out import HeldOut, held_out, is_evaluated, outcomes
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.testing.trajectories import trajectory, turn
 
@@ -95,13 +95,16 @@ def published(context: ExperimentContext, target: ArtifactKey, **content: object
 def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -> None:
     science, policy = context.science, Artifact("artifacts/model/9f2c", "9f2c" * 16)
     data = published(context, keys.prepare(science))
+    assert not is_evaluated(context, policy, data)
     played = [[episode("t0", "c-000", 3), episode("t1", "c-001", 3)], [episode("t2", "c-002", 3)]]
     shards = [
         published(context, keys.evaluation(science, policy, data, "test", shard), episodes=episodes)
         for shard, episodes in enumerate(played)
     ]
     scores = [score("t0", exact=1.0), score("t1", exact=0.0), score("t2", exact=1.0)]
-    published(context, keys.scored(science, shards), scores=scores)
+    assert not is_evaluated(context, policy, data)
+    scored = published(context, keys.scored(science, shards), scores=scores)
+    assert is_evaluated(context, policy, data)
     found = held_out(context, policy, data)
     assert found.dataset == data.digest
     assert {name: each["goal"] for name, each in found.by_problem.items()} == {
@@ -111,6 +114,9 @@ def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -
     }
     with pytest.raises(FileNotFoundError):
         held_out(context, replace(policy, digest="0" * 64), data)
+    assert not is_evaluated(context, replace(policy, digest="0" * 64), data)
+    (context.store.root / scored.uri / "MANIFEST.json").write_text("{")
+    assert not is_evaluated(context, policy, data)
 
 
 def test_a_part_of_the_problems_is_of_the_same_dataset() -> None:

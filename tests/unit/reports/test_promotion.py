@@ -10,7 +10,7 @@ from agentfly_core.config.loading import read
 from agentfly_core.config.promotion import GuardDataset, Promotion
 from agentfly_core.reports.held_out import HeldOut
 from agentfly_core.reports.promotion import Verdict, compare_goal, judge
-from benchmarks.nights import Gate, champions, gains, greatest_fall, promotions
+from benchmarks.nights import STARTS, Found, Gate, champions, faults, gains, main, promotions
 
 DEFAULT = Promotion()
 
@@ -102,6 +102,32 @@ def test_a_guard_may_be_taken_away_and_a_reward_may_have_a_margin_of_its_own() -
     assert failed(judge(held(850), rude, strict)) == ["reward/polite"]
 
 
+def with_part(held: HeldOut, value: float, but: str = "") -> HeldOut:
+    """The same outcomes, with a part of a reward on every problem but one."""
+    return HeldOut(
+        held.dataset,
+        {
+            name: {**outcome, "reward/exact/tag": value} if name != but else outcome
+            for name, outcome in held.by_problem.items()
+        },
+    )
+
+
+def test_a_part_of_a_reward_that_every_problem_has_guards_too() -> None:
+    before, after = with_part(held(850), 1.0), with_part(held(900), 0.9)
+    assert failed(judge(before, after, DEFAULT)) == ["reward/exact/tag"]
+    assert judge(before, after, Promotion(reward_margins={"exact/tag": 0.2})).promoted
+    assert judge(before, after, Promotion(reward_margins={"exact/tag": None})).promoted
+    assert judge(before, after, Promotion(rewards=None)).promoted
+
+
+def test_a_part_of_a_reward_that_one_problem_lacks_guards_nothing() -> None:
+    before, after = with_part(held(850), 1.0), with_part(held(900), 0.9, but="p0003")
+    verdict = judge(before, after, DEFAULT)
+    assert verdict.promoted
+    assert "reward/exact/tag" not in [one.name for one in verdict.comparisons]
+
+
 def test_success_on_a_dataset_of_ones_own_must_not_fall() -> None:
     settings = Promotion(datasets={"hard": GuardDataset(use="my:hard", test=1000)})
     before = held(400, dataset="5f0e")
@@ -172,24 +198,34 @@ def test_four_of_five_true_gains_are_promoted(gate: Gate) -> None:
 
 
 @pytest.mark.long
-def test_in_two_hundred_nights_five_percent_of_equal_policies_at_most_are_promoted(
-    gate: Gate,
-) -> None:
-    assert promotions([*champions(gate, 0.85, 0.0, 0.0)]) <= 10
+def test_two_hundred_nights_of_a_seed_are_as_the_benchmark_promises(gate: Gate) -> None:
+    found = Found.by(gate)
+    assert faults([found]) == []
+    assert (found.equal, found.fall) <= (0.05, 0.05)
+    assert min(found.power.values()) >= 0.8
 
 
-@pytest.mark.long
-def test_in_two_hundred_nights_the_champions_true_success_never_falls_by_the_margin(
-    gate: Gate,
-) -> None:
-    found = [*champions(gate, 0.6, -0.01, 0.02)]
-    assert greatest_fall(found) < 0.05
-    assert found[-1].success > 0.6
+@pytest.mark.parametrize(
+    ("found", "fault"),
+    [
+        (Found(0.06, 0.0, dict.fromkeys(STARTS, 0.9), ""), "6.0% of equal policies promoted"),
+        (Found(0.0, 0.06, dict.fromkeys(STARTS, 0.9), ""), "the champion fell by 0.060"),
+        (Found(0.0, 0.0, {0.6: 0.7, 0.75: 0.9, 0.9: 1.0}, ""), "70% of gains from 0.6 promoted"),
+    ],
+    ids=["errors", "falls", "power"],
+)
+def test_a_benchmark_whose_nights_are_not_as_promised_says_why(found: Found, fault: str) -> None:
+    good = Found(0.0, 0.0, dict.fromkeys(STARTS, 0.9), "")
+    assert faults([good]) == []
+    (said,) = faults([found])
+    assert said.startswith(fault)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("success", [0.6, 0.75, 0.9])
-def test_in_two_hundred_nights_four_of_five_true_gains_are_promoted(
-    gate: Gate, success: float
-) -> None:
-    assert gains(gate, success) >= 160
+def test_the_benchmark_ends_as_its_verdict_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for equal, status in ((0.01, False), (0.06, True)):
+        found = Found(equal, 0.0, dict.fromkeys(STARTS, 0.9), "")
+        monkeypatch.setattr(Found, "by", lambda _, found=found: found)
+        monkeypatch.setattr("sys.argv", ["nights", "1"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert bool(ended.value.code) is status
