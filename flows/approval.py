@@ -60,11 +60,11 @@ def promote(
     """
     context = context_of_flow(experiment, [], site, store)
     ledger = NightLedger(context.store, context.experiment)
-    asked = open_question(ledger, run)
+    asked = open_question(ledger.read(), run)
     if asked is None:
         return Completed(name="Decided", message=f"The policy of {run!r} awaits no approval.")
     decision = _answer(context.experiment, asked, days)
-    if open_question(ledger, run) is None:
+    if open_question(ledger.read(), run) is None:
         return Completed(name="Decided", message="It was decided on the command line meanwhile.")
     ended = _carried_out(context, ledger, asked, decision)
     report_night(context, run)

@@ -89,8 +89,7 @@ def demote(arguments: Namespace) -> int:
     champion = ledger.champion()
     if champion is None:
         raise ValueError(f"The experiment {context.experiment!r} has no champion to take back.")
-    night = champion.reference.removeprefix("run:").partition("@")[0]
-    ledger.append(night, "demoted", "A person demoted it on the command line.")
+    ledger.append(champion.run, "demoted", "A person demoted it on the command line.")
     report_aliases(context, ledger)
     now = ledger.champion()
     print(f"{champion.reference} does not reign any more.", end=" ")

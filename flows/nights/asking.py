@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from agentfly_core.formats.text import fault
-from agentfly_core.reports.night_ledger import NightEntry, NightLedger
+from agentfly_core.reports.night_ledger import NightEntry, NightHistory, NightLedger
 from agentfly_core.runs.context import ExperimentContext
 from flows.local.flow_run_owners import crash_dead
 
@@ -18,17 +18,18 @@ APPROVAL = "promote/promote"
 logger = logging.getLogger(__name__)
 
 
-def open_question(ledger: NightLedger, night: str) -> NightEntry | None:
+def open_question(history: NightHistory, night: str) -> NightEntry | None:
     """The entry by which a night's policy awaits approval; None where that is decided."""
-    last = ledger.last(night, "awaits_approval", "promoted", "not_approved", "kept")
+    last = history.last(night, "awaits_approval", "promoted", "not_approved", "kept")
     return last if last and last.event == "awaits_approval" else None
 
 
 def ask_again(context: ExperimentContext, ledger: NightLedger) -> None:
     """Ask about every policy that awaits approval and has no flow run that waits for the answer."""
-    asked = {entry.night for entry in ledger.entries() if entry.event == "awaits_approval"}
+    history = ledger.read()
+    asked = {entry.night for entry in history.entries if entry.event == "awaits_approval"}
     for night in sorted(asked):
-        if open_question(ledger, night):
+        if open_question(history, night):
             ask(context, night)
 
 
