@@ -1,0 +1,100 @@
+"""What is read, and what is played, to judge a policy."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.config.experiment import Science
+from agentfly_core.records.dataset import prepare, split
+from agentfly_core.records.trajectory import Unscored
+from agentfly_core.reports.confirmation import fresh_science, on
+from agentfly_core.runs.context import ExperimentContext
+from flows.nights import judging
+from flows.nights.judging import Match
+from tests.support import judged_night
+from tests.support.experiments import context as context_in
+
+DATA = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 5000, "test": 1000}
+
+
+def published(context: ExperimentContext) -> Artifact:
+    """The dataset of a context."""
+
+    def write(folder: Path) -> None:
+        prepare(context.science, folder, folder / "quarantine.json")
+
+    target = keys.prepare(context.science)
+    return context.store.find(target) or judged_night.published(context, target, write)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Artifact]:
+    """The policies that are played; each solves every second problem."""
+    asked: list[Artifact] = []
+
+    def evaluated(
+        context: ExperimentContext, _: Any, policy: Artifact, data: Artifact, split: str, __: int
+    ) -> None:
+        asked.append(policy)
+        play(context, policy, data)
+
+    monkeypatch.setattr(judging, "prepare", published)
+    monkeypatch.setattr(judging, "rollout_services", lambda *_: nullcontext())
+    monkeypatch.setattr(judging, "evaluated", evaluated)
+    return asked
+
+
+def play(context: ExperimentContext, policy: Artifact, data: Artifact) -> None:
+    def answers(number: int) -> tuple[str, float | Unscored]:
+        return "99", float(number % 2)
+
+    judged_night.evaluated(context, policy, data, "test", answers)
+
+
+def match(context: ExperimentContext, folder: Path) -> Match:
+    def policy(name: str) -> Artifact:
+        target = ArtifactKey(f"artifacts/model/{name}", "model", name, {})
+        return judged_night.published(
+            context, target, lambda folder: (folder / "weights").write_text(name) and None
+        )
+
+    return Match(context, policy("old"), policy("new"), "nightly-2026-11-21", folder / "logs")
+
+
+def test_only_a_policy_whose_episodes_are_damaged_or_not_there_is_played(
+    tmp_path: Path, asked: list[Artifact]
+) -> None:
+    context = context_in(tmp_path, promotion={"confirmation": "none"})
+    here = match(context, tmp_path)
+    data = published(context)
+    play(context, here.champion, data)
+    assert here.verdict(0).comparisons[0].problems == 4
+    assert asked == [here.challenger]
+    assert here.verdict(0).comparisons[0].problems == 4
+    assert asked == [here.challenger]
+    shard = keys.evaluation(context.science, here.champion, data, "test", 0)
+    (context.store.root / shard.uri / "MANIFEST.json").write_text("{")
+    assert here.verdict(0).comparisons[0].problems == 4
+    assert asked == [here.challenger, here.champion]
+
+
+def test_a_confirmation_counts_no_problem_of_the_experiment_and_of_the_confirmation_before(
+    tmp_path: Path, asked: list[Artifact]
+) -> None:
+    tiny = context_in(tmp_path, rollout={"shard": 4000})
+    context = on(tiny, Science.model_validate({**tiny.science.model_dump(), "data": DATA}))
+    before = on(context, fresh_science(context.science, 0))
+    used = {problem.id for problem in split(context.store.open(published(before)), "test")}
+    data = context.store.open(published(context))
+    own = {problem.id for name in ("train", "test") for problem in split(data, name)}
+    champion, challenger = match(context, tmp_path)._fresh(1)
+    counted = {*champion.by_problem}
+    assert counted == {*challenger.by_problem}
+    assert counted.isdisjoint(own) and counted.isdisjoint(used)
+    assert len(counted) >= 1000
