@@ -8,14 +8,14 @@ import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from prefect import flow, runtime
+from prefect import flow, get_run_logger, runtime
 
 from agentfly_core.config import loading
 from agentfly_core.config.site import Site
 from agentfly_core.formats.text import fault
 from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.run_record import Summary
-from agentfly_core.reports.night_ledger import NightLedger
+from agentfly_core.reports.night_ledger import DECIDED, NightLedger
 from agentfly_core.reports.night_plan import PREFIX, name_of_night
 from agentfly_core.reports.nights import Nights
 from flows.local.devices import devices
@@ -64,6 +64,11 @@ def nightly(
             note_missed(ledger, today)
             ask_again(context, ledger)
             tonight = name_of_night(context, today)  # another experiment may take it in the wait
+            if ledger.last(tonight, *DECIDED):
+                get_run_logger().warning(
+                    "%s is finished and judged already: this flow run's settings have no effect.",
+                    tonight,
+                )
             return Nights(context, ledger, work, attempts, approval).run(tonight)
 
 

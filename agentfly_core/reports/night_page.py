@@ -20,7 +20,7 @@ OUTCOMES: dict[NightEvent, str] = {
     "demoted": "its policy was the champion and was demoted",
     "awaits_approval": "its policy is better and waits for a person to approve it",
     "not_approved": "its policy was better and was not approved",
-    "kept": "its policy is not surely better, the champion stays",
+    "kept": "its policy did not pass the gate, the champion stays",
     "worse": "its policy is worse, the champion stays",
 }
 KINDS: dict[Kind, str] = {

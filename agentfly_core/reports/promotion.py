@@ -198,7 +198,11 @@ def _failure(one: Comparison) -> str:
     found = f"{one.challenger:.4g} instead of {one.champion:.4g}"
     bound = f"{one.difference:+.3f}, at least {one.bound:+.3f}"
     if one.name == GOAL:
-        return f"success is {found} on {one.problems:,} problems ({bound}), which is no sure gain"
+        what = "a loss" if one.difference < 0 else "no sure gain"
+        return f"success is {found} on {one.problems:,} problems ({bound}), which is {what}"
     if one.name == CONFIRMATION:
         return f"{one.problems:,} other problems do not confirm the gain: {found} ({bound})"
-    return f"{one.name} is {found} ({bound}), allowed is {-one.margin:+.3g}"
+    return (
+        f"the guard {one.name} is {found}: it may be worse by {-one.bound:.3g}, allowed is "
+        f"{one.margin:.3g}"
+    )

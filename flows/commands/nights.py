@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from datetime import datetime
 
 from rich.console import Console
@@ -17,14 +17,15 @@ from agentfly_core.reports.night_page import page_of
 from agentfly_core.reports.night_report import night_report
 from agentfly_core.runs.context import ExperimentContext, of_run
 from agentfly_core.runs.run import record_of
-from flows.commands.arguments import RUN, STORE, Commands, experiment_context
+from flows.commands.arguments import EXPERIMENT, RUN, SITE, STORE, Commands
 from flows.context import context_of, store_at
 from flows.nights.aliases import report_aliases
 
 
 def add_nights(commands: Commands) -> None:
     """The commands about nights."""
-    commands.add_experiment("nights", nights, "what became of each night of an experiment")
+    listing = commands.add("nights", nights, "what became of each night of an experiment")
+    _add_experiment(listing)
     reporting = commands.add("report", report, "write the report of a night, and show it")
     reporting.add_argument("night", help="name of a night that was judged: nightly-2026-11-21")
     reporting.add_argument("--store", default="", help=STORE)
@@ -33,19 +34,26 @@ def add_nights(commands: Commands) -> None:
     )
     promoting.add_argument("run", help=f"{RUN}, its last policy, or RUN@STEP")
     promoting.add_argument("--store", default="", help=STORE)
-    commands.add_experiment("demote", demote, "take the champion back: the one before reigns again")
+    demoting = commands.add("demote", demote, "take the champion back: the one before reigns again")
+    _add_experiment(demoting)
+
+
+def _add_experiment(parser: ArgumentParser) -> None:
+    parser.add_argument("experiment", metavar="EXPERIMENT", help=EXPERIMENT)
+    parser.add_argument("--site", default="local", help=SITE)
+    parser.add_argument("--store", default="", help=STORE)
 
 
 def nights(arguments: Namespace) -> int:
     """The ledger of an experiment's nights as a table."""
-    context = experiment_context(arguments)
+    context = context_of(arguments.experiment, [], arguments.site, arguments.store)
     table = Table("when", "night", "event", "why", title=f"Nights of {context.experiment}")
     for entry in (ledger := NightLedger(context.store, context.experiment)).entries():
         when = datetime.fromtimestamp(entry.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
         table.add_row(when, entry.night, entry.event.replace("_", " "), entry.why)
     Console().print(table)
     champion = ledger.champion()
-    print(f"The champion is {champion.reference}." if champion else "There is no champion yet.")
+    print(f"The champion is {champion.reference}." if champion else "There is no champion.")
     return 0
 
 
@@ -67,8 +75,10 @@ def promote(arguments: Namespace) -> int:
     if record is None:
         raise ValueError(f"There is no run {name!r} in {store.uri}; `agentfly list` shows all.")
     where = f"run:{arguments.run.removeprefix('run:')}"
-    if step_named(where) is None:
+    if "@" not in where:
         where = f"{where}@{record['science']['steps']}"
+    if step_named(where) is None:
+        raise ValueError(f"Got {arguments.run!r}, expected RUN or RUN@STEP, such as {name}@10.")
     champion = Champion(where, of_run(store, where, "RUN").policy)
     ledger = NightLedger(store, record["experiment"])
     if (reigning := ledger.champion()) and reigning.policy == champion.policy:
@@ -84,7 +94,7 @@ def promote(arguments: Namespace) -> int:
 
 def demote(arguments: Namespace) -> int:
     """Let the champion before this one reign again."""
-    context = experiment_context(arguments)
+    context = context_of(arguments.experiment, [], arguments.site, arguments.store)
     ledger = NightLedger(context.store, context.experiment)
     champion = ledger.champion()
     if champion is None:

@@ -160,6 +160,19 @@ def test_deploying_again_leaves_schedules_on_and_those_that_were_added(orchestra
     assert not again["active"]
 
 
+def test_a_schedule_that_is_switched_on_has_flow_runs(orchestrator):
+    nightly = orchestrator.deployment("nightly")
+    (schedule,) = nightly["schedules"]
+    where = f"/deployments/{nightly['id']}/schedules/{schedule['id']}"
+    orchestrator.http.patch(where, json={"active": True}).raise_for_status()
+    orchestrator.post(f"/deployments/{nightly['id']}/schedule", {}).raise_for_status()
+    wanted = {"deployments": {"id": {"any_": [nightly["id"]]}}}
+    planned = orchestrator.post("/flow_runs/filter", wanted).json()
+    orchestrator.http.patch(where, json={"active": False}).raise_for_status()
+    assert planned
+    assert {run["state"]["name"] for run in planned if run["auto_scheduled"]} == {"Scheduled"}
+
+
 def test_a_secret_is_refused_with_the_command_that_deletes_it_from_prefect(orchestrator):
     triggered = orchestrator.started(
         "train", experiment="tiny", overrides=["warm_start.settings.api_key=s3cr3t-value"]
