@@ -19,7 +19,6 @@ from agentfly_core.pipeline.retention import NoSpace
 from agentfly_core.records.run_record import Summary
 from agentfly_core.reports.night_ledger import (
     DECIDED,
-    NO_DETAILS,
     Champion,
     NightEntry,
     NightEvent,
@@ -99,7 +98,8 @@ class Nights:
             if finished(self.context, night):
                 return
         scored = played(self.context, night)
-        self._write(night, "given_up", why, details={"played": scored})
+        given_up = self.ledger.append(night, "given_up", why, details={"played": scored})
+        self.work.happened(given_up)
 
     def play(self, night: str) -> Summary:
         """Train a night from where it stands to its end, and decide about its policy, once."""
@@ -110,7 +110,7 @@ class Nights:
             before, after = summary["success_before"], summary["success_after"]
             why = f"Success was {before:.1%} and is {after:.1%}."
             ended = {"before": before, "after": after, "played": played(self.context, night)}
-            self._write(night, "finished", why, details=ended)
+            self.work.happened(self.ledger.append(night, "finished", why, details=ended))
         if self.ledger.last(night, *DECIDED) is None:
             self.decide(night)
         return summary
@@ -138,7 +138,7 @@ class Nights:
             "challenger": challenger.to_json(),
         }
         reigns = challenger if event == "promoted" else None
-        self._write(night, event, verdict.why, reigns, details)
+        self.work.happened(self.ledger.append(night, event, verdict.why, reigns, details))
 
     def _begin(self, night: str) -> list[str]:
         """Write down that a night is begun or continued, and with which changes; raises Locked and
@@ -156,18 +156,8 @@ class Nights:
             changes, why = first_changes(self.context, history, begins.night), str(begins)
             details = {**begins.to_json(), "changes": changes}
         self.work.require_space(night, changes)
-        self._write(night, "began", why, details=details)
+        self.work.happened(self.ledger.append(night, "began", why, details=details))
         return changes
-
-    def _write(
-        self,
-        night: str,
-        event: NightEvent,
-        why: str = "",
-        champion: Champion | None = None,
-        details: Mapping[str, JSON] = NO_DETAILS,
-    ) -> None:
-        self.work.happened(self.ledger.append(night, event, why, champion, details))
 
 
 def last_policy(context: ExperimentContext, run: str) -> Champion:
