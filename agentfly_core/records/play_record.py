@@ -1,0 +1,29 @@
+"""What play.json of played episodes says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.records.run_record import Pointer
+
+
+class PlayRecord(TypedDict):
+    """play.json: which policy played what, and the command that asked for it.
+
+    `policy` is the reference as it was asked for ("run:demo@7", "oracle", "my_file:policy").
+    `sampled_from` is the policy whose tokens were sampled; where a function gave the replies it is
+    None and `script` is that function's import path. `science` is the identity of the experiment.
+    """
+
+    experiment: str
+    policy: str
+    sampled_from: Pointer | None
+    script: str | None
+    split: str
+    seed: int
+    science: Mapping[str, JSON]
+    science_digest: str
+    time_ms: int
+    command: str
