@@ -7,6 +7,7 @@ when it is first asked for.
 
 TYPE_CHECKING = False  # what typing's is; processes that import little need no typing
 if TYPE_CHECKING:
+    from agentfly_core.authoring.chat_template import Conversation
     from agentfly_core.authoring.environment import Environment, ServiceFailure
     from agentfly_core.authoring.reward import reward
     from agentfly_core.authoring.tool import ToolError, tool
@@ -31,6 +32,7 @@ _RECORDS = "agentfly_core.records.trajectory"
 _HOMES = {
     "BadCall": _RECORDS,
     "Child": "agentfly_core.rollout.child_process",
+    "Conversation": "agentfly_core.authoring.chat_template",
     "Ending": _RECORDS,
     "Environment": "agentfly_core.authoring.environment",
     "Episode": "agentfly_core.rollout.episode",
@@ -52,6 +54,7 @@ _HOMES = {
 __all__ = [
     "BadCall",
     "Child",
+    "Conversation",
     "Ending",
     "Environment",
     "Episode",

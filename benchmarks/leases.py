@@ -22,7 +22,7 @@ from typing import ClassVar, Literal
 
 import psutil
 
-from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.authoring.chat_template import Conversation, ToolSchema
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
@@ -162,7 +162,7 @@ class Stalling(Scripted):
     """Never replies to an episode that the plan cancels."""
 
     async def sample(self, request: Request) -> Sampled:
-        problem, _, turn = request.order
+        problem, _, turn = request.conversation.order
         if Book.plan.fault(problem, turn) == "cancel":
             Book.plan.hit[problem] = "cancel"
             await asyncio.Event().wait()
@@ -186,8 +186,9 @@ class Played:
         return {name: score.value for name, score in scores.items() if isinstance(score, Score)}
 
 
-def said(problem: str, chain: int, turn: int) -> str:
+async def said(conversation: Conversation) -> str:
     """What the model says: a number a turn, and nothing after the last."""
+    problem, _, turn = conversation.order
     return str(seed(1, problem, turn) % 100) if turn < TURNS else ""
 
 

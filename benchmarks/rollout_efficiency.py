@@ -122,7 +122,7 @@ def played(sampler: VLLM, spec: RolloutSpec, cap: int) -> tuple[Rate, list[Reque
             await collect(episode_specs, spec, notes, lambda _: None, resources)
 
     asyncio.run(play())
-    first_turns = [moment for request, moment in notes.asked if request.order[2] == 0]
+    first_turns = [moment for request, moment in notes.asked if request.conversation.turn == 0]
     return rate(begun, max(first_turns), notes.answered), [request for request, _ in notes.asked]
 
 

@@ -24,6 +24,7 @@ from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
 from agentfly_core.templates.chatml import Hermes
+from agentfly_core.testing.episodes import saying
 from benchmarks import harness
 
 LATENCIES = (0.0, 0.1, 0.5)
@@ -67,7 +68,7 @@ def wall(
     sampler = Scripted(
         lambda text: tokenizer.encode(text, add_special_tokens=False),
         spec.template.stop_tokens[0],
-        lambda problem, chain, turn: said[turn],
+        saying(*said),
     )
     first = EpisodeSpec(Problem("wait", QUESTION), 0, 1, "train", 1.0, 0)
     specs = [replace(first, chain=chain) for chain in range(episodes)]

@@ -1,4 +1,6 @@
-"""The chat template interface: renders conversations to tokens and parses replies to messages."""
+"""A conversation as a policy reads it, and the chat template interface, which renders it to tokens
+and parses replies to messages.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.records.trajectory import Message, Observation
+from agentfly_core.records.trajectory import Message, Observation, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,40 @@ class ToolSchema:
     name: str
     description: str
     parameters: Mapping[str, JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a policy replies to: what it was asked, what it said and what the tools answered so far.
+
+        Conversation(
+            problem=Problem("add-41-58", "What is 41+58?", {"answer": "99"}),
+            chain=3,
+            turn=1,
+            messages=(
+                Message("user", "What is 41+58?"),
+                Message("assistant", "", (ToolCall("calculator", {"expression": "41+58"}),)),
+                Observation("calculator", "99"),
+            ),
+            tools=(ToolSchema("calculator", "Work out an expression.", {...}),),
+            seed=5577006791,
+        )
+
+    The reply to come is number `turn`, counted from 0, of the problem's episode number `chain`.
+    `seed` is another one for each reply.
+    """
+
+    problem: Problem
+    chain: int
+    turn: int
+    messages: tuple[Message | Observation, ...]
+    tools: tuple[ToolSchema, ...]
+    seed: int
+
+    @property
+    def order(self) -> tuple[str, int, int]:
+        """(problem, chain, turn): a batch of requests is sorted by it, never by arrival."""
+        return self.problem.id, self.chain, self.turn
 
 
 class ChatTemplate(Protocol):

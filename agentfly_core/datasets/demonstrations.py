@@ -1,4 +1,4 @@
-"""Scripts that show a model its tools before reinforcement learning; a share of the episodes goes
+"""Policies that show a model its tools before reinforcement learning; a share of the episodes goes
 wrong on purpose.
 
 A model that has learned from them knows the way, and still has something to learn from rewards.
@@ -7,8 +7,9 @@ A model that has learned from them knows the way, and still has something to lea
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.powers import EXPONENTS
 from agentfly_core.datasets.shop import COUNTS
 from agentfly_core.formats import hashing
@@ -17,7 +18,7 @@ from agentfly_core.templates.chatml import call_text
 from agentfly_core.tools.calculator import evaluate
 from agentfly_core.tools.calculator import written as number
 
-Script = Callable[[str, int, int], str]
+Script = Callable[[Conversation], Awaitable[str]]
 Play = Callable[[random.Random, Problem, str], list[str]]
 
 
@@ -29,7 +30,7 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> S
     misreads the result.
     """
     return _script(
-        problems, seed, spoilt, _calculate, "guess", "mistype", "take another operation", "misread"
+        seed, spoilt, _calculate, "guess", "mistype", "take another operation", "misread"
     )
 
 
@@ -40,9 +41,7 @@ def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     A share `spoilt` of the episodes forgets a line, takes a wrong number of something or a wrong
     key, or never pays.
     """
-    return _script(
-        problems, seed, spoilt, _buy, "forget", "miscount", "mistake the key", "walk out"
-    )
+    return _script(seed, spoilt, _buy, "forget", "miscount", "mistake the key", "walk out")
 
 
 def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
@@ -53,7 +52,6 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
     what was printed.
     """
     return _script(
-        problems,
         seed,
         spoilt,
         _program,
@@ -66,20 +64,21 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
 
 def idler(problems: Sequence[Problem], seed: int) -> Script:
     """Whatever is asked, it says that it does not know."""
-    return lambda problem, chain, turn: "I do not know."
+
+    async def policy(conversation: Conversation) -> str:
+        return "I do not know."
+
+    return policy
 
 
-def _script(
-    problems: Sequence[Problem], seed: int, spoilt: float, play: Play, *mistakes: str
-) -> Script:
-    by_id = {problem.id: problem for problem in problems}
-
-    def script(problem: str, chain: int, turn: int) -> str:
-        draw = random.Random(hashing.seed(seed, "demonstration", problem, chain))
+def _script(seed: int, spoilt: float, play: Play, *mistakes: str) -> Script:
+    async def policy(conversation: Conversation) -> str:
+        problem = conversation.problem
+        draw = random.Random(hashing.seed(seed, "demonstration", problem.id, conversation.chain))
         mistake = draw.choice(mistakes) if draw.random() < spoilt else ""
-        return play(draw, by_id[problem], mistake)[turn]
+        return play(draw, problem, mistake)[conversation.turn]
 
-    return script
+    return policy
 
 
 def _calculate(draw: random.Random, problem: Problem, mistake: str) -> list[str]:

@@ -92,7 +92,7 @@ class _Shard:
         self._waiting = [item for item in self._waiting if not item[1].done()]
         if self._waiting and len(self._waiting) >= self._open:
             task = asyncio.create_task(
-                self._decode(sorted(self._waiting, key=lambda item: item[0].order))
+                self._decode(sorted(self._waiting, key=lambda item: item[0].conversation.order))
             )
             self._running.add(task)
             task.add_done_callback(self._running.discard)
@@ -136,7 +136,10 @@ class _Row:
 
 @torch.inference_mode()
 def _decode(model: PreTrainedModel, requests: Sequence[Request]) -> list[_Row]:
-    rows = [_Row(request, torch.Generator().manual_seed(request.seed)) for request in requests]
+    rows = [
+        _Row(request, torch.Generator().manual_seed(request.conversation.seed))
+        for request in requests
+    ]
     prompts = [torch.tensor(request.prompt) for request in requests]
     ones = [torch.ones_like(prompt) for prompt in prompts]
     tokens = pad_sequence(prompts, batch_first=True, padding_side="left").to(model.device)

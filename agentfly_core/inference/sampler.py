@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.records.trajectory import Sampled
 
 
@@ -26,14 +27,11 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One reply to be sampled. `order` is (problem, chain, turn): a batch is sorted by it, never by
-    arrival.
-    """
+    """One reply to be sampled; `prompt` are the tokens of `conversation`, which has the seed."""
 
     prompt: Sequence[int]
     params: SamplingParams
-    seed: int
-    order: tuple[str, int, int]
+    conversation: Conversation
 
 
 class SamplerLost(RuntimeError):

@@ -1,35 +1,51 @@
-"""A sampler with scripted replies, for demonstrations, examples and tests."""
+"""A sampler whose replies a function gives, for demonstrations, oracles, examples and tests."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
+from agentfly_core.authoring import calling, injection
+from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.inference.sampler import Request
-from agentfly_core.records.trajectory import Sampled
+from agentfly_core.records.trajectory import Message, Sampled
+from agentfly_core.templates.chatml import reply_text
+
+Policy = Callable[[Conversation], Awaitable[str | Message]]
+"""What a model would say: its exact text, or a message whose calls are written out."""
 
 
 class Scripted:
-    """Replies with `script(problem id, chain, turn)`, encoded by `encode`, ended by `stop_token`.
+    """Replies with what an asynchronous function of the conversation returns.
 
-        Scripted(
-            encode,
-            stop_token=2,
-            script=lambda problem, chain, turn: ("<call 41+58>", "99")[turn],
-        )
+        async def policy(conversation: Conversation) -> str | Message:
+            return ("<call 41+58>", "99")[conversation.turn]
 
+        Scripted(encode, stop_token=2, policy=policy)
+
+    `encode` has the tokens of a text, `write` the text of a message; `stop_token` ends each reply.
     Every log-probability is 0.0: it could say nothing else. The policy version is -1 until a policy
     is loaded. A reply that is longer than the request allows is cut, as a model's would be.
+
+    The function runs on the agents' loop. What it raises passes; one that holds its loop is a
+    ServiceFailure.
     """
 
     def __init__(
         self,
         encode: Callable[[str], Sequence[int]],
         stop_token: int,
-        script: Callable[[str, int, int], str],
+        policy: Policy,
+        write: Callable[[Message], str] = reply_text,
     ) -> None:
-        self._encode, self._stop_token, self._script = encode, stop_token, script
+        self._encode, self._stop_token, self._policy = encode, stop_token, policy
+        self._write = write
+        self._called = f"The policy {injection.name(policy)}"
         self._version = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
@@ -45,10 +61,22 @@ class Scripted:
         """It uses no GPU."""
 
     async def sample(self, request: Request) -> Sampled:
-        """The scripted reply of this problem, chain and turn."""
-        tokens = (*self._encode(self._script(*request.order)), self._stop_token)
+        """The function's reply; raises TypeError for one that is neither text nor a Message."""
+        said = await self._said(request.conversation)
+        text = self._write(said) if isinstance(said, Message) else said
+        tokens = (*self._encode(text), self._stop_token)
         cut = tokens[: request.params.max_tokens]
         return Sampled(cut, (0.0,) * len(cut), self._version, "stop" if cut == tokens else "length")
 
     def close(self) -> None:
         """Do nothing: replies are not batched."""
+
+    async def _said(self, conversation: Conversation) -> str | Message:
+        call = partial(self._policy, conversation)
+        try:
+            said = await calling.on_loop("agents", call, math.inf, self._called)
+        except Overdue as overdue:
+            raise ServiceFailure(str(overdue)) from None
+        if not isinstance(said, str | Message):
+            raise TypeError(f"{self._called} returned {said!r:.80}, expected text or a Message.")
+        return said

@@ -168,7 +168,7 @@ class _Shard:
         body = {
             "model": self.model,
             "token_ids": list(request.prompt),
-            "sampling_params": _sampling(request.params, request.seed),
+            "sampling_params": _sampling(request.params, request.conversation.seed),
         }
         try:
             async with self.session.post(

@@ -6,6 +6,7 @@ from agentfly_core.config.experiment import Data, Science, step_named
 from agentfly_core.config.import_path import at, check_settings, full_name, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.site import Site
+from agentfly_core.inference.policy_path import check_policy
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.schedule import most
@@ -32,9 +33,7 @@ def check(science: Science) -> Resolved:
             check_settings(RejectionSampling, warm_start.settings)
     elif warm_start:
         with at("warm_start"):
-            check_settings(
-                load(warm_start.demonstrations), warm_start.settings, ["problems", "seed"]
-            )
+            check_policy(warm_start.demonstrations, warm_start.settings)
     if (needed := most(science)) > science.data.train:
         rounds = (
             f" in 1 + {science.rollout.refills} rounds (rollout.refills)"

@@ -15,6 +15,7 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config.experiment import Gates, Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats import hashing
+from agentfly_core.inference.policy_path import policy_at
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.stop_conditions import stop_if_failing, stop_if_unobserved
@@ -97,7 +98,7 @@ def demonstrate(
     folder: Path,
     environment_loop: EnvironmentLoop,
 ) -> None:
-    """Have the experiment's script play training problems, again and again until there are
+    """Have the experiment's scripted policy play training problems, again and again until there are
     `warm_start.episodes`.
 
     Raises GateClosed when more episodes failed than the experiment allows.
@@ -109,15 +110,10 @@ def demonstrate(
     everything = _episode_specs(problems, chains, "demonstrations", "demonstration", 1.0, seeds)
     # a fair draw, whatever is cut off
     everything.sort(key=lambda episode_spec: (episode_spec.chain, episode_spec.seed))
-    script = construct(
-        load(settings.demonstrations),
-        settings.settings,
-        {"problems": problems, "seed": science.seed},
-    )
+    policy = policy_at(settings.demonstrations, settings.settings, problems, science.seed)
     spec = rollout_spec(resolved, tokenizer)
-    sampler = Scripted(
-        partial(tokenizer.encode, add_special_tokens=False), spec.template.stop_tokens[0], script
-    )
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
     watch = watching("demonstrate", 0, 0, settings.episodes)
     played, _ = _collect(
         everything[: settings.episodes], spec, sampler, folder, watch, environment_loop

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import groupby
 
 from agentfly_core.authoring import calling
-from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
+from agentfly_core.authoring.chat_template import ChatTemplate, Conversation, ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import Lent
 from agentfly_core.authoring.loop_crossing import LoopCrossing
@@ -166,7 +166,7 @@ class Episode:
             given = template.open(read, self._rules.schemas)
         lent = [thing for thing in self.lent.values() if isinstance(thing, Environment)]
         states = [await _state_key(environment) for environment in lent]
-        sampled = await self._sample(given)
+        sampled = await self._sample(given, read)
         self._context += (*given, *sampled.tokens)
         message = template.parse(sampled.tokens)
         state = " ".join(filter(None, states))
@@ -193,22 +193,34 @@ class Episode:
     def _room(self) -> int:
         return self._rules.max_model_len - len(self._context)
 
-    async def _sample(self, given: tuple[int, ...]) -> Sampled:
+    async def _sample(
+        self, given: tuple[int, ...], read: tuple[Message | Observation, ...]
+    ) -> Sampled:
         room = self._room() - len(given)
         if room < 1 and not self.turns:
             raise PromptTooLong({self.problem.id: len(given)}, self._rules.max_model_len)
         if room < 1:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
-        turn = len(self.turns)
         length = min(self._rules.max_tokens, room)
         request = Request(
             prompt=(*self._context, *given),
             params=SamplingParams(self._spec.temperature, length, self._rules.template.stop_tokens),
-            seed=hashing.seed(self._spec.seed, turn),
-            order=(self.problem.id, self._spec.chain, turn),
+            conversation=self._conversation(read),
         )
         with self.timed("generating"):
             return await self._session.sample(request)
+
+    def _conversation(self, read: tuple[Message | Observation, ...]) -> Conversation:
+        past = (item for turn in self.turns for item in (*turn.read, turn.reply))
+        turn = len(self.turns)
+        return Conversation(
+            problem=self.problem,
+            chain=self._spec.chain,
+            turn=turn,
+            messages=(*past, *read),
+            tools=self._rules.schemas,
+            seed=hashing.seed(self._spec.seed, turn),
+        )
 
     def _is_parallel(self, call: ToolCall | BadCall) -> bool:
         return (

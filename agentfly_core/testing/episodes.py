@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from agentfly_core.agents.tool_loop import tool_loop
-from agentfly_core.authoring.chat_template import ChatTemplate
+from agentfly_core.authoring.chat_template import ChatTemplate, Conversation
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward, score
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.formats.hashing import seed
 from agentfly_core.inference.sampler import Sampler
-from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.scripted import Policy, Scripted
 from agentfly_core.records.timing import Timing
-from agentfly_core.records.trajectory import Problem, Scored, ToolCall, Trajectory
+from agentfly_core.records.trajectory import Message, Problem, Scored, ToolCall, Trajectory
 from agentfly_core.rollout.episode import Agent, EpisodeSpec
 from agentfly_core.rollout.needs import kinds_needed, refuse_misfits
 from agentfly_core.rollout.pool import Limit
@@ -63,9 +63,18 @@ def rollout_spec(
     )
 
 
-def scripted(script: Callable[[str, int, int], str]) -> Scripted:
-    """A sampler whose replies are `script(problem id, chain, turn)`, in letters."""
-    return Scripted(encode, STOP, script)
+def scripted(policy: Policy) -> Scripted:
+    """A sampler whose replies are the policy's, in letters."""
+    return Scripted(encode, STOP, policy, _text_of)
+
+
+def saying(*replies: str) -> Policy:
+    """The policy that gives these replies, one a turn."""
+
+    async def policy(conversation: Conversation) -> str:
+        return replies[conversation.turn]
+
+    return policy
 
 
 def episode_specs(*problems: Problem, chains: int = 1) -> list[EpisodeSpec]:
@@ -106,8 +115,7 @@ async def play(
     rules = spec or rollout_spec(
         *tools, max_turns=len(texts), max_tokens=10_000, max_model_len=100_000
     )
-    sampler = scripted(lambda problem_id, chain, turn: texts[turn])
-    (trajectory,), *_ = await play_all(episode_specs(problem), rules, sampler)
+    (trajectory,), *_ = await play_all(episode_specs(problem), rules, scripted(saying(*texts)))
     return trajectory
 
 
@@ -121,3 +129,7 @@ def _text(reply: Reply) -> str:
     if isinstance(reply, str):
         return reply
     return "".join(map(call_text, [reply] if isinstance(reply, ToolCall) else reply))
+
+
+def _text_of(message: Message) -> str:
+    return message.content + _text([call for call in message.calls if isinstance(call, ToolCall)])

@@ -7,7 +7,13 @@ from agentfly_core.config.import_path import load
 from agentfly_core.pipeline import checks
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
 from agentfly_core.rollout.resources import Limit, ResourceManager
-from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
+from agentfly_core.testing.episodes import (
+    episode_specs,
+    play_all,
+    rollout_spec,
+    saying,
+    scripted,
+)
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/environments.md").read_text()
@@ -31,14 +37,14 @@ async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_
         load("my_game:guess"), rewards=[load("my_game:few_guesses")], limits={game: limit}
     )
     problems = episode_specs(Problem("sixty-two", "Guess!", {"secret": 62}), chains=3)
-    sampler = scripted(lambda problem, chain, turn: GUESSES[turn])
+    sampler = scripted(saying(*GUESSES))
     episodes, _, measured = await play_all(problems, rules, sampler)
     assert {episode.ending for episode in episodes} == {Ending.NO_TOOL_CALLS}
     answers = tuple(Observation("guess", text) for text in ("higher", "lower", "found"))
     assert [episode.observations for episode in episodes] == [answers] * 3
     assert [episode.observed for episode in episodes] == [{"few_guesses": Score(1 / 3)}] * 3
     assert (measured["resources/Game/started"], measured["resources/Game/closed"]) == (3, 0)
-    episodes, _, _ = await play_all(problems, rules, scripted(lambda problem, chain, turn: "62"))
+    episodes, _, _ = await play_all(problems, rules, scripted(saying(*["62"] * 20)))
     assert [episode.observed for episode in episodes] == [{"few_guesses": Score(0.0)}] * 3
 
 

@@ -10,7 +10,8 @@ from transformers import AutoTokenizer
 from agentfly_core.authoring.reward import reward, score
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config import loading
-from agentfly_core.config.import_path import construct, load
+from agentfly_core.config.import_path import load
+from agentfly_core.inference.policy_path import policy_at
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline import checks
 from agentfly_core.pipeline.playing import rollout_spec
@@ -40,12 +41,9 @@ async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_
     problems = dataset.build(science.data, science.seed)["train"]
     tokenizer = AutoTokenizer.from_pretrained(nano)
     rules = rollout_spec(resolve(science), tokenizer)
-    script = construct(
-        load(science.warm_start.demonstrations), {}, {"problems": problems, "seed": 0}
-    )
-    sampler = Scripted(
-        partial(tokenizer.encode, add_special_tokens=False), rules.template.stop_tokens[0], script
-    )
+    policy = policy_at(science.warm_start.demonstrations, {}, problems, 0)
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    sampler = Scripted(encode, rules.template.stop_tokens[0], policy)
     played, *_ = await play_all(episode_specs(*problems), rules, sampler)
     assert [(t.ending, t.answer) for t in played] == [
         (Ending.TERMINAL, "Santiago"),

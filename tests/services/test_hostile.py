@@ -29,7 +29,7 @@ from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.runs.episodes import Step, table
 from agentfly_core.templates.chatml import Hermes
-from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
+from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying
 from agentfly_core.tools.python import python
 from tests.support.hostile import TEXTS
 from tests.support.project import ROOT
@@ -89,7 +89,7 @@ async def played(tokenizer: PreTrainedTokenizerBase, *replies: str) -> Trajector
     template = Hermes(tokenizer)
     said = [reply.encode(errors="replace").decode() for reply in replies]
     encode = partial(tokenizer.encode, add_special_tokens=False)
-    sampler = Scripted(encode, template.stop_tokens[0], lambda problem, chain, turn: said[turn])
+    sampler = Scripted(encode, template.stop_tokens[0], saying(*said))
     room = {"max_tokens": 200_000, "max_model_len": 4_000_000, "max_observation_tokens": 400}
     rules = rollout_spec(
         *TOOLS, rewards=[r for r in REWARDS if r.needs], template=template, limits=LIMITS, **room

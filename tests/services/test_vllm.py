@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.experiment import Adapter, Science
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplingParams
 from agentfly_core.inference.vllm_client import VLLM, WrongWeights, launch
 from agentfly_core.inference.vllm_server import BATCHED_TOKENS
 from agentfly_core.models import lora
-from agentfly_core.records.trajectory import Sampled
+from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.system.service import supervised
 from agentfly_core.system.supervisor import State
 
@@ -117,6 +118,10 @@ def expected(
     ]
 
 
+def asked(seed: int) -> Conversation:
+    return Conversation(Problem("a", "?"), 0, 0, (), (), seed)
+
+
 def replies(
     server: VLLM,
     count: int,
@@ -126,7 +131,7 @@ def replies(
 ) -> list[Sampled]:
     async def play() -> list[Sampled]:
         params = SamplingParams(temperature, 12, stop)
-        requests = [Request(prompt, params, 2**62 + seed, ("a", seed, 0)) for seed in range(count)]
+        requests = [Request(prompt, params, asked(2**62 + seed)) for seed in range(count)]
         async with server.shard(count) as session:
             return list(await asyncio.gather(*map(session.sample, requests)))
 
@@ -192,9 +197,7 @@ def test_more_prompt_tokens_at_once_than_a_batch_holds_are_read_one_after_the_ot
 
     async def play() -> list[Sampled]:
         params = SamplingParams(1.0, 12, ())
-        requests = [
-            Request(prompt, params, seed, ("a", seed, 0)) for seed, prompt in enumerate(prompts)
-        ]
+        requests = [Request(prompt, params, asked(seed)) for seed, prompt in enumerate(prompts)]
         async with server.shard(len(prompts)) as session:
             return list(await asyncio.gather(*map(session.sample, requests)))
 
@@ -305,7 +308,7 @@ def test_a_server_that_dies_loses_the_shard_and_the_next_load_waits_for_the_new_
     server: VLLM, policies: tuple[Path, Path]
 ) -> None:
     async def play() -> None:
-        request = Request(PROMPT, SamplingParams(1.0, 12, ()), 0, ("a", 0, 0))
+        request = Request(PROMPT, SamplingParams(1.0, 12, ()), asked(0))
         async with server.shard(2) as session:
             assert len((await session.sample(request)).tokens) == 12
             for process in family(server):

@@ -32,9 +32,11 @@ from agentfly_core.testing.episodes import (
     play,
     play_all,
     rollout_spec,
+    saying,
     scripted,
     unwatched,
 )
+from tests.support.policies import chained
 from tests.support.rooms import ONE, TWO, Room, broken, events, lease
 from tests.support.signals import Signal
 
@@ -220,9 +222,7 @@ async def test_one_episodes_tool_that_blocks_costs_no_episode_that_has_nothing_t
             released.wait(30)
         return "found"
 
-    sampler = scripted(
-        lambda problem, chain, turn: (f"<search chain={chain}>" if chain == 3 else "ok", "ok")[turn]
-    )
+    sampler = scripted(chained(lambda chain: ("<search chain=3>", "ok") if chain == 3 else ("ok",)))
     played, *_ = await play_all(episode_specs(ADD, chains=8), rollout_spec(search), sampler)
     assert {t.ending for t in played} == {Ending.NO_TOOL_CALLS}
     (told,) = played[3].observations
@@ -249,7 +249,7 @@ async def test_a_call_that_waited_behind_one_that_blocked_is_made_again_where_th
         released.wait(30)
         return "found"
 
-    sampler = scripted(lambda problem, chain, turn: (("<read>", "<search>")[chain], "ok")[turn])
+    sampler = scripted(chained(lambda chain: (("<read>", "<search>")[chain], "ok")))
     played, *_ = await play_all(episode_specs(ADD, chains=2), rollout_spec(read, search), sampler)
     assert played[0].observations == (Observation("read", "read"),)
     assert played[1].observations[0].error
@@ -264,7 +264,7 @@ async def test_an_environment_whose_loop_is_given_up_is_lost_with_its_episode_an
         return len(shop.made)
 
     rules = rollout_spec(search, limits={Shop: 1})
-    script = scripted(lambda problem, chain, turn: ("<search>", "ok")[turn])
+    script = scripted(saying("<search>", "ok"))
     async with ResourceManager(rules.limits) as resources:
         (lost,), *_ = await collect(episode_specs(ADD), rules, script, unwatched, resources)
         released.set()
@@ -319,7 +319,7 @@ async def test_an_agent_that_blocks_is_named_long_before_its_deadline(
 
     problems = episode_specs(Problem("zebra", "?"), ADD)
     played, *_ = await play_all(
-        problems, rollout_spec(agent=blocks, deadline=3600), scripted(lambda *_: "99")
+        problems, rollout_spec(agent=blocks, deadline=3600), scripted(saying("99"))
     )
     assert all("The agent blocks held the event loop for" in str(t.error) for t in played)
     assert all("an agent has to `await` whatever takes time" in str(t.error) for t in played)
@@ -416,7 +416,7 @@ def test_a_client_that_is_made_once_serves_tools_and_rewards_from_step_to_step(s
     async def ask() -> str:
         return (await client.get(site)).text
 
-    script = scripted(lambda problem, chain, turn: ("<ask>", "ok")[turn])
+    script = scripted(saying("<ask>", "ok"))
     with environment_loop({}) as here:
         for _ in range(3):
             played, *_ = here.run(
@@ -443,7 +443,7 @@ async def test_a_reward_that_blocks_is_unscored_and_those_behind_it_are_scored(
         return 1.0
 
     played, *_ = await play_all(
-        episode_specs(ADD, chains=4), rollout_spec(), scripted(lambda *_: "ok")
+        episode_specs(ADD, chains=4), rollout_spec(), scripted(saying("ok"))
     )
     scores = await score(played, {judge: 1.0})
     assert [s.reward for i, s in enumerate(scores) if i != 1] == [1.0] * 3

@@ -1,18 +1,19 @@
 """Scripts that show a model its tools, played with the real tools."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets import demonstrations
 from agentfly_core.datasets.arithmetic import arithmetic
 from agentfly_core.datasets.powers import powers
 from agentfly_core.datasets.shop import shop
 from agentfly_core.environments.shop import Shop
-from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.scripted import Policy, Scripted
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.shop import bought
@@ -37,12 +38,12 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
 
 async def played(
     problems: Sequence[Problem],
-    script: Callable[[str, int, int], str],
+    policy: Policy,
     rules: RolloutSpec,
     tokenizer: PreTrainedTokenizerBase,
 ) -> list[Trajectory]:
     encode = partial(tokenizer.encode, add_special_tokens=False)
-    sampler = Scripted(encode, rules.template.stop_tokens[0], script)
+    sampler = Scripted(encode, rules.template.stop_tokens[0], policy)
     return (await play_all(episode_specs(*problems), rules, sampler))[0]
 
 
@@ -126,10 +127,12 @@ async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase)
     assert right == pytest.approx(0.6, abs=0.12)
 
 
-def test_another_chain_of_the_same_problem_may_go_another_way() -> None:
-    script = demonstrations.calculator(SUMS, 0, 1.0)
-    assert len({script(SUMS[0].id, chain, 0) for chain in range(20)}) > 3
-    assert script(SUMS[0].id, 7, 0) == script(SUMS[0].id, 7, 0)
+async def test_another_chain_of_the_same_problem_may_go_another_way() -> None:
+    policy = demonstrations.calculator(SUMS, 0, 1.0)
+    begun = [Conversation(SUMS[0], chain, 0, (), (), seed=0) for chain in range(20)]
+    said = [await policy(conversation) for conversation in begun]
+    assert len(set(said)) > 3
+    assert said[7] == await policy(begun[7])
 
 
 async def test_only_what_the_model_says_is_trained(tokenizer: PreTrainedTokenizerBase) -> None:

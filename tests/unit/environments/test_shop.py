@@ -8,7 +8,13 @@ from agentfly_core.authoring.tool import ToolError
 from agentfly_core.environments.shop import Product, Shop
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score, Trajectory
 from agentfly_core.rewards.shop import bought
-from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
+from agentfly_core.testing.episodes import (
+    episode_specs,
+    play_all,
+    rollout_spec,
+    saying,
+    scripted,
+)
 from agentfly_core.tools.shop import add_to_cart, checkout, lookup, search
 
 FACTS = {
@@ -32,7 +38,7 @@ async def shopping(*replies: str, problem: Problem = BUY) -> Trajectory:
         limits={Shop: 1},
         max_turns=len(replies),
     )
-    sampler = scripted(lambda problem, chain, turn: replies[turn])
+    sampler = scripted(saying(*replies))
     return (await play_all(episode_specs(problem), rules, sampler))[0][0]
 
 

@@ -17,7 +17,14 @@ from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.outcomes import outcomes
-from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
+from agentfly_core.testing.episodes import (
+    ADD,
+    episode_specs,
+    play_all,
+    rollout_spec,
+    saying,
+    scripted,
+)
 
 
 class Tower(Environment):
@@ -44,7 +51,7 @@ def climb(steps: int, *, tower: Tower, bell: Bell) -> str:
 
 
 async def climbing(*replies: str) -> Trajectory:
-    sampler = scripted(lambda problem, chain, turn: replies[turn])
+    sampler = scripted(saying(*replies))
     return (
         await play_all(episode_specs(ADD), rollout_spec(climb, limits={Tower: 1, Bell: 1}), sampler)
     )[0][0]

@@ -13,11 +13,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.inference.in_process import TransformersSampler
 from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.models import lora
-from agentfly_core.records.trajectory import Sampled
+from agentfly_core.records.trajectory import Problem, Sampled
 from agentfly_core.training.policy import load_policy
 
 STOPS = tuple(range(2, 60))  # an untrained model stops soon, each row at another length
@@ -29,8 +30,7 @@ def request(
     return Request(
         prompt,
         SamplingParams(temperature, max_tokens, STOPS),
-        seed=100 + chain,
-        order=("p", chain, 0),
+        Conversation(Problem("p", "?"), chain, 0, (), (), seed=100 + chain),
     )
 
 

@@ -25,6 +25,7 @@ from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.inference.vllm_server import launch
 from agentfly_core.pipeline import checks
 from agentfly_core.system.service import Service
+from agentfly_core.testing.episodes import saying
 from tests.support.experiments import TINY
 
 TOKENS, LOGPROBS = list(range(40, 72)), [-float(place) for place in range(31)]
@@ -128,7 +129,7 @@ def test_a_rest_of_a_server_that_is_gone_is_a_lost_sampler(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "sampler", [TransformersSampler(), Scripted(lambda text: [1], 2, lambda *_: "99")]
+    "sampler", [TransformersSampler(), Scripted(lambda text: [1], 2, saying("99"))]
 )
 def test_the_other_samplers_have_nothing_to_give(sampler: Sampler) -> None:
     sampler.rest()

@@ -24,6 +24,7 @@ from agentfly_core.records.trajectory import Problem, Sampled, Trajectory
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.runs.context import resolve
+from agentfly_core.testing.episodes import saying
 
 PROBLEMS = [Problem(f"add-{i}", f"What is {i}+1?", {"answer": str(i + 1)}) for i in range(8)]
 CALL = '<tool_call>\n{"name": "shop", "arguments": {}}\n</tool_call>'
@@ -56,7 +57,7 @@ def tidy(room: Room) -> float:
 
 
 def asks_the_shop(problems: Any, seed: int) -> Any:
-    return lambda problem, chain, turn: CALL
+    return saying(CALL)
 
 
 def science(**changes: Any) -> Science:
@@ -84,9 +85,8 @@ def played(
     rules: Science, tokenizer: Any, said: str, folder: Path, kind: type[Scripted] = Scripted
 ) -> None:
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
-    sampler = kind(
-        partial(tokenizer.encode, add_special_tokens=False), stop, lambda problem, chain, turn: said
-    )
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    sampler = kind(encode, stop, saying(*[said] * rules.agent.max_turns))
     problems = PROBLEMS[: rules.rollout.problems]
     with environment_loop({Room: Limit(8)}) as here:
         resolved = resolve(rules)
@@ -109,7 +109,7 @@ def test_a_baseline_is_one_more_episode_of_each_problem_that_says_what_is_likeli
 
     class Listening(Scripted):
         async def sample(self, request: Request) -> Sampled:
-            asked[request.order[:2]] = request.params.temperature
+            asked[request.conversation.order[:2]] = request.params.temperature
             return await super().sample(request)
 
     rules = science(algorithm="remax", rollout={"problems": 2, "group_size": 2, "temperature": 0.7})

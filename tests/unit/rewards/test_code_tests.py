@@ -6,7 +6,13 @@ import pytest
 
 from agentfly_core.records.trajectory import Problem, Score, Unscored
 from agentfly_core.rewards.code_tests import code_tests, program
-from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
+from agentfly_core.testing.episodes import (
+    episode_specs,
+    play_all,
+    rollout_spec,
+    saying,
+    scripted,
+)
 
 TESTS = [{"args": [2, 3], "expected": 5}, {"args": [-1, 1], "expected": 0}]
 ADD = Problem("add", "Write add(a, b).", {"function": "add", "tests": TESTS, "seconds": 1})
@@ -17,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 
 
 async def scored(code: str, problem: Problem = ADD) -> Score | Unscored:
-    sampler = scripted(lambda problem, chain, turn: f"Here:\n```python\n{code}```\nDone.")
+    sampler = scripted(saying(f"Here:\n```python\n{code}```\nDone."))
     (trajectory,), *_ = await play_all(
         episode_specs(problem), rollout_spec(max_tokens=4000), sampler
     )

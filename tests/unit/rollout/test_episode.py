@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import reward, score
 from agentfly_core.authoring.tool import tool
@@ -30,10 +31,12 @@ from agentfly_core.testing.episodes import (
     play,
     play_all,
     rollout_spec,
+    saying,
     scripted,
 )
 from agentfly_core.testing.letters import STOP, Letters, encode
 from agentfly_core.tools.calculator import calculator
+from tests.support.policies import chained
 
 
 class Desk(Environment):
@@ -61,7 +64,7 @@ async def test_an_episode_past_its_deadline_fails_alone_and_its_environment_is_c
 
     rules = rollout_spec(look, agent=forgetful, limits={Desk: 2}, deadline=0.2)
     problems = episode_specs(ADD, Problem("stuck", "?"))
-    found, _, measured = await play_all(problems, rules, scripted(lambda *_: "99"))
+    found, _, measured = await play_all(problems, rules, scripted(saying("99")))
     assert [(t.problem.id, t.ending) for t in found] == [
         ("add-41-58", Ending.NO_TOOL_CALLS),
         ("stuck", Ending.FAILED),
@@ -90,7 +93,7 @@ async def test_a_slow_tool_of_one_episode_keeps_no_other_from_going_on() -> None
         if len(ended) == 7:
             others_done.set()
 
-    sampler = scripted(lambda problem, chain, turn: (f"<wait chain={chain}>", "ok")[turn])
+    sampler = scripted(chained(lambda chain: (f"<wait chain={chain}>", "ok")))
     trajectories, *_ = await play_all(
         episode_specs(ADD, chains=8), rollout_spec(wait), sampler, watch
     )
@@ -144,7 +147,7 @@ async def test_two_kinds_of_environment_in_one_episode_are_each_the_right_one() 
 
 
 async def test_one_lost_environment_and_one_failing_reward_cost_one_episode_each() -> None:
-    sampler = scripted(lambda problem, chain, turn: (f"<up lost={chain == 2}>", "<up>", "ok")[turn])
+    sampler = scripted(chained(lambda chain: (f"<up lost={chain == 2}>", "<up>", "ok")))
     rules = rollout_spec(up, rewards=[counted], limits={Counter: 8})
     trajectories, timings, _ = await play_all(episode_specs(ADD, chains=8), rules, sampler)
     assert [t.chain for t in trajectories] == list(range(8))
@@ -179,7 +182,7 @@ async def test_a_lost_environment_is_closed_and_its_place_taken_by_a_fresh_one()
         return int(traced.count)
 
     lose.__annotations__ = {"traced": Traced, "chain": int, "return": int}
-    sampler = scripted(lambda problem, chain, turn: (f"<lose chain={chain}>", "ok")[turn])
+    sampler = scripted(chained(lambda chain: (f"<lose chain={chain}>", "ok")))
     rules = rollout_spec(tool(lose), limits={Traced: 1})
     trajectories, *_ = await play_all(episode_specs(ADD, chains=3), rules, sampler)
     assert made == ["start", "use 0 of 0", "close", "start", "use 1 of 0", "use 2 of 0", "close"]
@@ -199,7 +202,7 @@ async def test_an_environment_in_the_hands_of_a_hanging_tool_is_not_lent_again()
         users.append(counter)
         opened.wait(30)
 
-    sampler = scripted(lambda problem, chain, turn: ("<hang>", "ok")[turn])
+    sampler = scripted(saying("<hang>", "ok"))
     rules = rollout_spec(hang, limits={Counter: 1})
     trajectories, *_ = await play_all(episode_specs(ADD, chains=2), rules, sampler)
     opened.set()
@@ -221,7 +224,7 @@ async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean
         def close(self) -> None:
             left.append(1)
 
-    sampler = Seated(encode, STOP, lambda problem, chain, turn: ("<up>", "ok")[turn])
+    sampler = Seated(encode, STOP, saying("<up>", "ok"))
     rules = rollout_spec(up, rewards=[counted], limits={Counter: 2})
     trajectories, _, measured = await play_all(
         episode_specs(ADD, Problem("b", "?"), chains=3), rules, sampler
@@ -235,13 +238,13 @@ async def test_more_episodes_than_environments_take_turns_and_each_finds_a_clean
 
 
 async def test_a_lost_sampler_ends_the_shard_with_that_very_error() -> None:
-    def script(problem: str, chain: int, turn: int) -> str:
-        if chain == 1:
+    async def policy(conversation: Conversation) -> str:
+        if conversation.chain == 1:
             raise SamplerLost("the server died")
         return "ok"
 
     with pytest.raises(SamplerLost, match="the server died"):
-        await play_all(episode_specs(ADD, chains=4), rollout_spec(), scripted(script))
+        await play_all(episode_specs(ADD, chains=4), rollout_spec(), scripted(policy))
 
 
 async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_time() -> None:
@@ -250,11 +253,13 @@ async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_
     class Failing(Scripted):
         async def sample(self, request: Request) -> Sampled:
             await both.wait()
-            raise KeyError("a bug") if request.order[1] else SamplerLost("the server died")
+            raise (
+                KeyError("a bug") if request.conversation.chain else SamplerLost("the server died")
+            )
 
     with pytest.raises(EpisodeBroken, match="KeyError: 'a bug'"):
         await play_all(
-            episode_specs(ADD, chains=2), rollout_spec(), Failing(encode, STOP, lambda *_: "")
+            episode_specs(ADD, chains=2), rollout_spec(), Failing(encode, STOP, saying())
         )
 
 
@@ -267,7 +272,7 @@ async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_th
         return Ending.NO_TOOL_CALLS
 
     with pytest.raises(EpisodeBroken) as caught:
-        await play_all(episode_specs(ADD), rollout_spec(agent=hinted), scripted(lambda *_: "ok"))
+        await play_all(episode_specs(ADD), rollout_spec(agent=hinted), scripted(saying("ok")))
     first, *traced, fault, where = str(caught.value).splitlines()
     assert first == (
         "An episode of the problem 'add-41-58' (chain 0, agent 'hinted') broke off. It is an "
@@ -296,7 +301,7 @@ async def test_whatever_an_agent_raises_is_told(error: BaseException, told: str)
         raise error
 
     with pytest.raises(EpisodeBroken) as caught:
-        await play_all(episode_specs(ADD), rollout_spec(agent=raising), scripted(lambda *_: "ok"))
+        await play_all(episode_specs(ADD), rollout_spec(agent=raising), scripted(saying("ok")))
     assert str(caught.value).splitlines()[-2] == told
 
 
@@ -307,7 +312,7 @@ async def test_an_agent_that_does_not_say_how_it_ended_is_told_where_it_is_writt
     with pytest.raises(
         EpisodeBroken, match="The agent forgetful returned None, expected an Ending"
     ) as caught:
-        await play_all(episode_specs(ADD), rollout_spec(agent=forgetful), scripted(lambda *_: "ok"))
+        await play_all(episode_specs(ADD), rollout_spec(agent=forgetful), scripted(saying("ok")))
     assert str(caught.value).endswith(f"Look at {__file__}:{forgetful.__code__.co_firstlineno}.")
 
 
@@ -319,9 +324,7 @@ async def test_an_error_in_a_template_is_told_with_its_own_line() -> None:
     with pytest.raises(
         EpisodeBroken, match=r"IndexError: template\nLook at .*test_episode.py:\d+ in parse"
     ):
-        await play_all(
-            episode_specs(ADD), rollout_spec(template=Broken()), scripted(lambda *_: "ok")
-        )
+        await play_all(episode_specs(ADD), rollout_spec(template=Broken()), scripted(saying("ok")))
 
 
 async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_episode_alone() -> (
@@ -354,9 +357,7 @@ async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_ep
 
 
 async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> None:
-    sampler = scripted(
-        lambda problem, chain, turn: (f"<calculator expression={chain}+1>", f"{chain}")[turn]
-    )
+    sampler = scripted(chained(lambda chain: (f"<calculator expression={chain}+1>", f"{chain}")))
     problems = episode_specs(Problem("b", "?"), ADD, chains=3)
     first, *_ = await play_all(problems, rollout_spec(calculator), sampler)
     again, *_ = await play_all(problems[::-1], rollout_spec(calculator), sampler)
@@ -372,17 +373,17 @@ async def test_the_same_assignments_give_the_same_record_in_the_same_order() -> 
 async def test_every_trajectory_is_told_to_the_watcher_as_it_ends() -> None:
     seen: list[Trajectory] = []
     trajectories, *_ = await play_all(
-        episode_specs(ADD, chains=3), rollout_spec(), scripted(lambda *_: "ok"), seen.append
+        episode_specs(ADD, chains=3), rollout_spec(), scripted(saying("ok")), seen.append
     )
     assert sorted(seen, key=lambda t: t.chain) == trajectories
 
 
 async def test_no_episode_is_no_work() -> None:
-    assert await play_all([], rollout_spec(), scripted(lambda *_: "ok")) == ([], [], {})
+    assert await play_all([], rollout_spec(), scripted(saying("ok"))) == ([], [], {})
 
 
 async def test_times_say_what_an_episode_waited_for() -> None:
-    sampler = scripted(lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn])
+    sampler = scripted(saying("<calculator expression=1>", "1"))
     _, (timing,), _ = await play_all(episode_specs(ADD), rollout_spec(calculator), sampler)
     assert [span.doing for span in timing.spans] == [
         "waiting",
@@ -404,7 +405,7 @@ async def test_no_time_is_negative_when_the_clock_is_set_back_meanwhile(
 ) -> None:
     hours = itertools.count()
     monkeypatch.setattr("time.time", lambda: 1763740000.0 - 3600 * next(hours))
-    _, (timing,), _ = await play_all(episode_specs(ADD), rollout_spec(), scripted(lambda *_: "ok"))
+    _, (timing,), _ = await play_all(episode_specs(ADD), rollout_spec(), scripted(saying("ok")))
     assert all(span.start <= span.end for span in timing.spans)
 
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 import pytest
 
 from agentfly_core.artifacts.store import Store
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import tool
 from agentfly_core.config.experiment import Science
@@ -27,7 +28,14 @@ from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.shard import collect
 from agentfly_core.runs.context import ExperimentContext, resolve
-from agentfly_core.testing.episodes import ADD, episode_specs, rollout_spec, scripted, unwatched
+from agentfly_core.testing.episodes import (
+    ADD,
+    episode_specs,
+    rollout_spec,
+    saying,
+    scripted,
+    unwatched,
+)
 from tests.support.rooms import ONE, TWO, Room, broken, events, lease
 
 COUNTER = "import sys\nfor number, line in enumerate(sys.stdin): print(number, flush=True)"
@@ -87,7 +95,7 @@ async def ask(*, engine: Engine) -> int:
 
 
 def calling(name: str) -> Scripted:
-    return scripted(lambda problem, chain, turn: (f"<{name}>", "ok")[turn])
+    return scripted(saying(f"<{name}>", "ok"))
 
 
 async def visit(resources: ResourceManager) -> Room:
@@ -145,19 +153,19 @@ def test_an_environment_whose_process_died_while_idle_is_replaced_and_no_episode
 def test_a_shard_whose_sampler_was_lost_is_played_again_in_the_same_home() -> None:
     lost = [SamplerLost("the server died")]
 
-    def script(problem: str, chain: int, turn: int) -> str:
+    async def policy(conversation: Conversation) -> str:
         if lost:
             raise lost.pop()
-        return ("<enter>", "ok")[turn]
+        return ("<enter>", "ok")[conversation.turn]
 
     rules = rollout_spec(enter, limits={Room: 1})
     with environment_loop(rules.limits) as here:
         with pytest.raises(SamplerLost):
             here.run(
-                collect(episode_specs(ADD), rules, scripted(script), unwatched, here.resources)
+                collect(episode_specs(ADD), rules, scripted(policy), unwatched, here.resources)
             )
         (played,), _, measured = here.run(
-            collect(episode_specs(ADD), rules, scripted(script), unwatched, here.resources)
+            collect(episode_specs(ADD), rules, scripted(policy), unwatched, here.resources)
         )
     assert played.observations[0].content == "1"
     assert [measured[f"resources/Room/{name}"] for name in ("started", "closed")] == [2, 1]

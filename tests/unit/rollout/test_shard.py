@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.authoring.tool import ToolError, tool
 from agentfly_core.inference.sampler import Request
@@ -20,7 +21,15 @@ from agentfly_core.records.trajectory import (
     ToolCall,
 )
 from agentfly_core.rollout.episode import Episode, PromptTooLong
-from agentfly_core.testing.episodes import ADD, episode_specs, play, play_all, rollout_spec
+from agentfly_core.testing.episodes import (
+    ADD,
+    episode_specs,
+    play,
+    play_all,
+    rollout_spec,
+    saying,
+    scripted,
+)
 from agentfly_core.testing.letters import STOP, as_letters, decode, encode, loss_mask
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
@@ -58,14 +67,27 @@ async def test_the_sampler_is_asked_with_exactly_the_tokens_of_the_record() -> N
             asked.append(request)
             return await super().sample(request)
 
-    sampler = Listening(
-        encode, STOP, lambda problem, chain, turn: ("<calculator expression=1>", "1")[turn]
-    )
+    sampler = Listening(encode, STOP, saying("<calculator expression=1>", "1"))
     (trajectory,), *_ = await play_all(episode_specs(ADD), rollout_spec(calculator), sampler)
     assert decode(asked[1].prompt) == as_letters(trajectory)[: len(asked[1].prompt)]
-    assert [request.order for request in asked] == [("add-41-58", 0, 0), ("add-41-58", 0, 1)]
-    assert asked[0].seed != asked[1].seed
     assert asked[0].params.stop_tokens == (STOP,)
+
+
+async def test_the_sampler_gets_the_conversation_so_far_and_another_seed_each_turn() -> None:
+    asked: list[Conversation] = []
+
+    async def policy(conversation: Conversation) -> str:
+        asked.append(conversation)
+        return ("<calculator expression=1>", "1")[conversation.turn]
+
+    await play_all(episode_specs(ADD), rollout_spec(calculator), scripted(policy))
+    first, second = asked
+    assert [first.order, second.order] == [("add-41-58", 0, 0), ("add-41-58", 0, 1)]
+    assert (first.problem, first.messages) == (ADD, (Message("user", "41+58?"),))
+    assert first.tools == second.tools == (calculator.schema,)
+    call = Message("assistant", "", (ToolCall("calculator", {"expression": "1"}),))
+    assert second.messages == (*first.messages, call, Observation("calculator", "1"))
+    assert first.seed != second.seed
 
 
 async def test_an_end_of_turn_that_was_not_sampled_is_given_and_never_trained() -> None:

@@ -1,0 +1,54 @@
+"""Scripted policies that are named by their import path."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
+
+from agentfly_core.config.import_path import check_settings, construct, load
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.inference.scripted import Policy
+from agentfly_core.records.trajectory import Problem
+
+GIVEN = ("problems", "seed")
+
+
+def policy_at(
+    path: str, settings: Mapping[str, JSON], problems: Sequence[Problem], seed: int
+) -> Policy:
+    """The policy that an import path names, or that the function there makes of the problems, the
+    seed and its settings.
+
+    Raises ValueError for what is neither, and for settings that do not fit.
+    """
+    check_policy(path, settings)
+    found = load(path)
+    if is_policy(found):
+        return found
+    made = construct(found, settings, {"problems": problems, "seed": seed})
+    if is_policy(made):
+        return made
+    raise ValueError(
+        f"{path} returned {made!r:.80}, expected an `async def` of one Conversation that returns "
+        "the reply, as text or as a Message."
+    )
+
+
+def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
+    """Raise ValueError for a path that names nothing callable, and for settings that do not fit."""
+    found = load(path)
+    if not is_policy(found):
+        check_settings(found, settings, GIVEN)
+    elif settings:
+        raise ValueError(
+            f"{path} is a policy itself and takes no settings, got {', '.join(settings)}: name a "
+            "function of problems, seed and these settings that returns the policy."
+        )
+
+
+def is_policy(found: object) -> TypeGuard[Policy]:
+    """Whether it is an `async def`, or an object whose `__call__` is one."""
+    if isinstance(found, type):
+        return False
+    return any(map(inspect.iscoroutinefunction, (found, getattr(found, "__call__", None))))  # noqa: B004
