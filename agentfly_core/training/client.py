@@ -36,7 +36,7 @@ from agentfly_core.training.job import (
     unobserved,
 )
 
-BARE = "agentfly_core.training.without_mlflow"
+LEAN = "agentfly_core.training.lean_imports"
 WORKER = "agentfly_core.training.worker"
 REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
@@ -60,7 +60,7 @@ def launch(address: str, site: Site) -> tuple[list[str], dict[str, str]]:
         on_each_node = [sys.executable, "-m", multinode.__name__, "--nodes", *site.nodes, "--"]
         launcher += ["--node_rank", "{node}", "--master_addr", first, "--master_port", "{port}"]
     launcher += ["--log_level", "warning", "--no_local_rank"]
-    command = [*on_each_node, sys.executable, "-m", BARE, *launcher, "--module", BARE, WORKER]
+    command = [*on_each_node, sys.executable, "-m", LEAN, *launcher, "--module", LEAN, WORKER]
     threads = str(max(1, site.threads // max(map(len, site.nodes.values()))))
     command += ["--socket", address, "--threads", threads, "--offload", site.offload]
     command += ["--zero-stage", str(site.zero_stage), "--token-budget", str(site.token_budget)]
