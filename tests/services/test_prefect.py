@@ -23,7 +23,7 @@ from flows.local.prefect_server import prefect_api as prefect_api_of
 from flows.local.state_dirs import Place, Places
 from tests.support.held import serving
 from tests.support.project import PROGRAMS, ROOT, Project, until
-from tests.support.servers import CREDENTIALS, request
+from tests.support.servers import client, request
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
@@ -33,24 +33,14 @@ class Orchestrator:
 
     def __init__(self, project: Project, api: str) -> None:
         self.project = project
-        self.http = httpx.Client(base_url=api, auth=CREDENTIALS, timeout=30)
+        self.http = client(api)
 
     def deployment(self, name: str) -> dict:
         return self.http.get(f"/deployments/name/{name}/{name}").json()
 
     def trigger(self, name: str, **parameters: object) -> httpx.Response:
         url = f"/deployments/{self.deployment(name)['id']}/create_flow_run"
-        return self.post(url, {"parameters": parameters})
-
-    def post(self, url: str, content: dict) -> httpx.Response:
-        """Like Prefect's own client: a server whose database is busy, 503, is asked again."""
-        answers = []
-        until(
-            lambda: (
-                answers.append(self.http.post(url, json=content)) or answers[-1].status_code != 503
-            )
-        )
-        return answers[-1]
+        return self.http.post(url, json={"parameters": parameters})
 
     def started(self, name: str, **parameters: object) -> str:
         return self.trigger(name, **parameters).raise_for_status().json()["id"]
@@ -165,9 +155,9 @@ def test_a_schedule_that_is_switched_on_has_flow_runs(orchestrator):
     (schedule,) = nightly["schedules"]
     where = f"/deployments/{nightly['id']}/schedules/{schedule['id']}"
     orchestrator.http.patch(where, json={"active": True}).raise_for_status()
-    orchestrator.post(f"/deployments/{nightly['id']}/schedule", {}).raise_for_status()
+    orchestrator.http.post(f"/deployments/{nightly['id']}/schedule", json={}).raise_for_status()
     wanted = {"deployments": {"id": {"any_": [nightly["id"]]}}}
-    planned = orchestrator.post("/flow_runs/filter", wanted).json()
+    planned = orchestrator.http.post("/flow_runs/filter", json=wanted).json()
     orchestrator.http.patch(where, json={"active": False}).raise_for_status()
     assert planned
     assert {run["state"]["name"] for run in planned if run["auto_scheduled"]} == {"Scheduled"}
@@ -250,7 +240,7 @@ def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_cha
     assert record["parent"]["digest"] == before["policy_digest"] != tonight["policy_digest"]
     assert "nightly-2026-11-19: given up" in orchestrator.log(triggered)
     wanted = {"flow_run_id": {"any_": [triggered]}, "type": {"any_": ["markdown"]}}
-    reports = orchestrator.post("/artifacts/filter", {"artifacts": wanted}).json()
+    reports = orchestrator.http.post("/artifacts/filter", json={"artifacts": wanted}).json()
     assert sorted((report["key"], report["data"].split()[1]) for report in reports) == [
         ("night-tiny", "nightly-2026-11-20"),
         ("night-tiny", "nightly-2026-11-21"),
@@ -277,7 +267,7 @@ def test_a_person_approves_a_night_in_the_form_of_a_flow_run(orchestrator, monke
     asked = orchestrator.started("promote", experiment="tiny", run=night)
     orchestrator.wait(asked, "Paused")
     answer = {"run_input": {"approve": True, "reason": "It reads well."}}
-    orchestrator.post(f"/flow_runs/{asked}/resume", answer).raise_for_status()
+    orchestrator.http.post(f"/flow_runs/{asked}/resume", json=answer).raise_for_status()
     orchestrator.wait(asked, "Promoted")
     assert (ledger.champion(), ledger.entries()[-1].why) == (judged, "It reads well.")
     after = orchestrator.started("promote", experiment="tiny", run=night)
