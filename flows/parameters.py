@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt
 from pydantic import BaseModel, Field, JsonValue, WithJsonSchema
 
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import Part, Science
+from agentfly_core.config.experiment import Science
 from agentfly_core.config.section import Section
 
 
@@ -25,7 +25,8 @@ def _keys(kind: type[BaseModel]) -> Iterator[str]:
         types = [option for option in options if isinstance(option, type)]
         section = next((option for option in types if issubclass(option, Section)), None)
         is_mapping = getattr(field.annotation, "__origin__", None) is dict
-        if section is not None and not issubclass(section, Part):
+        is_closed = section is not None and section.model_config["extra"] == "forbid"
+        if section is not None and is_closed and not is_mapping:
             yield rf"{name}(\.({'|'.join(_keys(section))}))?"
         else:
             yield name + (r"(\.[^=]+)?" if section or is_mapping else "")

@@ -7,8 +7,11 @@ import contextvars
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from types import TracebackType
 from typing import TypeVar
 
 from agentfly_core.formats.text import fault, shown
@@ -82,6 +85,55 @@ class Work:
     def _settle(self, error: Exception | None) -> None:
         if not self.ended.done():
             self.ended.set_result(error)
+
+
+class Seats:
+    """At most `count` of the blocks run at a time; the others wait, first come, first served.
+
+        seats = Seats(8)
+        async with seats:
+            ...
+
+    An asyncio.Semaphore serves one event loop; stored episodes are scored on another one than those
+    that are being played.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[Future[None]] = deque()
+        self._turn = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        mine = Future[None]()
+        with self._turn:
+            if self._free:
+                self._free -= 1
+                return
+            self._waiting.append(mine)
+        try:
+            await asyncio.wrap_future(mine)
+        except asyncio.CancelledError:
+            if not mine.cancelled():  # it was given a seat in the same moment
+                self._leave()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        """Hand the seat to whoever waits longest and was not cancelled."""
+        with self._turn:
+            while self._waiting:
+                longest = self._waiting.popleft()
+                if longest.set_running_or_notify_cancel():
+                    longest.set_result(None)
+                    return
+            self._free += 1
 
 
 async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:

@@ -32,8 +32,8 @@ LONGEST_TICK = 1.0  # what is more is not the loop's fault: the whole process st
 GRACE = 1.0
 STEP_SECONDS = 60.0
 ADVICE: dict[Which, str] = {
-    "parts": "use `await` with an async client, or a plain `def`, which runs in a thread, "
-    "or process=True",
+    "parts": "use `await` with an async client, `await asyncio.to_thread(...)`, a plain `def` for "
+    "a tool or reward, which runs in a thread, or process=True",
     "agents": "an agent has to `await` whatever takes time",
 }
 _log = logging.getLogger(__name__)

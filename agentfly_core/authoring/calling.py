@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeGuard, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeGuard, TypeVar
 
 from typing_extensions import TypeIs
 
@@ -52,14 +52,14 @@ async def call(
         raise
 
 
-async def made(kind: type[E], seconds: float) -> E:
+async def made(kind: type[E], settings: Mapping[str, Any], seconds: float) -> E:
     """A new instance of an environment, which lives on the authors' loop; raises what `call`
     does.
     """
     loop = author_loops.loop("parts")
 
     async def make() -> E:
-        environment = kind()
+        environment = kind(**settings)
         loop.adopt(environment)
         return environment
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Protocol, TypedDict, TypeVar
 
 from pydantic import TypeAdapter
@@ -64,18 +65,20 @@ def path_of(function: AuthorFunction) -> str:
     return f"{function.__module__}:{getattr(function, '__qualname__', '')}"
 
 
-def check(found: Signature, function: AuthorFunction, part: AuthorFunction, what: str) -> None:
-    """Raise ValueError for a part that no other process finds, or that needs an environment."""
-    name = getattr(function, "__qualname__", "")
+def check(found: Signature, made_of: AuthorFunction, part: AuthorFunction, what: str) -> None:
+    """Raise ValueError for a part that no other process finds, or that needs an environment; `part`
+    as it stands in its module.
+    """
+    name = getattr(made_of, "__qualname__", "")
     if (
         not name.isidentifier()
-        or function.__module__ == "__main__"
-        or load(path_of(function)) is not part
+        or made_of.__module__ == "__main__"
+        or load(path_of(made_of)) is not part
     ):
         raise ValueError(
             f"{what} is to run in a process of its own (process=True), which has to import it: "
-            "got one that is not found by its name at the top of its module, expected a `def` "
-            "there, decorated where it stands."
+            "got one that is not found by its name at the top of its module, expected a `def` or "
+            "`class` there, decorated where it stands."
         )
     if kinds := [kind.__name__ for kind in found.environments.values()]:
         raise ValueError(
@@ -84,16 +87,31 @@ def check(found: Signature, function: AuthorFunction, part: AuthorFunction, what
         )
 
 
-async def asked(path: str, question: Mapping[str, JSON], seconds: float) -> JSON:
-    """What the part behind an import path answers in a process of its own; both are plain JSON.
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A tool or reward as another process finds it:
+    `Named("my_search:Search", {"index": "wiki"})`.
+    """
+
+    path: str
+    settings: Mapping[str, JSON]
+
+    @property
+    def text(self) -> str:
+        """It as JSON."""
+        return json.dumps({"use": self.path, "settings": dict(self.settings)})
+
+
+async def asked(part: Named, question: Mapping[str, JSON], seconds: float) -> JSON:
+    """What a part answers in a process of its own; question and answer are plain JSON.
 
     Waits for a process to be free, as many as there are cores, and for it to import the part; only
     then its time begins. Raises Overdue after `seconds`, when the process is killed with all that
     it started, Died, and ServiceFailure.
     """
-    asking = _Asking(path, json.dumps(question), seconds)
+    asking = _Asking(part, json.dumps(question), seconds)
     try:
-        return await in_thread(asking, math.inf, path)
+        return await in_thread(asking, math.inf, part.path)
     except asyncio.CancelledError:
         asking.cancel()
         raise
@@ -102,21 +120,21 @@ async def asked(path: str, question: Mapping[str, JSON], seconds: float) -> JSON
 class _Asking:
     """A call as its thread makes it; one that is cancelled has no waiter, its process is killed."""
 
-    def __init__(self, path: str, question: str, seconds: float) -> None:
-        self._path, self._question, self._seconds = path, question, seconds
+    def __init__(self, part: Named, question: str, seconds: float) -> None:
+        self._part, self._question, self._seconds = part, question, seconds
         self._turn = threading.Lock()
         self._process: _Process | None = None
         self._cancelled = False
 
     def __call__(self) -> JSON:
-        call = f'{{"ask": {json.dumps(self._path)}, "question": {self._question}}}'
+        call = f'{{"ask": {self._part.text}, "question": {self._question}}}'
         with _process() as process:
             with self._turn:
                 if self._cancelled:
                     raise Died("its caller was cancelled")
                 self._process = process
             try:
-                process.know(self._path)
+                process.know(self._part)
                 answer = process.ask(call, self._seconds)
             finally:  # from now on it is another call's, and `cancel` must not kill it
                 with self._turn:
@@ -152,19 +170,22 @@ class _Process:
         """Whether it can still be asked."""
         return self._parent.poll() is None
 
-    def know(self, path: str) -> None:
-        """Have it import a part, once; raises ServiceFailure when it cannot."""
-        if path in self._known:
+    def know(self, part: Named) -> None:
+        """Have it import a part, and make it with its settings, once; raises ServiceFailure when it
+        cannot.
+        """
+        if part.text in self._known:
             return
+        asking = f'{{"know": {part.text}, "from": {json.dumps(sys.path)}}}'
         try:
-            answer = self.ask(json.dumps({"know": path, "from": sys.path}), START_SECONDS)
+            answer = self.ask(asking, START_SECONDS)
         except (Overdue, Died) as error:
             raise ServiceFailure(
-                f"{path} could not be imported in a process of its own: {error}"
+                f"{part.path} could not be imported in a process of its own: {error}"
             ) from None
         if "lost" in answer:
             raise ServiceFailure(answer["lost"])
-        self._known.add(path)
+        self._known.add(part.text)
 
     def ask(self, question: str, seconds: float) -> Answer:
         """Its answer within `seconds`; else it is ended."""

@@ -10,13 +10,14 @@ they do. The child reads a line of JSON, calls what it asks for, and writes a li
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import select
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentfly_core.system.supervisor import become_subreaper, die_with_parent, kill_descendants
 
@@ -63,16 +64,24 @@ def _serve(line: socket.socket) -> None:
         except BaseException as error:  # whatever it is, the function raised it
             raise harmless(error) from None
 
+    @functools.cache
+    def part(text: str) -> Any:
+        known = json.loads(text)
+        found, settings = load(known["use"]), known["settings"]
+        found = found.with_settings(**settings) if settings else found
+        _ = found.function  # of a class: its object is made, which does not count as a call's time
+        return found
+
     with asyncio.Runner() as runner, line.makefile("rb") as questions:
         for question in map(json.loads, questions):
             answer: Answer = {}
             try:
                 if "know" in question:
                     sys.path[:] = question["from"]
-                    load(question["know"])
+                    part(json.dumps(question["know"]))
                 else:
-                    part = load(question["ask"])
-                    answer["answer"] = _done(part.answer_apart(question["question"], call))
+                    asked = part(json.dumps(question["ask"]))
+                    answer["answer"] = _done(asked.answer_apart(question["question"], call))
             except (ServiceFailure, ValueError) as error:
                 answer["lost"] = words_of(error)
             line.sendall(json.dumps(answer).encode() + b"\n")

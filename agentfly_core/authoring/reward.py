@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar, overload
 
 from pydantic import TypeAdapter
 
 from agentfly_core.authoring import calling, injection, process_calls
-from agentfly_core.authoring.author_call import Overdue
+from agentfly_core.authoring.author_call import Overdue, Seats
 from agentfly_core.authoring.author_loops import LoopLost
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent
@@ -22,30 +24,58 @@ from agentfly_core.records.trajectory import Ending, Problem, Score, Scored, Tra
 
 R = TypeVar("R")
 AT_ONCE = 32
+LONGEST_WAIT = 30.0
 LARGEST = 1e15
 """What a reward may be at most, either way: gradients grow with it, and their squares must be
 numbers in float32.
 """
 USABLE = f"a finite number, from {-LARGEST:g} to {LARGEST:g}"
+_log = logging.getLogger(__name__)
 _FOUND = TypeAdapter[Score | Unscored](Score | Unscored)
 
 
 @dataclass(frozen=True, eq=False)
 class Reward:
-    """A function that scores a trajectory, made by `@reward`, still callable; `timeout` in seconds.
+    """A function that scores a trajectory, made by `@reward`, still callable.
 
-    `ready` is called before any work, and raises what the reward lacks on this machine. With
-    `process` it runs in a process of its own, which is killed when its time is over.
+    It is `made_of` a function, or of a class whose `__init__` takes the `settings` and whose
+    `__call__` scores. `timeout` is of one call, in seconds; `retries` are those after a
+    ServiceFailure, each after a wait of `backoff` seconds that doubles up to LONGEST_WAIT; at most
+    `concurrency` calls of it are made at a time, None: as many as there are. `ready` is called
+    before any work, and raises what the reward lacks on this machine. With `process` it runs in a
+    process of its own, which is killed when its time is over. `declared` is the reward as it stands
+    in its module, where an experiment changed something.
     """
 
-    function: AuthorFunction
+    made_of: AuthorFunction
     name: str
     timeout: float
+    retries: int
+    backoff: float
+    concurrency: int | None
     ready: calling.Ready
     process: bool
+    settings: Mapping[str, JSON] = field(default_factory=dict)
+    declared: Reward | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
+
+    @functools.cached_property
+    def function(self) -> AuthorFunction:
+        """What a call calls, of a class one object; raises ValueError where it lacks a setting."""
+        return injection.callee(self.made_of, self.settings)
+
+    def with_settings(self, **settings: JSON) -> Reward:
+        """This reward with the settings of its class: `Judge.with_settings(model="judge-7b")`.
+
+        Raises ValueError for a setting that its `__init__` does not take, that has another type or
+        that is missing, and for a reward that is no class.
+        """
+        injection.require_class(self.made_of, f"The reward {self.name!r}", settings)
+        made = replace(self, settings=settings, declared=self.declared or self)
+        _ = made.function
+        return made
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Environment]]:
@@ -56,24 +86,42 @@ class Reward:
         self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]
     ) -> Score | Unscored:
         """What it found, or why nothing; raises ServiceFailure, nothing else it could cause."""
-        if not self.process:
-            return await self._score(trajectory, lent, self._call)
-        try:
-            found = await process_calls.asked(
-                process_calls.path_of(self.function), asdict(trajectory), self.timeout
-            )
-        except (Overdue, process_calls.Died) as error:
-            return Unscored(f"{self.name}: {words_of(error)}")
-        return _FOUND.validate_python(found)
+        for attempt in range(self.retries):
+            try:
+                return await self._score_once(trajectory, lent)
+            except LoopLost:  # what it was lent may be lost, too
+                raise
+            except ServiceFailure as failure:
+                _log.info("%s is asked again: %s", self.name, fault(failure))
+            await asyncio.sleep(min(self.backoff * 2.0**attempt, LONGEST_WAIT))
+        return await self._score_once(trajectory, lent)
 
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
         """What `score` asks another process, in that process."""
         trajectory = process_calls.adapter(Trajectory).validate_python(question)
-        return asdict(await self._score(trajectory, {}, caller))
+        return asdict(await self._found(trajectory, {}, caller))
 
-    async def _score(
+    async def _score_once(
+        self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]
+    ) -> Score | Unscored:
+        async with self._seats or nullcontext():
+            if self.process:
+                found = await self._found_apart(trajectory)
+            else:
+                found = await self._found(trajectory, lent, self._call)
+        return Unscored(f"{self.name}: {found.reason}") if isinstance(found, Unscored) else found
+
+    async def _found_apart(self, trajectory: Trajectory) -> Score | Unscored:
+        part = process_calls.Named(process_calls.path_of(self.made_of), self.settings)
+        try:
+            found = await process_calls.asked(part, asdict(trajectory), self.timeout)
+        except (Overdue, process_calls.Died) as error:
+            return Unscored(words_of(error))
+        return _FOUND.validate_python(found)
+
+    async def _found(
         self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
     ) -> Score | Unscored:
         known = {**lent, Trajectory: trajectory, Problem: trajectory.problem}
@@ -86,7 +134,11 @@ class Reward:
             raise
         except (Exception, SystemExit) as error:
             # one reward's mistake must not take other episodes with it
-            return Unscored(f"{self.name}: {fault(error)}")
+            return Unscored(fault(error))
+
+    @functools.cached_property
+    def _seats(self) -> Seats | None:
+        return None if self.concurrency is None else Seats(self.concurrency)
 
     async def _call(
         self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
@@ -97,13 +149,9 @@ class Reward:
         score = result if isinstance(result, Score) else Score(result)
         for found in (score.value, *score.parts.values(), *score.per_turn):
             if not _is_number(found):
-                return Unscored(
-                    f"{self.name}: got {shown(found)} ({type(found).__name__}), expected {USABLE}"
-                )
+                return Unscored(f"got {shown(found)} ({type(found).__name__}), expected {USABLE}")
         if len(score.per_turn) not in (0, len(trajectory.turns)):
-            return Unscored(
-                f"{self.name}: {len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns"
-            )
+            return Unscored(f"{len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns")
         parts = {name: float(part) for name, part in score.parts.items()}
         return Score(float(score.value), parts, tuple(map(float, score.per_turn)))
 
@@ -117,7 +165,8 @@ class Reward:
                 "from trajectory.problem.facts."
             )
         if self.process:
-            process_calls.check(found, self.function, self, f"The reward {self.name!r}")
+            declared = self.declared or self
+            process_calls.check(found, self.made_of, declared, f"The reward {self.name!r}")
         return found
 
 
@@ -128,6 +177,9 @@ def reward(
     *,
     name: str | None = None,
     timeout: float = 30.0,
+    retries: int = 0,
+    backoff: float = 1.0,
+    concurrency: int | None = None,
     ready: calling.Ready = calling.nothing_needed,
     process: bool = False,
 ) -> Callable[[AuthorFunction], Reward]: ...
@@ -137,10 +189,14 @@ def reward(
     *,
     name: str | None = None,
     timeout: float = 30.0,
+    retries: int = 0,
+    backoff: float = 1.0,
+    concurrency: int | None = None,
     ready: calling.Ready = calling.nothing_needed,
     process: bool = False,
 ) -> Reward | Callable[[AuthorFunction], Reward]:
-    """Make a reward of a function, synchronous or not, that returns a number or a Score.
+    """Make a reward of a function, synchronous or not, that returns a number or a Score, or of a
+    class of such objects; see Reward.
 
     What it takes is lent to it by annotation: Trajectory, Problem, environments. With an
     environment it is scored while the episode still has it, otherwise from the record, as often as
@@ -148,7 +204,8 @@ def reward(
     """
 
     def make(wrapped: AuthorFunction) -> Reward:
-        return Reward(wrapped, name or injection.name(wrapped), timeout, ready, process)
+        called = name or injection.name(wrapped)
+        return Reward(wrapped, called, timeout, retries, backoff, concurrency, ready, process)
 
     return make if function is None else make(function)
 
@@ -168,7 +225,7 @@ async def score(
             f"Two rewards have the same name: {sorted(names)}; give one of them another, "
             "`@reward(name=...)`."
         )
-    seats = asyncio.Semaphore(AT_ONCE)
+    seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
     return list(
         await asyncio.gather(*(_scored(trajectory, rewards, seats) for trajectory in trajectories))
     )

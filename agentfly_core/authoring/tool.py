@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar, overload
 
 from pydantic_core import to_jsonable_python
@@ -32,6 +32,10 @@ class ToolError(Exception):
 class Tool:
     """A function that a model can call; still callable as that function. Made by `@tool`.
 
+    It is `made_of` a function, a method or an object with `__call__`, or of a class of such
+    objects, whose `__init__` takes the `settings`. `declared` is the tool of which
+    `with_settings` made this one.
+
     A result is read by the model as it is when it is text, else as JSON; `max_chars` (bytes of
     UTF-8) of it at most. `timeout` is in seconds, `retries` are those after a ServiceFailure,
     `parallel` tools called in one reply run at the same time, and a call of an `ends_episode` tool
@@ -40,7 +44,7 @@ class Tool:
     which is killed when its time is over.
     """
 
-    function: AuthorFunction
+    made_of: AuthorFunction
     name: str
     description: str | None
     timeout: float
@@ -50,6 +54,24 @@ class Tool:
     ends_episode: bool
     ready: calling.Ready
     process: bool
+    settings: Mapping[str, JSON] = field(default_factory=dict)
+    declared: Tool | None = None
+
+    @functools.cached_property
+    def function(self) -> AuthorFunction:
+        """What a call calls, of a class one object; raises ValueError where it lacks a setting."""
+        return injection.callee(self.made_of, self.settings)
+
+    def with_settings(self, **settings: JSON) -> Tool:
+        """This tool with the settings of its class: `Search.with_settings(index="wiki")`.
+
+        Raises ValueError for a setting that its `__init__` does not take, that has another type or
+        that is missing, and for a tool that is no class.
+        """
+        injection.require_class(self.made_of, f"The tool {self.name!r}", settings)
+        made = replace(self, settings=settings, declared=self.declared or self)
+        _ = made.function
+        return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -57,7 +79,7 @@ class Tool:
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
         if instance is None:
             return self
-        return replace(self, function=self.function.__get__(instance, owner))
+        return replace(self, made_of=self.made_of.__get__(instance, owner))
 
     @functools.cached_property
     def schema(self) -> ToolSchema:
@@ -81,7 +103,9 @@ class Tool:
         question = asdict(_Question(call, problem))
         try:
             answer = await process_calls.asked(
-                process_calls.path_of(self.function), question, self.timeout
+                process_calls.Named(process_calls.path_of(self.made_of), self.settings),
+                question,
+                self.timeout,
             )
             observation: Observation = process_calls.adapter(Observation).validate_python(answer)
             return observation
@@ -149,7 +173,8 @@ class Tool:
                 f"The tool {self.name!r} asks for a Trajectory, which is lent to rewards only."
             )
         if self.process:
-            process_calls.check(found, self.function, self, f"The tool {self.name!r}")
+            declared = self.declared or self
+            process_calls.check(found, self.made_of, declared, f"The tool {self.name!r}")
         return found
 
 
@@ -199,10 +224,9 @@ def tool(
         )
 
     def make(wrapped: AuthorFunction) -> Tool:
-        callee = wrapped() if isinstance(wrapped, type) else wrapped
         return Tool(
-            callee,
-            name or injection.name(callee),
+            wrapped,
+            name or injection.name(wrapped),
             description,
             timeout,
             max_chars,

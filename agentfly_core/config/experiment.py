@@ -10,56 +10,31 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from agentfly_core.config.health_signs import FIRST, SIGNS, Sign
-from agentfly_core.config.import_path import added, construct, full_name, load
+from agentfly_core.config.import_path import full_name
+from agentfly_core.config.parts import (
+    AgentPart,
+    OwnSettings,
+    Part,
+    Pool,
+    Positive,
+    RewardPart,
+    ToolPart,
+)
 from agentfly_core.config.promotion import AS_BEFORE, Promotion
 from agentfly_core.config.section import Added, Keys, Section, by_name
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 
 T = TypeVar("T")
-Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 RUN_STEP = re.compile(r"run:([A-Za-z0-9][A-Za-z0-9._-]*)@(\d+)")
 RESUMABLE: JsonDict = {"resumable": True}
 SPLITS = ("train", "validation", "test")
-
-
-class Part(Section):
-    """A plug-in named by its import path, with its settings:
-    `{use: "my.rewards:cites", weight: 2}`.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-    use: str
-
-    @property
-    def settings(self) -> dict[str, JSON]:
-        """Everything beside `use`."""
-        return dict(self.model_extra or {})
-
-    def make(self) -> Any:
-        """Import it and call it with its settings; raises ValueError for a setting that it does not
-        have.
-        """
-        return construct(load(self.use), self.settings)
-
-    def added(self) -> Iterator[tuple[Keys, JSON]]:
-        """Its own settings, and those of what it names."""
-        yield from added(load(self.use), self.settings)
-        yield from super().added()
 
 
 class AlgorithmPart(Part):
@@ -90,43 +65,6 @@ class Data(Part):
         default=None,
         description="of the problems, and of how held-out ones are played (default: `seed`)",
     )
-
-
-class AgentPart(Section):
-    """How an episode is played; lengths in tokens, `max_tokens` those of a reply, `deadline` in
-    seconds.
-    """
-
-    use: str = "agentfly_core.agents.tool_loop:tool_loop"
-    system: str = ""
-    max_turns: Positive = 4
-    max_tokens: Positive = 256
-    max_observation_tokens: Annotated[int, Field(ge=64)] = 1024
-    max_model_len: Positive = 2048
-    deadline: Annotated[float, Field(gt=0)] = 3600.0
-
-
-class Pool(Section):
-    """How many environments of a kind there may be at a time, and how many episodes and seconds
-    each serves.
-
-    `{limit: 8, max_uses: 100, lifetime: 3600}`; a number is short for its limit.
-    """
-
-    limit: Positive
-    max_uses: Positive | None = None
-    lifetime: Annotated[float, Field(gt=0)] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_number(cls, value: T) -> T | dict[str, T]:
-        return value if isinstance(value, dict | cls) else {"limit": value}
-
-    # What is null is not written, and so a setting that is added here has that as its default.
-    @model_serializer(mode="wrap")
-    def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
-        written = {key: value for key, value in full(self).items() if value is not None}
-        return written if len(written) > 1 else self.limit
 
 
 class WarmStart(Section):
@@ -256,8 +194,8 @@ class Science(Section):
     template: Part = Part(use="agentfly_core.templates.chatml:Hermes")
     data: Data
     agent: AgentPart = AgentPart()
-    tools: tuple[str, ...] = ()
-    rewards: dict[str, float]
+    tools: tuple[ToolPart, ...] = ()
+    rewards: dict[str, RewardPart]
     environments: dict[str, Pool] = Field(default_factory=dict)
     warm_start: WarmStart | None = None
     adapter: Adapter | None = None
@@ -293,6 +231,16 @@ class Science(Section):
         """The import path of the reward that says whether an episode solved its problem."""
         return self.evaluate.goal or next(iter(self.rewards))
 
+    def own_settings(self) -> Iterator[OwnSettings]:
+        """The settings of each tool, reward, kind of environment and of the agent."""
+        yield OwnSettings.beside(self.agent, ("agent",), self.agent.use)
+        for number, tool in enumerate(self.tools):
+            yield OwnSettings.beside(tool, ("tools", str(number)), tool.use)
+        for name, reward in self.rewards.items():
+            yield OwnSettings.beside(reward, ("rewards", name), reward.use or name)
+        for path, pool in self.environments.items():
+            yield OwnSettings(("environments", path, "settings"), path, pool.settings)
+
     @property
     def of_data(self) -> Science:
         """The same with the seed of its data as its only one: what the dataset and how held-out
@@ -316,8 +264,12 @@ class Science(Section):
         return digest(self.identity())
 
     def added(self) -> Iterator[tuple[Keys, JSON]]:
-        """Also the signs that a later release ships."""
+        """Also those of what tools, rewards, the agent and environments are, and the signs that a
+        later release ships.
+        """
         yield from super().added()
+        for own in self.own_settings():
+            yield from own.added()
         for name, sign in SIGNS.items():
             if sign and name not in FIRST:
                 yield ("health", name), sign.model_dump(mode="json")

@@ -126,6 +126,11 @@ def check_settings(
     return {key: _typed(f"{name}: {key}", value, types[key]) for key, value in settings.items()}
 
 
+def settings_of(maker: Maker) -> list[str]:
+    """The names of the settings of a class; a function that is a part itself has none."""
+    return list(_parameters(maker)) if isinstance(maker, type) else []
+
+
 def _parameters(maker: Maker) -> Parameters:
     try:
         return inspect.signature(maker).parameters

@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from agentfly_core.config.credentials import refuse_secrets
-from agentfly_core.config.experiment import SPLITS, Part, Science, resumable
+from agentfly_core.config.experiment import SPLITS, Science, resumable
 from agentfly_core.config.health_signs import SIGNS
 from agentfly_core.config.import_path import at, load, with_defaults
 from agentfly_core.config.mismatch import UNSHOWN, place, said
-from agentfly_core.config.section import Section
+from agentfly_core.config.parts import Part
+from agentfly_core.config.section import Section, at_keys
 from agentfly_core.config.site import Site
 from agentfly_core.formats import strict_json, strict_yaml
 from agentfly_core.formats.json_value import JSON
@@ -150,7 +151,20 @@ def _completed(science: Science) -> Science:
         changed[name] = type(part)(**{**part.model_dump(), **settings})
     rollout = {"refills": refills or 0} | science.rollout.model_dump(exclude_unset=True)
     changed["rollout"] = science.rollout.model_copy(update=rollout)
-    return science.model_copy(update=changed)
+    return _with_own_settings(science.model_copy(update=changed))
+
+
+def _with_own_settings(science: Science) -> Science:
+    """The science in which the tools, rewards, ... that are given a setting have all of theirs."""
+    given = [own for own in science.own_settings() if own.settings]
+    if not given:
+        return science
+    said = science.model_dump(mode="json")
+    for own in given:
+        section = at_keys(said, own.keys)
+        assert isinstance(section, dict), f"{own.keys} holds settings"
+        section.update(own.completed())
+    return Science.model_validate(said)
 
 
 def _layers(name: str, store: str) -> Mapping[str, Mapping[str, JSON]]:
@@ -203,8 +217,15 @@ def _override(text: str) -> tuple[str, JSON]:
 
 
 def _keys(key: str) -> list[str]:
-    """Where a dotted key leads; the import path in rewards.my_project.rewards:cites is one key."""
-    return key.split(".", 1 if ":" in key else -1)
+    """Where a dotted key leads; the import path in rewards.my_project.rewards:cites is one key, as
+    in rewards.my_project.rewards:cites.weight.
+    """
+    before, _, name = key.partition(":")
+    section, dot, module = before.partition(".")
+    if not (name and dot):
+        return key.split(".")
+    first, *inner = name.split(".")
+    return [section, f"{module}:{first}", *inner]
 
 
 def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JSON]:

@@ -35,7 +35,7 @@ class Section(BaseModel):
         """What it says, as JSON that is the same in all releases, whatever they have added."""
         said: dict[str, JSON] = self.model_dump(mode="json")
         for (*section, key), before in self.added():
-            held = _at(said, section)
+            held = at_keys(said, section)
             if isinstance(held, dict) and key in held and held[key] == before:
                 del held[key]
         return said
@@ -52,7 +52,7 @@ class Section(BaseModel):
             return dict(identity)
         said = _copied(identity)
         for (*section, key), before in reversed(added):
-            if isinstance(held := _at(said, section), dict):
+            if isinstance(held := at_keys(said, section), dict):
                 held.setdefault(key, _copied(before) if isinstance(before, Mapping) else before)
         return said
 
@@ -75,14 +75,26 @@ def added_within(value: Any) -> Iterator[tuple[Keys, JSON]]:
             yield from (((key, *keys), before) for keys, before in added_within(item))
 
 
-def _at(tree: JSON, keys: Sequence[str]) -> JSON:
+def at_keys(tree: JSON, keys: Sequence[str]) -> JSON:
+    """What stands at keys within a dumped configuration, at `("tools", "0")` the first tool; None
+    where nothing does.
+    """
     for key in keys:
-        tree = tree.get(key) if isinstance(tree, dict) else None
+        if isinstance(tree, list):
+            tree = tree[int(key)]
+        else:
+            tree = tree.get(key) if isinstance(tree, dict) else None
     return tree
 
 
 def _copied(tree: Mapping[str, JSON]) -> dict[str, JSON]:
-    return {key: _copied(item) if isinstance(item, Mapping) else item for key, item in tree.items()}
+    return {key: _copy(item) for key, item in tree.items()}
+
+
+def _copy(item: JSON) -> JSON:
+    if isinstance(item, Mapping):
+        return _copied(item)
+    return [_copy(each) for each in item] if isinstance(item, list) else item
 
 
 def by_name(value: T) -> T | dict[str, str]:

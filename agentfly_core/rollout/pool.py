@@ -8,9 +8,10 @@ import logging
 import math
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.environment import Environment, ServiceFailure
@@ -29,9 +30,10 @@ class LeaseTimeout(ServiceFailure):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many environments of a kind there may be at a time, and how long each is lent again.
+    """How many environments of a kind there may be at a time, how long each is lent again, and the
+    settings with which each is made.
 
-        Limit(8, max_uses=100, lifetime=3600.0)
+        Limit(8, max_uses=100, lifetime=3600.0, settings={"products": 6})
 
     After `max_uses` leases, or as soon as it is looked at when older than `lifetime` seconds, an
     environment is closed and another one takes its place. None: no bound.
@@ -40,6 +42,7 @@ class Limit:
     limit: int
     max_uses: int | None = None
     lifetime: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -208,7 +211,7 @@ class Pool:
 
     async def _started(self, seconds: float) -> Instance:
         try:
-            environment = await calling.made(self._kind, seconds)
+            environment = await calling.made(self._kind, self._limit.settings, seconds)
         except Exception as error:  # an author's own __init__
             raise ServiceFailure(
                 f"{self._kind.__name__} could not be made: {fault(error)}"

@@ -4,11 +4,10 @@ runs it names.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, Store
@@ -16,16 +15,15 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
-from agentfly_core.config.import_path import at, load
 from agentfly_core.config.site import Site
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.needs import refuse_misfits
+from agentfly_core.rollout.parts import agent_of, limits_of, reward_of, tool_of
 from agentfly_core.rollout.pool import Limit
 
 if TYPE_CHECKING:
     from agentfly_core.rl.interface import Algorithm
 
-P = TypeVar("P")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -108,30 +106,15 @@ def resolve(science: Science) -> Resolved:
     """Import what an experiment names; raises ValueError, with the key where it stands, for what
     does not fit.
     """
-    with at("agent.use"):
-        agent: Agent = load(science.agent.use)
-        callables = (agent, agent.__call__)  # type: ignore[operator]
-        if isinstance(agent, type) or not any(map(inspect.iscoroutinefunction, callables)):
-            raise ValueError(
-                f"{science.agent.use} is no agent, expected an `async def` of one Episode that "
-                "returns its Ending."
-            )
-    with at("tools"):
-        tools = tuple(_named(path, Tool) for path in science.tools)
-    with at("rewards"):
-        rewards = [_named(path, Reward) for path in science.rewards]
-    limits = {}
-    with at("environments"):
-        for path, pool in science.environments.items():
-            kind = load(path)
-            if not (isinstance(kind, type) and issubclass(kind, Environment)):
-                raise ValueError(
-                    f"{path} is no environment, expected a subclass of agentfly_core.Environment."
-                )
-            limits[kind] = Limit(pool.limit, pool.max_uses, pool.lifetime)
-    refuse_misfits(tools, rewards, limits)
-    weights = dict(zip(rewards, science.rewards.values(), strict=True))
-    goal = _named(science.goal, Reward).name
+    agent = agent_of(science.agent)
+    tools = tuple(map(tool_of, science.tools))
+    rewards = {key: reward_of(key, part) for key, part in science.rewards.items()}
+    limits = limits_of(science.environments)
+    for own in science.own_settings():
+        own.completed()
+    refuse_misfits(tools, list(rewards.values()), limits)
+    weights = {rewards[key]: part.weight for key, part in science.rewards.items()}
+    goal = rewards[science.goal].name
     return Resolved(science, science.algorithm.make(), agent, tools, weights, goal, limits)
 
 
@@ -192,14 +175,3 @@ def require_same_tokens(store: Store, what: str, theirs: Artifact, ours: Artifac
             f"{what} has tokens of {theirs.uri}, and training those of {ours.uri}: the tokenizers "
             "differ, or one is missing. Name a run of this model, or one that comes from it."
         )
-
-
-def _named(path: str, kind: type[P]) -> P:
-    found = load(path)
-    if not isinstance(found, kind):
-        name = kind.__name__
-        raise ValueError(
-            f"{path} is a {type(found).__name__}, expected a {name}: decorate it with "
-            f"@{name.lower()}."
-        )
-    return found

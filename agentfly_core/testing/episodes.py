@@ -36,7 +36,7 @@ def rollout_spec(
     max_observation_tokens: int = 200,
     max_model_len: int = 1000,
     deadline: float = 60.0,
-    limits: Mapping[type[Environment], int] | None = None,
+    limits: Mapping[type[Environment], Limit | int] | None = None,
     template: ChatTemplate | None = None,
 ) -> RolloutSpec:
     """Rules of episodes; by default tokens are letters, and the agent is the default one.
@@ -45,8 +45,10 @@ def rollout_spec(
     kind that tools and rewards need. Raises ValueError as an experiment does for two tools of one
     name and for an environment without a limit.
     """
-    counts = dict.fromkeys(kinds_needed(tools, rewards), 1) if limits is None else limits
-    bounds = {kind: Limit(count) for kind, count in counts.items()}
+    given = limits if limits is not None else dict.fromkeys(kinds_needed(tools, rewards), Limit(1))
+    bounds = {
+        kind: Limit(limit) if isinstance(limit, int) else limit for kind, limit in given.items()
+    }
     refuse_misfits(tools, rewards, bounds)
     return RolloutSpec(
         template=template or Letters(),

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from pydantic_core import PydanticUndefined
 
-from agentfly_core.config import experiment
+from agentfly_core.config import experiment, parts
 from agentfly_core.config.health_signs import Sign
 from agentfly_core.config.promotion import Promotion
 from agentfly_core.config.site import Site
@@ -17,8 +17,9 @@ PLAIN = bool | int | float | str | None
 SECTIONS = {
     "The experiment": experiment.Science,
     "`data`": experiment.Data,
-    "`agent`": experiment.AgentPart,
-    "`environments`": experiment.Pool,
+    "`agent`": parts.AgentPart,
+    "`rewards`": parts.RewardPart,
+    "`environments`": parts.Pool,
     "`warm_start`": experiment.WarmStart,
     "`adapter`": experiment.Adapter,
     "`update`": experiment.Update,

@@ -30,7 +30,7 @@ def science(tmp_path, monkeypatch):
     (tmp_path / "my_quiz.py").write_text(
         "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
     )
-    (tmp_path / "quiz.yaml").write_text(re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
+    (tmp_path / "quiz.yaml").write_text(re.search(r"```yaml\n(model.*?)```", PAGE, re.DOTALL)[1])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return loading.read("quiz.yaml").science

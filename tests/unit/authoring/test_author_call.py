@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
@@ -41,7 +42,8 @@ from tests.support.rooms import ONE, TWO, Room, broken, events, lease
 from tests.support.signals import Signal
 
 ADVICE = (
-    "use `await` with an async client, or a plain `def`, which runs in a thread, or process=True"
+    "use `await` with an async client, `await asyncio.to_thread(...)`, a plain `def` for a tool or "
+    "reward, which runs in a thread, or process=True"
 )
 
 
@@ -112,7 +114,7 @@ async def test_code_that_holds_its_loop_is_named_and_those_behind_it_are_not_bla
     await holding.wait()
     unbegun = asyncio.create_task(call(answers, 0.01, "The tool 'read'"))
     with pytest.raises(
-        Overdue, match=r"^The tool 'search' held the event loop for \S+ s: " + ADVICE
+        Overdue, match=r"^The tool 'search' held the event loop for \S+ s: " + re.escape(ADVICE)
     ):
         await blocked
     for other in others:

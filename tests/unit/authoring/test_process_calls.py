@@ -137,7 +137,7 @@ def local() -> Tool:
     ("part", "told"),
     [
         (crunchers.sees, "The tool 'sees' asks for Shelf .*process=True.*drop one of the two"),
-        (local(), "The tool 'inner' .* expected a `def` there"),
+        (local(), "The tool 'inner' .* expected a `def` or `class` there"),
         (
             tool(process=True)(crunchers.explode.function),
             "not found by its name at the top of its module",

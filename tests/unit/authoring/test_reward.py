@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -270,3 +271,84 @@ async def test_two_rewards_of_one_name_are_refused() -> None:
     other: Callable[..., float] = lambda trajectory: 1.0  # noqa: E731
     with pytest.raises(ValueError, match="same name"):
         await score([], {exact: 1.0, reward(name="exact")(other): 1.0})
+
+
+def flaky(failures: int, **limits: Any) -> tuple[Reward, list[str]]:
+    """A reward whose service fails so many times before it answers, and what it was asked."""
+    asked: list[str] = []
+
+    @reward(backoff=0.0, **limits)
+    async def judge(problem: Problem) -> float:
+        asked.append(problem.id)
+        if len(asked) <= failures:
+            raise ServiceFailure("503")
+        return 0.5
+
+    return judge, asked
+
+
+async def test_a_reward_whose_service_fails_is_asked_again_as_often_as_it_says() -> None:
+    patient, asked = flaky(2, retries=2)
+    assert [one.reward for one in await score([played()], {patient: 1.0})] == [0.5]
+    assert len(asked) == 3
+    hasty, asked = flaky(2, retries=1)
+    (found,) = await score([played()], {hasty: 1.0})
+    assert found.reward == Unscored("judge: ServiceFailure: 503")
+    assert len(asked) == 2
+
+
+async def test_the_waits_between_retries_double_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+
+    async def note(seconds: float) -> None:
+        waited.append(seconds)
+
+    impatient, _ = flaky(9, retries=7)
+    monkeypatch.setattr(asyncio, "sleep", note)
+    await score([played()], {replace(impatient, backoff=1.0): 1.0})
+    assert waited == [1, 2, 4, 8, 16, 30, 30]
+
+
+async def test_a_mistake_of_a_reward_and_one_that_is_late_are_not_asked_again() -> None:
+    calls: list[str] = []
+
+    @reward(retries=3, timeout=0.01, backoff=0.0)
+    async def late() -> float:
+        calls.append("late")
+        await asyncio.Event().wait()
+        return 1.0
+
+    @reward(retries=3, backoff=0.0)
+    async def wrong() -> float:
+        calls.append("wrong")
+        raise KeyError("answer")
+
+    (found,) = await score([played()], {late: 1.0, wrong: 1.0})
+    assert isinstance(found.reward, Unscored)
+    assert found.reward.reason == (
+        "late: Overdue: no result within 0.01 s; wrong: KeyError: 'answer'"
+    )
+    assert calls == ["late", "wrong"]
+
+
+@pytest.mark.parametrize(("concurrency", "expected"), [(3, 3), (40, 40), (None, 32)])
+async def test_no_more_calls_of_a_reward_are_made_at_a_time_than_it_says(
+    concurrency: int | None, expected: int
+) -> None:
+    busy, most, full = [0], [0], asyncio.Event()
+
+    @reward(concurrency=concurrency)
+    async def judge() -> float:
+        busy[0] += 1
+        most[0] = max(most[0], busy[0])
+        if busy[0] == expected:
+            full.set()
+        await full.wait()
+        busy[0] -= 1
+        return 1.0
+
+    episodes = [played(f"t{number}") for number in range(80)]
+    assert {one.reward for one in await score(episodes, {judge: 1.0})} == {1.0}
+    assert most == [expected]

@@ -35,7 +35,10 @@ def test_an_override_replaces_all_that_stands_at_its_key(tiny):
             "evaluate.goal=my.rewards:cites",
         ],
     )
-    assert read.science.rewards == {"my.rewards:cites": 1.0, "my.rewards:short": 0.5}
+    assert read.science.model_dump(mode="json")["rewards"] == {
+        "my.rewards:cites": 1.0,
+        "my.rewards:short": 0.5,
+    }
     assert {source for key, source in read.origin.items() if key.startswith("rewards")} == {
         "override"
     }
@@ -43,7 +46,7 @@ def test_an_override_replaces_all_that_stands_at_its_key(tiny):
 
 def test_an_import_path_is_one_key_of_an_override(tiny):
     read = loading.read(tiny, ["rewards.agentfly_core.rewards.exact:exact=0.5"])
-    assert read.science.rewards == {"agentfly_core.rewards.exact:exact": 0.5}
+    assert read.science.rewards["agentfly_core.rewards.exact:exact"].weight == 0.5
     assert read.origin["rewards.agentfly_core.rewards.exact:exact"] == "override"
 
 

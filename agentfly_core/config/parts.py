@@ -1,0 +1,195 @@
+"""What an experiment names by import path, with the settings that each of these may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from agentfly_core.config.import_path import (
+    Maker,
+    added,
+    at,
+    construct,
+    load,
+    settings_of,
+    with_defaults,
+)
+from agentfly_core.config.section import Keys, Section, by_name
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.text import did_you_mean
+
+T = TypeVar("T")
+Positive = Annotated[int, Field(ge=1)]
+OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+
+
+class Part(Section):
+    """A plug-in named by its import path, with its settings:
+    `{use: "my.rewards:cites", weight: 2}`.
+    """
+
+    model_config = OPEN
+    use: str
+
+    @property
+    def settings(self) -> dict[str, JSON]:
+        """Everything beside `use`."""
+        return dict(self.model_extra or {})
+
+    def make(self) -> Any:
+        """Import it and call it with its settings; raises ValueError for a setting that it does not
+        have.
+        """
+        return construct(load(self.use), self.settings)
+
+    def added(self) -> Iterator[tuple[Keys, JSON]]:
+        """Its own settings, and those of what it names."""
+        yield from added(load(self.use), self.settings)
+        yield from super().added()
+
+
+class ToolPart(Section):
+    """A tool: its import path, or `{use: "my_search:Search", index: wiki}` with the settings of its
+    class.
+    """
+
+    model_config = OPEN
+    use: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_path(cls, value: T) -> T | dict[str, str]:
+        return by_name(value)
+
+    @model_serializer(mode="wrap")
+    def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
+        return full(self) if self.model_extra else self.use
+
+
+class RewardPart(Section):
+    """A reward's weight in the sum, and what else is set of it:
+    `{weight: 0.5, timeout: 60, model: judge-7b}`.
+
+    A number is short for its weight. `timeout`, `retries` and `concurrency` stand for those of
+    `@reward`; what is not known here is a setting of its class. The key at which it stands is its
+    import path, or with `use` a name of your own, which is then its name in metrics.
+    """
+
+    model_config = OPEN
+    use: str | None = None
+    weight: float = 1.0
+    timeout: Annotated[float, Field(gt=0)] | None = None
+    retries: Annotated[int, Field(ge=0)] | None = None
+    concurrency: Positive | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_weight(cls, value: T) -> T | dict[str, T]:
+        return value if isinstance(value, dict | cls) else {"weight": value}
+
+    @model_serializer(mode="wrap")
+    def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
+        written = {key: value for key, value in full(self).items() if value is not None}
+        return written if len(written) > 1 else self.weight
+
+
+class AgentPart(Section):
+    """How an episode is played; lengths in tokens, `max_tokens` those of a reply, `deadline` in
+    seconds. What is not known here is a setting of the agent's class.
+    """
+
+    model_config = OPEN
+    use: str = "agentfly_core.agents.tool_loop:tool_loop"
+    system: str = ""
+    max_turns: Positive = 4
+    max_tokens: Positive = 256
+    max_observation_tokens: Annotated[int, Field(ge=64)] = 1024
+    max_model_len: Positive = 2048
+    deadline: Annotated[float, Field(gt=0)] = 3600.0
+
+
+class Pool(Section):
+    """How many environments of a kind there may be at a time, how many episodes and seconds each
+    serves, and the settings of their class.
+
+    `{limit: 8, max_uses: 100, lifetime: 3600, settings: {products: 6}}`; a number is short for its
+    limit.
+    """
+
+    limit: Positive
+    max_uses: Positive | None = None
+    lifetime: Annotated[float, Field(gt=0)] | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_number(cls, value: T) -> T | dict[str, T]:
+        return value if isinstance(value, dict | cls) else {"limit": value}
+
+    # What is null or empty is not written, and so a setting that is added here has that as its
+    # default.
+    @model_serializer(mode="wrap")
+    def _shortest(self, full: SerializerFunctionWrapHandler) -> Any:
+        written = {key: value for key, value in full(self).items() if value not in (None, {})}
+        return written if len(written) > 1 else self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSettings:
+    """The settings that a tool, reward, agent or environment is given, and where they stand.
+
+    `OwnSettings(("tools", "0"), "my_search:Search", {"index": "wiki"}, ("use",))`; the keys in
+    `taken` mean something else at that place.
+    """
+
+    keys: Keys
+    path: str
+    settings: Mapping[str, JSON]
+    taken: Sequence[str] = ()
+
+    @classmethod
+    def beside(cls, section: BaseModel, keys: Keys, path: str) -> OwnSettings:
+        """Those that stand among the keys of a section."""
+        return cls(keys, path, section.model_extra or {}, tuple(type(section).model_fields))
+
+    def completed(self) -> dict[str, JSON]:
+        """With the defaults of the class for those left out; raises ValueError, with the key, for
+        what the class does not have, and where there is no class.
+        """
+        where = ".".join(self.keys)
+        with at(where):
+            maker = self._maker()
+            own = settings_of(maker)
+            if clash := [key for key in own if key in self.taken]:
+                raise ValueError(
+                    f"{self.path} has a setting {clash[0]!r}, which is what an experiment calls "
+                    "another one there: give that of the class another name."
+                )
+        for key in self.settings:
+            if key not in own:
+                only = "" if isinstance(maker, type) else " Only a class has settings of its own."
+                hint = did_you_mean(key, [*own, *self.taken])
+                raise ValueError(f"{where}.{key}: there is no such key.{hint}{only}")
+        with at(where):
+            return with_defaults(maker, self.settings) if isinstance(maker, type) else {}
+
+    def added(self) -> Iterator[tuple[Keys, JSON]]:
+        """See `Section.added`."""
+        if self.settings:
+            for keys, before in added(self._maker(), self.settings):
+                yield (*self.keys, *keys), before
+
+    def _maker(self) -> Maker:
+        found = load(self.path)
+        maker: Maker = getattr(found, "made_of", found)  # a decorated class is a Tool or a Reward
+        return maker

@@ -1,0 +1,161 @@
+"""Settings of tools, rewards, environments and agents in an experiment file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Science
+from agentfly_core.pipeline import checks
+from agentfly_core.records.schedule import first_round
+from tests.support.experiments import TINY
+from tests.support.parts import HERE
+
+EXACT = "agentfly_core.rewards.exact:exact"
+Read = Any
+
+
+def read(folder: Path, *overrides: str) -> Science:
+    (folder / "tiny.yaml").write_text(TINY)
+    return loading.read(str(folder / "tiny.yaml"), overrides).science
+
+
+def said(science: Science) -> dict[str, Any]:
+    return science.model_dump(mode="json")
+
+
+def test_what_has_no_settings_is_written_as_before(tmp_path: Path) -> None:
+    science = read(
+        tmp_path,
+        f"tools=[{{use: '{HERE}:count'}}]",
+        f"environments={{'{HERE}:Shelf': {{limit: 4, settings: {{}}}}}}",
+        f"rewards={{'{EXACT}': {{weight: 2}}}}",
+    )
+    assert said(science)["tools"] == [f"{HERE}:count"]
+    assert said(science)["environments"] == {f"{HERE}:Shelf": 4}
+    assert said(science)["rewards"] == {EXACT: 2.0}
+    assert (
+        science.digest
+        == read(
+            tmp_path,
+            f"tools=['{HERE}:count']",
+            f"environments={{'{HERE}:Shelf': 4}}",
+            f"rewards={{'{EXACT}': 2}}",
+        ).digest
+    )
+
+
+def test_settings_are_completed_with_the_defaults_of_the_class(tmp_path: Path) -> None:
+    science = read(
+        tmp_path,
+        f"tools=[{{use: '{HERE}:Search', index: wiki}}]",
+        f"rewards={{'{HERE}:Shorter': {{weight: 0.5, than: 4}}}}",
+        f"environments={{'{HERE}:Shelf': {{limit: 4, settings: {{books: 7}}}}}}",
+        f"agent={{use: '{HERE}:Twice', max_turns: 2, question: Really}}",
+    )
+    assert said(science)["tools"] == [
+        {"use": f"{HERE}:Search", "index": "wiki", "results": 3, "depth": 1}
+    ]
+    assert said(science)["rewards"] == {
+        f"{HERE}:Shorter": {"weight": 0.5, "than": 4, "kind": "turns"}
+    }
+    assert said(science)["environments"][f"{HERE}:Shelf"] == {"limit": 4, "settings": {"books": 7}}
+    assert (science.agent.max_turns, said(science)["agent"]["question"]) == (2, "Really")
+    assert Science.model_validate(said(science)) == science
+    assert Science.model_validate(Science.restored(science.identity())) == science
+
+
+def test_a_setting_that_a_release_adds_to_a_class_is_no_part_of_the_identity(
+    tmp_path: Path,
+) -> None:
+    search = f"{{use: '{HERE}:Search', index: wiki}}"
+    tools = read(tmp_path, f"tools=[{search}]").identity()["tools"]
+    assert tools == [{"use": f"{HERE}:Search", "index": "wiki", "results": 3}]
+
+
+def test_settings_are_part_of_the_keys_of_what_they_change(tmp_path: Path) -> None:
+    def made(**rewards: Any) -> list[str]:
+        science = read(tmp_path, f"rewards={json.dumps(rewards.pop('rewards'))}", *rewards.values())
+        policy, data = Artifact("artifacts/p", "p" * 8), Artifact("artifacts/d", "d" * 8)
+        return [
+            keys.rollout(science, "demo", policy, data, first_round(science, 1, False), 0).key,
+            keys.evaluation(science, policy, data, "test", 0).key,
+            keys.scored(science, [policy]).key,
+        ]
+
+    shorter = {"rewards": {f"{HERE}:Shorter": {"than": 4}}}
+    before = made(**shorter)
+    assert made(**shorter) == before
+    assert all(map(str.__ne__, made(rewards={f"{HERE}:Shorter": {"than": 5}}), before))
+    tools = f"tools=[{{use: '{HERE}:Search', index: wiki}}]"
+    changed = made(rewards={f"{HERE}:Shorter": {"than": 4}}, tools=tools)
+    assert [new != old for new, old in zip(changed, before, strict=True)] == [True, True, False]
+
+
+def test_an_override_leads_into_what_an_import_path_names(tmp_path: Path) -> None:
+    science = read(tmp_path, f"rewards.{EXACT}.weight=0.5", f"rewards.{EXACT}.timeout=9")
+    assert said(science)["rewards"] == {EXACT: {"weight": 0.5, "timeout": 9.0}}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            f"tools=[{{use: '{HERE}:Search', indx: wiki}}]",
+            r"^tools\.0\.indx: there is no such key\. Did you mean 'index'\?",
+        ),
+        (
+            f"tools=[{{use: '{HERE}:Search', index: wiki, results: many}}]",
+            r"^tools\.0: Search: results: Input should be a valid integer.* \(got 'many'\)",
+        ),
+        (f"tools=[{{use: '{HERE}:Search', results: 2}}]", "Search has no default for index"),
+        (
+            f"tools=[{{use: '{HERE}:count', books: 2}}]",
+            r"^tools\.0\.books: there is no such key\..*Only a class has settings of its own",
+        ),
+        (
+            f"rewards={{'{EXACT}': {{wieght: 2}}}}",
+            r"^rewards\.agentfly_core\.rewards\.exact:exact\.wieght: .*Did you mean 'weight'",
+        ),
+        (
+            f"rewards={{'{HERE}:Shorter': {{than: 4, kind: words}}}}",
+            r"Shorter: kind: Input should be 'turns' or 'tokens' \(got 'words'\)",
+        ),
+        (
+            f"environments={{'{HERE}:Shelf': {{limit: 4, settings: {{boks: 1}}}}}}",
+            r"^environments\.tests\.support\.parts:Shelf\.settings\.boks: .*Did you mean 'books'",
+        ),
+        (
+            "agent={max_turn: 3}",
+            r"^agent\.max_turn: there is no such key\. Did you mean 'max_turns",
+        ),
+        (
+            f"agent={{use: '{HERE}:Twice', questoin: '?'}}",
+            r"^agent\.questoin: there is no such key\. Did you mean 'question'",
+        ),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_refused_with_its_key(
+    tmp_path: Path, override: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, override)
+
+
+def test_a_class_whose_setting_has_a_name_of_the_experiments_own_is_refused(tmp_path: Path) -> None:
+    science = read(tmp_path, f"rewards={{'{HERE}:Clashes': 1}}")
+    with pytest.raises(ValueError, match=r"has a setting 'timeout', .* give that of the class"):
+        checks.check(science)
+
+
+def test_a_class_that_needs_a_setting_and_has_none_is_refused_before_any_work(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ValueError, match="Search has no default for index"):
+        checks.check(read(tmp_path, f"tools=['{HERE}:Search']"))
