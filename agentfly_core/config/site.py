@@ -11,8 +11,8 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from agentfly_core.config.credentials import VARIABLE
-from agentfly_core.config.parts import Positive
 from agentfly_core.config.mismatch import UNSHOWN
+from agentfly_core.config.parts import Positive
 from agentfly_core.config.section import Section
 from agentfly_core.formats.text import redact
 from agentfly_core.system import devices, hardware
