@@ -12,10 +12,11 @@ from typing import NoReturn
 from agentfly_core.formats.text import redact
 from agentfly_core.system.module_search import refuse_namesakes
 from flows.commands.arguments import Command, Commands
+from flows.commands.episodes import add_episodes
 from flows.commands.machine import add_checks, add_prefect
 from flows.commands.nights import add_nights
 from flows.commands.orchestration import MISTAKES, message
-from flows.commands.runs import add_opening, add_reading
+from flows.commands.runs import add_listing, add_opening
 from flows.commands.stages import add_stages
 from flows.commands.training import add_training
 from flows.local.prefect_server import leave
@@ -32,7 +33,8 @@ it goes on
 GROUPS = (
     add_training,
     add_stages,
-    add_reading,
+    add_listing,
+    add_episodes,
     add_nights,
     add_checks,
     add_opening,

@@ -4,20 +4,12 @@ challenger's best and worst.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agentfly_core.records.trajectory import (
-    Message,
-    Observation,
-    Scored,
-    ToolCall,
-    Trajectory,
-    Turn,
-    Unscored,
-)
+from agentfly_core.inspection.messages import read_text, said_text
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import Piece
 
 Kind = Literal["better", "worse", "best", "worst"]
@@ -79,9 +71,9 @@ def conversation(trajectory: Trajectory) -> list[Piece]:
     found: list[Piece] = []
     for number, turn in enumerate(trajectory.turns):
         if number:
-            found += [Piece("read", _read(item)) for item in turn.read]
-        found.append(Piece("sampled", _said(turn)))
-    return found + [Piece("after", _read(item)) for item in trajectory.closing]
+            found += [Piece("read", read_text(item)) for item in turn.read]
+        found.append(Piece("sampled", said_text(turn)))
+    return found + [Piece("after", read_text(item)) for item in trajectory.closing]
 
 
 def _by_place(episodes: Iterable[tuple[Trajectory, Scored]]) -> dict[tuple[str, int], Played]:
@@ -90,17 +82,3 @@ def _by_place(episodes: Iterable[tuple[Trajectory, Scored]]) -> dict[tuple[str, 
         for trajectory, scored in episodes
         if not isinstance(scored.reward, Unscored)
     }
-
-
-def _read(item: Message | Observation) -> str:
-    return f"{item.tool}: {item.content}" if isinstance(item, Observation) else item.content
-
-
-def _said(turn: Turn) -> str:
-    calls = [
-        f"{call.name}({json.dumps(dict(call.arguments), ensure_ascii=False)})"
-        if isinstance(call, ToolCall)
-        else f"{call.text} (unreadable: {call.fault})"
-        for call in turn.reply.calls
-    ]
-    return "\n".join(part for part in (turn.reply.content, *calls) if part)

@@ -1,6 +1,4 @@
-"""Runs and their episodes, for people: what the model chose told apart from what it read, in colour
-and without.
-"""
+"""Stored episodes as they are read: what the model chose told apart from what it read."""
 
 from __future__ import annotations
 
@@ -9,11 +7,11 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import pandas as pd
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.table import Column, Table
+from rich.console import Console, ConsoleOptions
 from rich.text import Text
 from tokenizers import Tokenizer
 
@@ -24,20 +22,12 @@ from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_tr
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 
 Decode = Callable[[Sequence[int]], str]
+AsPieces = Callable[[Trajectory], "list[Piece]"]
 Kind = Literal["read", "sampled", "after"]
 STYLES: dict[Kind, str] = {"read": "dim", "sampled": "bold green", "after": "dim italic"}
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-LEASES = {
-    "most_in_use": "in use",
-    "most_waiting": "waiting",
-    "wait_p50": "p50 s",
-    "wait_p95": "p95 s",
-    "started": "started",
-    "closed": "closed",
-    "resets_failed": "bad resets",
-    "expired": "expired",
-}
 MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "after": "."}
+Pair = tuple[Trajectory, Scored | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,63 +50,80 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """The episodes of one step and their scores, how to read their tokens, and what the step
-    measured, once it ended.
+class Episodes:
+    """Stored episodes with their scores, how to read each, and what was measured with them.
 
-    `Step("demo", 7, ((trajectory, scored), ...), decode, {"resources/Shop/expired": 1.0, ...})`
+    `Episodes("run:demo@7", "demo, step 7", ((trajectory, scored), ...), pieces,
+    {"resources/Shop/expired": 1.0, ...})`; an episode that is not scored yet has None.
     """
 
-    run: str
-    number: int
-    episodes: tuple[tuple[Trajectory, Scored | None], ...]
-    decode: Decode
+    reference: str
+    title: str
+    pairs: tuple[Pair, ...]
+    pieces: AsPieces
     metrics: Mapping[str, float]
 
 
-def read_step(store: Store, run: str, number: int | None) -> Step:
+def read_step(store: Store, run: str, number: int | None) -> Episodes:
     """A step's episodes, the last one's when `number` is None; raises ValueError without any."""
     layout = RunLayout(run)
-    played = [step for step in layout.steps(store) if _played(store, layout.step(step))]
-    if not played or (number is not None and number not in played):
-        known = store.names("runs")
-        if played:
-            why = f"; it has steps {played[0]} to {played[-1]}."
-        elif run in known:
-            why = "; its first step has not begun."
-        else:
-            why = f" in {store.uri}.{did_you_mean(run, known)}"
-        what = f"episodes of step {number}" if number else "episodes"
-        raise ValueError(f"The run {run!r} has no {what}{why}")
-    step = played[-1] if number is None else number
+    begun = reversed(layout.steps(store)) if number is None else [number]
+    step = next((step for step in begun if published_rollouts(store, layout.step(step))), None)
+    if step is None:
+        raise ValueError(_no_step(store, run, number))
     here = layout.step(step)
-    shards = [store.open(store.artifact(uri)) for uri in _played(store, here)]
-    found = store.manifest(here.scored)
-    scored = read_scores(store.open(store.artifact(here.scored)) / SCORES) if found else []
-    by_id = {score.trajectory_id: score for score in scored}
-    trajectories = [t for shard in shards for t in read_trajectories(shard / EPISODES)]
     ended = store.read_json(here.metrics)
-    return Step(
-        run,
-        step,
-        tuple((t, by_id.get(t.id)) for t in trajectories),
-        decoder(store, run),
+    return Episodes(
+        f"run:{run}@{step}",
+        f"{run}, step {step}",
+        read_pairs(store, published_rollouts(store, here), here.scored),
+        partial(pieces, decode=decoder(store, run)),
         ended["metrics"] if ended else {},
     )
 
 
+def published_rollouts(store: Store, step: StepLayout) -> list[str]:
+    """The shards of a step that are published, those of a step that is still played as well."""
+    shards = [f"{step.uri}/{name}" for name in store.names(step.uri) if name.startswith("rollout-")]
+    return [uri for uri in shards if MANIFEST in store.names(uri)]
+
+
+def read_pairs(store: Store, rollouts: Sequence[str], scored: str) -> tuple[Pair, ...]:
+    """The episodes of these artifacts, each with its score where `scored` is published."""
+    shards = [store.open(store.artifact(uri)) for uri in rollouts]
+    found = store.manifest(scored)
+    scores = read_scores(store.open(store.artifact(scored)) / SCORES) if found else []
+    by_id = {score.trajectory_id: score for score in scores}
+    played = [t for shard in shards for t in read_trajectories(shard / EPISODES)]
+    return tuple((t, by_id.get(t.id)) for t in played)
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Sorted numbers for people: `spans([1, 2, 3, 7])` is "1 to 3, 7"."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1] = [found[-1][0], number]
+        else:
+            found.append([number])
+    return ", ".join(" to ".join(map(str, span)) for span in found)
+
+
 def decoder(store: Store, run: str) -> Decode:
-    """How to read a run's tokens: the tokenizer of its start policy, special tokens shown; raises
-    ValueError.
-    """
+    """How to read a run's tokens: the tokenizer of its start policy; raises ValueError."""
     start = store.read_json(RunLayout(run).start)
-    written = (
-        store.part(Artifact(start["uri"], start["digest"]), "tokenizer.json") if start else None
-    )
+    if start is None:
+        raise ValueError(f"The run {run!r} has no policy yet: its tokens cannot be read.")
+    return decoder_of(store, Artifact(start["uri"], start["digest"]))
+
+
+def decoder_of(store: Store, artifact: Artifact) -> Decode:
+    """How to read the tokens of the tokenizer.json in an artifact, special tokens shown; raises
+    ValueError without one.
+    """
+    written = store.part(artifact, "tokenizer.json")
     if written is None:
-        raise ValueError(
-            f"The run {run!r} has no policy with a tokenizer.json: its tokens cannot be read."
-        )
+        raise ValueError(f"{artifact.uri} has no tokenizer.json: its tokens cannot be read.")
     tokenizer = Tokenizer.from_str(json.dumps(written))
     return lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=False))
 
@@ -145,62 +152,22 @@ def lines(piece: Piece, width: int) -> list[str]:
     return [part for parts in wrapped for part in parts or [""]]
 
 
-def show(step: Step, worst: int) -> RenderableType:
-    """A step's episodes of lowest reward, `worst` of them, those that have none first."""
-    rewards = [reward for _, scored in step.episodes if (reward := _reward(scored)) is not None]
-    overall = f"{len(rewards) or 'none'} scored"
-    if rewards:
-        overall += f", mean reward {sum(rewards) / len(rewards):.3f}"
-    title = f"{step.run}, step {step.number}: {len(step.episodes)} episodes, {overall}"
-    legend = Text.assemble(
-        ("| read by the model", STYLES["read"]),
-        "   ",
-        ("> sampled: chosen by it", STYLES["sampled"]),
-    )
-    worst_first = sorted(
-        step.episodes, key=lambda pair: (_reward(pair[1]) is not None, _reward(pair[1]) or 0.0)
-    )
-    chosen = [_episode(played, scored, step.decode) for played, scored in worst_first[:worst]]
-    return Group(Text(title, "bold"), *environments(step.metrics), legend, *chosen)
-
-
-def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
-    """What the step's worst shard asked of its environments, one row a kind; nothing where it used
-    none.
-    """
-    kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
-    shown = Table(
-        "environment",
-        *(Column(title, justify="right") for title in LEASES.values()),
-        box=None,
-        pad_edge=False,
-        collapse_padding=True,
-        header_style="cyan",
-    )
-    for kind in kinds:
-        shown.add_row(
-            kind,
-            *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES),
-        )
-    return [shown] if kinds else []
-
-
-def table(step: Step) -> pd.DataFrame:
-    """A step's episodes for people: one row an episode, with its rewards and its text, each line
+def table(stored: Episodes) -> pd.DataFrame:
+    """Episodes for people: one row an episode, with its rewards and its text, each line
     marked.
     """
     rows = []
-    for trajectory, scored in step.episodes:
+    for trajectory, scored in stored.pairs:
         marked = [
             f"{MARKS[piece.kind]} {line}"
-            for piece in pieces(trajectory, step.decode)
+            for piece in stored.pieces(trajectory)
             for line in lines(piece, 120)
         ]
         rows.append(
             {
                 "problem": trajectory.problem.prompt,
                 "chain": trajectory.chain,
-                "reward": _reward(scored),
+                "reward": reward_of(scored),
                 "episode": "\n".join(marked),
                 "answer": trajectory.answer,
                 "ending": trajectory.ending.value,
@@ -212,32 +179,20 @@ def table(step: Step) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _episode(trajectory: Trajectory, scored: Scored | None, decode: Decode) -> RenderableType:
-    """A line of facts about an episode, and then its text."""
-    if scored is None:
-        graded = "not scored yet"
-    elif isinstance(scored.reward, Unscored):
-        graded = f"unscored ({scored.reward.reason})"
-    else:
-        parts = ", ".join(f"{name} {value:g}" for name, value in scored.rewards.items())
-        graded = f"reward {scored.reward:g} ({parts})"
-    versions = {span.policy_version for turn in trajectory.turns for span in turn.sampled}
-    policies = ", ".join(map(str, sorted(versions))) or "none"
-    facts = [
-        f"problem {trajectory.problem.id}, chain {trajectory.chain}",
-        graded,
-        f"ended {trajectory.ending.value}",
-        f"{trajectory.sampled_tokens} sampled tokens of policy {policies}",
-    ]
-    error = [Text(f"  error: {trajectory.error}", "red")] if trajectory.error else []
-    return Group("", Text("; ".join(facts), "bold"), *error, *pieces(trajectory, decode))
-
-
-def _reward(scored: Scored | None) -> float | None:
+def reward_of(scored: Scored | None) -> float | None:
+    """The reward of an episode, None where it has none."""
     return None if scored is None or isinstance(scored.reward, Unscored) else scored.reward
 
 
-def _played(store: Store, step: StepLayout) -> list[str]:
-    """The shards that are published, those of a step that is still played as well."""
-    shards = [f"{step.uri}/{name}" for name in store.names(step.uri) if name.startswith("rollout-")]
-    return [uri for uri in shards if MANIFEST in store.names(uri)]
+def _no_step(store: Store, run: str, number: int | None) -> str:
+    layout = RunLayout(run)
+    played = [step for step in layout.steps(store) if published_rollouts(store, layout.step(step))]
+    known = store.names("runs")
+    if played:
+        why = f"; it has steps {spans(played)}."
+    elif run in known:
+        why = "; its first step has not begun."
+    else:
+        why = f" in {store.uri}.{did_you_mean(run, known)}"
+    what = "episodes" if number is None else f"episodes of step {number}"
+    return f"The run {run!r} has no {what}{why}"

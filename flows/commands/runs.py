@@ -1,6 +1,4 @@
-"""Commands that read runs: all of a store, the episodes of one, one in the MLflow or the Prefect
-UI.
-"""
+"""Commands about runs: all of a store, and one of them in the MLflow or the Prefect UI."""
 
 from __future__ import annotations
 
@@ -9,33 +7,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agentfly_core.runs import episodes
 from agentfly_core.runs.listing import continuing, listed, view
 from agentfly_core.runs.mlflow_client import Place
 from agentfly_core.runs.run import links_of, record_of
-from flows.commands.arguments import RUN, STORE, Commands, positive
+from flows.commands.arguments import RUN, STORE, Commands
 from flows.context import store_at
 from flows.local.mlflow_ui import open_run
 from flows.local.prefect_server import open_flow_run
 from flows.local.state_dirs import settle
 
 
-def add_reading(commands: Commands) -> None:
-    """The commands that read in the terminal."""
+def add_listing(commands: Commands) -> None:
+    """The command that lists runs."""
     listing = commands.add(
         "list", list_runs, "all runs: state, owner, last step, and the command that continues each"
     )
     listing.add_argument("--store", default="", help=STORE)
-    reading = commands.add(
-        "show", show, "read episodes in the terminal, sampled tokens told apart from read ones"
-    )
-    reading.add_argument("run", help=RUN)
-    reading.add_argument(
-        "--step", type=int, default=None, help="which step (default: the last one)"
-    )
-    worst = "how many episodes, lowest reward first (default: 3)"
-    reading.add_argument("--worst", type=positive, default=3, metavar="K", help=worst)
-    reading.add_argument("--store", default="", help=STORE)
 
 
 def add_opening(commands: Commands) -> None:
@@ -48,12 +35,6 @@ def add_opening(commands: Commands) -> None:
     opening.add_argument("ui", choices=("mlflow", "prefect"))
     opening.add_argument("run", help=RUN)
     opening.add_argument("--store", default="", help=STORE)
-
-
-def show(arguments: Namespace) -> None:
-    """Read episodes in the terminal."""
-    step = episodes.read_step(store_at(arguments.store), arguments.run, arguments.step)
-    Console().print(episodes.show(step, arguments.worst))
 
 
 def list_runs(arguments: Namespace) -> None:

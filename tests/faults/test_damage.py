@@ -24,6 +24,7 @@ from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.loading import read
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.inspection import printed as printing
 from agentfly_core.records.schedule import first_round
 from agentfly_core.runs import episodes
 from agentfly_core.runs.context import ExperimentContext, resolve
@@ -143,7 +144,9 @@ def readers(
     return {
         "list": lambda _: printed(view(listed(context.store), context.store)),
         "show": lambda step: printed(
-            episodes.show(episodes.read_step(context.store, "demo", step), 8)
+            printing.show(
+                stored := episodes.read_step(context.store, "demo", step), 8, [], stored.pairs[:8]
+            )
         ),
         "links": lambda _: links_of(context.store, "demo"),
         "steps": lambda _: steps_frame(context, "demo").to_json(),

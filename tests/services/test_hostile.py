@@ -27,7 +27,7 @@ from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
-from agentfly_core.runs.episodes import Step, table
+from agentfly_core.runs.episodes import Episodes, pieces, table
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, saying
 from agentfly_core.tools.python import python
@@ -113,7 +113,8 @@ def stored(trajectory: Trajectory, folder: Path) -> Trajectory:
     write_trajectories(folder / "t.parquet", [trajectory])
     (found,) = read_trajectories(folder / "t.parquet")
     assert found.turns == trajectory.turns
-    table(Step("run", 1, ((found, None),), str, {}))
+    read = partial(pieces, decode=str)
+    table(Episodes("run:run@1", "run, step 1", ((found, None),), read, {}))
     return found
 
 

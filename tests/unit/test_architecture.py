@@ -27,7 +27,7 @@ LAYERS = [
     ["inference", "training"],
     ["rollout"],
     ["runs", "agents"],
-    ["pipeline"],
+    ["pipeline", "inspection"],
     ["testing", "reports"],
     ["tasks", "flows.local"],
     ["flows"],

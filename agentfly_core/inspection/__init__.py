@@ -1,0 +1,1 @@
+"""Looking at what is stored: episodes of steps, evaluations, demonstrations and plays."""

@@ -1,0 +1,101 @@
+"""Which of the stored episodes a person asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agentfly_core.formats.text import did_you_mean
+from agentfly_core.inspection.messages import texts
+from agentfly_core.records.trajectory import Ending, ToolCall
+from agentfly_core.runs.episodes import Episodes, Pair, reward_of
+
+Order = Literal["worst", "best"]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A condition on episodes as it was typed: `Filter("--below 0.5", holds)`."""
+
+    words: str
+    holds: Callable[[Pair], bool]
+
+
+def of_problem(name: str, stored: Episodes) -> Filter:
+    """Episodes of one problem, by its id; raises ValueError for one that was not played."""
+    known = sorted({trajectory.problem.id for trajectory, _ in stored.pairs})
+    if name not in known:
+        hint = did_you_mean(name, known) or f" It has {', '.join(known[:5])}, ..."
+        raise ValueError(f"{stored.title} has no episode of the problem {name!r}.{hint}")
+    return Filter(f"--problem {name}", lambda pair: pair[0].problem.id == name)
+
+
+def of_chain(number: int) -> Filter:
+    """The episode of this number within each problem's group."""
+    return Filter(f"--chain {number}", lambda pair: pair[0].chain == number)
+
+
+def of_ending(name: str) -> Filter:
+    """Episodes that ended so: `terminal`, `max_turns`, ...; raises ValueError for no ending."""
+    known = [ending.value for ending in Ending]
+    if name not in known:
+        raise ValueError(f"--ending: got {name!r}, expected one of {', '.join(known)}.")
+    return Filter(f"--ending {name}", lambda pair: pair[0].ending.value == name)
+
+
+def below(limit: float) -> Filter:
+    """Episodes of a lower reward; one without a reward is neither below nor above."""
+
+    def holds(pair: Pair) -> bool:
+        reward = reward_of(pair[1])
+        return reward is not None and reward < limit
+
+    return Filter(f"--below {limit:g}", holds)
+
+
+def above(limit: float) -> Filter:
+    """Episodes of a higher reward."""
+
+    def holds(pair: Pair) -> bool:
+        reward = reward_of(pair[1])
+        return reward is not None and reward > limit
+
+    return Filter(f"--above {limit:g}", holds)
+
+
+def called(tool: str) -> Filter:
+    """Episodes in which the model called this tool."""
+
+    def holds(pair: Pair) -> bool:
+        calls = [call for turn in pair[0].turns for call in turn.reply.calls]
+        return any(isinstance(call, ToolCall) and call.name == tool for call in calls)
+
+    return Filter(f"--tool {tool}", holds)
+
+
+def with_error() -> Filter:
+    """Episodes in which a tool answered with an error."""
+    return Filter("--error", lambda pair: any(seen.error for seen in pair[0].observations))
+
+
+def saying(words: str) -> Filter:
+    """Episodes with these words in any text of them, in capitals or not."""
+    wanted = words.casefold()
+    return Filter(
+        f"--text {words!r}", lambda pair: any(wanted in text.casefold() for text in texts(pair[0]))
+    )
+
+
+def matching(stored: Episodes, filters: Sequence[Filter]) -> list[Pair]:
+    """The episodes for which all filters hold."""
+    return [pair for pair in stored.pairs if all(each.holds(pair) for each in filters)]
+
+
+def first(pairs: Sequence[Pair], order: Order, count: int) -> list[Pair]:
+    """`count` episodes of lowest reward, those without one before them, or of highest reward."""
+    if order == "worst":
+        return sorted(pairs, key=lambda p: (reward_of(p[1]) is not None, reward_of(p[1]) or 0.0))[
+            :count
+        ]
+    return sorted(pairs, key=lambda p: (reward_of(p[1]) is None, -(reward_of(p[1]) or 0.0)))[:count]

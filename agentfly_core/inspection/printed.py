@@ -1,0 +1,144 @@
+"""Episodes on a terminal: how each ended, what the model read and what it chose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from agentfly_core.inspection.choice import Filter
+from agentfly_core.records.trajectory import Message, Trajectory, Unscored
+from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, reward_of, spans
+
+LEASES = {
+    "most_in_use": "in use",
+    "most_waiting": "waiting",
+    "wait_p50": "p50 s",
+    "wait_p95": "p95 s",
+    "started": "started",
+    "closed": "closed",
+    "resets_failed": "bad resets",
+    "expired": "expired",
+}
+SAME = "(the beginning that all have, as above)"
+
+
+def show(
+    stored: Episodes, matching: int, filters: Sequence[Filter], chosen: Sequence[Pair]
+) -> RenderableType:
+    """The chosen episodes below a line about all; `matching` is how many the filters leave."""
+    shared = shared_beginning(stored, chosen)
+    once: list[RenderableType] = []
+    if shared:
+        once = [Text("all of them begin with", "bold"), Piece("read", shared)]
+    episodes = [
+        Group("", facts(pair), *_pieces(stored, pair[0], len(shared), f"{SAME}\n"))
+        for pair in chosen
+    ]
+    return Group(
+        heading(stored),
+        *counts(len(stored.pairs), matching, filters),
+        *environments(stored.metrics),
+        legend(),
+        *once,
+        *episodes,
+    )
+
+
+def heading(stored: Episodes) -> Text:
+    """A title, how many episodes there are and their mean reward."""
+    rewards = [reward for _, scored in stored.pairs if (reward := reward_of(scored)) is not None]
+    overall = f"{len(rewards) or 'none'} scored"
+    if rewards:
+        overall += f", mean reward {sum(rewards) / len(rewards):.3f}"
+    return Text(f"{stored.title}: {len(stored.pairs)} episodes, {overall}", "bold")
+
+
+def counts(total: int, matching: int, filters: Sequence[Filter]) -> list[RenderableType]:
+    """How many episodes of how many the filters leave; nothing without a filter."""
+    typed = " ".join(each.words for each in filters)
+    return [Text(f"{matching} of {total} match {typed}", "bold")] if filters else []
+
+
+def legend() -> Text:
+    """What the marks of lines mean."""
+    return Text.assemble(
+        ("| read by the model", STYLES["read"]),
+        "   ",
+        ("> sampled: chosen by it", STYLES["sampled"]),
+    )
+
+
+def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
+    """What the step's worst shard asked of its environments, one row a kind; nothing where it used
+    none.
+    """
+    kinds = sorted({name.split("/")[1] for name in metrics if name.startswith("resources/")})
+    shown = Table(
+        "environment",
+        *(Column(title, justify="right") for title in LEASES.values()),
+        box=None,
+        pad_edge=False,
+        collapse_padding=True,
+        header_style="cyan",
+    )
+    for kind in kinds:
+        shown.add_row(
+            kind,
+            *(f"{round(metrics.get(f'resources/{kind}/{name}', 0.0), 2):g}" for name in LEASES),
+        )
+    return [shown] if kinds else []
+
+
+def facts(pair: Pair) -> RenderableType:
+    """A line about an episode: its problem, reward and ending; and a line for its error, if any."""
+    trajectory, scored = pair
+    if scored is None:
+        graded = "not scored"
+    elif isinstance(scored.reward, Unscored):
+        graded = f"unscored ({scored.reward.reason})"
+    else:
+        parts = ", ".join(f"{name} {value:g}" for name, value in scored.rewards.items())
+        graded = f"reward {scored.reward:g} ({parts})"
+    versions = {span.policy_version for turn in trajectory.turns for span in turn.sampled}
+    policies = "a script" if versions == {-1} else f"policy {spans(sorted(versions)) or 'none'}"
+    told = [
+        f"problem {trajectory.problem.id}, chain {trajectory.chain}",
+        graded,
+        f"ended {trajectory.ending.value}",
+        f"{trajectory.sampled_tokens} sampled tokens of {policies}",
+    ]
+    error = [Text(f"  error: {trajectory.error}", "red")] if trajectory.error else []
+    return Group(Text("; ".join(told), "bold"), *error)
+
+
+def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
+    """The text before the problem, such as a system prompt, where two or more episodes begin with
+    the same one; empty otherwise.
+    """
+    found = {_before_problem(stored, trajectory) for trajectory, _ in chosen}
+    return found.pop() if len(chosen) > 1 and len(found) == 1 else ""
+
+
+def _before_problem(stored: Episodes, trajectory: Trajectory) -> str:
+    """What the model read before the line in which its first message of a user begins."""
+    if not trajectory.turns:
+        return ""
+    said = [item for item in trajectory.turns[0].read if isinstance(item, Message)]
+    text = stored.pieces(trajectory)[0].text
+    system = [item.content for item in said if item.role == "system" and item.content in text]
+    first = next((item.content for item in said if item.role == "user"), "")
+    end = text.find(system[0]) + len(system[0]) if system else 0
+    before = text[: text.find(first, end)] if first and text.find(first, end) >= 0 else ""
+    line = before.rstrip("\n").rfind("\n") + 1
+    return before[: max(end, line)] if before else ""
+
+
+def _pieces(stored: Episodes, trajectory: Trajectory, left_out: int, instead: str) -> list[Piece]:
+    """An episode's pieces, the first one without so many characters of its beginning."""
+    found = stored.pieces(trajectory)
+    if left_out:
+        found[0] = Piece("read", instead + found[0].text[left_out:])
+    return found

@@ -1,0 +1,60 @@
+"""What a person names on the command line: a run, a run's step, or played episodes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
+OF_PLAY = re.compile(rf"play:({NAME})")
+
+
+@dataclass(frozen=True, slots=True)
+class RunReference:
+    """`demo@7` is `RunReference("demo", 7)`; `demo` alone, without a step, has None."""
+
+    run: str
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlayReference:
+    """`play:quickstart-1` is `PlayReference("quickstart-1")`."""
+
+    name: str
+
+
+Reference = RunReference | PlayReference
+
+
+def reference(text: str, step: int | None = None) -> Reference:
+    """What RUN, RUN@STEP (run: may stand before it) or play:NAME names; `step` is given beside it.
+
+    Raises ValueError for anything else, and for two steps that differ.
+    """
+    if play := OF_PLAY.fullmatch(text):
+        if step is not None:
+            raise ValueError(f"{text} has no steps; leave --step {step} out.")
+        return PlayReference(play[1])
+    run = OF_RUN.fullmatch(text)
+    if run is None:
+        raise ValueError(
+            f"Got {text!r}, expected RUN, RUN@STEP (such as demo@7, 0 is the start) or play:NAME; "
+            "`agentfly list` shows the runs."
+        )
+    named = None if run[2] is None else int(run[2])
+    if named is not None and step not in (None, named):
+        raise ValueError(f"Got {text} and --step {step}: name one step.")
+    return RunReference(run[1], step if named is None else named)
+
+
+def against(text: str, shown: Reference) -> Reference:
+    """What a step's number, RUN@STEP or play:NAME names beside what is shown; raises ValueError."""
+    if not text.isdecimal():
+        return reference(text)
+    if isinstance(shown, PlayReference):
+        raise ValueError(
+            f"--against: got {text}, and played episodes have no steps; name play:NAME."
+        )
+    return RunReference(shown.run, int(text))

@@ -1,0 +1,156 @@
+"""Episodes that are no training step's: evaluations, demonstrations of a warm start, plays."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.play_layout import PlayLayout, plays
+from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.store import Artifact, Store
+from agentfly_core.config.experiment import Science
+from agentfly_core.formats.text import did_you_mean
+from agentfly_core.inspection.reference import PlayReference, Reference
+from agentfly_core.records.run_record import RunRecord
+from agentfly_core.runs.context import policy_of
+from agentfly_core.runs.episodes import (
+    Episodes,
+    decoder,
+    decoder_of,
+    pieces,
+    read_pairs,
+    read_step,
+    spans,
+)
+from agentfly_core.runs.run import record_of
+
+
+def read(store: Store, named: Reference, evaluation: str, demonstrations: bool) -> Episodes:
+    """The episodes of a step or a play, or of a run's evaluation on a split or its demonstrations;
+    raises ValueError where there are none.
+    """
+    if isinstance(named, PlayReference):
+        if evaluation or demonstrations:
+            raise ValueError(f"play:{named.name} has neither evaluations nor demonstrations.")
+        return read_play(store, named.name)
+    if demonstrations:
+        return read_demonstrations(store, named.run)
+    if evaluation:
+        return read_evaluation(store, named.run, named.step, evaluation)
+    if named.step == 0:
+        raise ValueError(
+            f"Step 0 of {named.run} is its start, which plays no step; see what it did on held-out "
+            "problems with --evaluation test, or what it imitated with --demonstrations."
+        )
+    return read_step(store, named.run, named.step)
+
+
+def known_run(store: Store, run: str) -> RunRecord:
+    """The record of a run; raises ValueError where there is none."""
+    record = record_of(store, run)
+    if record is None:
+        hint = did_you_mean(run, store.names("runs"))
+        raise ValueError(
+            f"There is no run {run!r} in {store.uri}; `agentfly list` shows all.{hint}"
+        )
+    return record
+
+
+def science_of(record: RunRecord) -> Science:
+    """The experiment that a run.json tells of, as this release reads it."""
+    return Science.model_validate(Science.restored(record["science"]))
+
+
+def data_of(store: Store, record: RunRecord) -> Artifact:
+    """The dataset that a run reads; one that has moved since is known by its digest still."""
+    if digest := record.get("dataset_digest"):
+        return Artifact("", digest)
+    return store.artifact(keys.prepare(science_of(record)).uri)
+
+
+def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
+    """What the policy of a run's step, 0 for the start, played on held-out problems; without a
+    step, that of the last step that was evaluated.
+
+    Raises ValueError, with the steps that were, where it was not.
+    """
+    record = known_run(store, run)
+    begun = [0, *RunLayout(run).steps(store)]
+    asked = reversed(begun) if step is None else [step]
+    where = partial(_evaluation, store, science_of(record), data_of(store, record), run, split)
+    found = next(((step, folder) for step in asked if (folder := where(step))), None)
+    if found is None:
+        there = [step for step in begun if where(step)]
+        which = f"There are those of {_steps(there)}." if there else _no_evaluation(record, split)
+        of = f" of step {step}" if step is not None else ""
+        raise ValueError(f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. {which}")
+    number, folder = found
+    return Episodes(
+        f"run:{run}@{number}",
+        f"{run}, evaluation of step {number} on {split}",
+        read_pairs(store, _rollouts(store, folder), f"{folder}/scored"),
+        partial(pieces, decode=decoder(store, run)),
+        {},
+    )
+
+
+def read_demonstrations(store: Store, run: str) -> Episodes:
+    """What the warm start of a run imitated; raises ValueError for a run without one."""
+    record = known_run(store, run)
+    start = store.read_json(RunLayout(run).start)
+    made = store.manifest(start["uri"]) if start else None
+    wanted = made["inputs"].get("demonstrations") if made else None
+    if wanted is None:
+        began = record["parent"]
+        why = f"it starts from {began['uri']}" if began else "it has no warm start, or none yet"
+        raise ValueError(f"{run!r} has no demonstrations: {why}.")
+    folders = [f"artifacts/demonstrate/{name}" for name in store.names("artifacts/demonstrate")]
+    held = [uri for uri in folders if store.holds(uri)]
+    uri = next((uri for uri in held if store.artifact(uri).digest == wanted), None)
+    if uri is None:
+        raise ValueError(f"The demonstrations of {run!r} are no longer in {store.uri}.")
+    title = f"{run}, demonstrations of the warm start"
+    read = partial(pieces, decode=decoder(store, run))
+    return Episodes(f"run:{run}@0", title, read_pairs(store, [uri], f"{uri}/scored"), read, {})
+
+
+def read_play(store: Store, name: str) -> Episodes:
+    """Episodes that were played without training; raises ValueError where there are none."""
+    layout = PlayLayout(name)
+    record = store.read_json(layout.record)
+    shards = _rollouts(store, layout.uri)
+    if record is None or not shards:
+        hint = (
+            did_you_mean(name, plays(store)) or f" There are {', '.join(plays(store)) or 'none'}."
+        )
+        raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")
+    read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
+    title = f"play:{name}, {record['policy']} on {record['split']}"
+    return Episodes(f"play:{name}", title, read_pairs(store, shards, layout.scored), read, {})
+
+
+def _evaluation(
+    store: Store, science: Science, data: Artifact, run: str, split: str, step: int
+) -> str | None:
+    """The folder of a policy's evaluation, None where it is not stored or not scored."""
+    try:
+        policy = policy_of(store, run, step)
+    except ValueError:  # the step is not done yet, or there is none
+        return None
+    folder = keys.evaluation(science, policy, data, split, 0).uri.rpartition("/")[0]
+    return folder if store.holds(f"{folder}/scored") else None
+
+
+def _no_evaluation(record: RunRecord, split: str) -> str:
+    if split == "validation" and not science_of(record).evaluate.every:
+        return "It never evaluates on validation: set evaluate.every."
+    return "It has evaluated none yet."
+
+
+def _rollouts(store: Store, folder: str) -> list[str]:
+    shards = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
+    return [uri for uri in shards if store.holds(uri)]
+
+
+def _steps(numbers: list[int]) -> str:
+    return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {spans(numbers)}"

@@ -1,0 +1,119 @@
+"""The command that opens stored episodes: of a step, an evaluation, a warm start or a play."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+
+from agentfly_core.artifacts.store import Store
+from agentfly_core.inspection import choice
+from agentfly_core.inspection.as_json import both_json, episodes_json
+from agentfly_core.inspection.printed import show as printed
+from agentfly_core.inspection.reference import against as against_of
+from agentfly_core.inspection.reference import reference
+from agentfly_core.inspection.side_by_side import most_changed, played_twice, show_both
+from agentfly_core.inspection.sources import read
+from agentfly_core.runs.episodes import Episodes, Pair
+from flows.commands.arguments import STORE, Commands, positive
+from flows.context import store_at
+
+WHAT = "RUN, RUN@STEP or play:NAME, see `agentfly list`"
+AGAINST = (
+    "show the same problems as another step (or RUN@STEP, play:NAME) played them beside these; "
+    "--worst K are then those whose reward fell most, --best K those whose reward rose most"
+)
+
+
+def add_episodes(commands: Commands) -> None:
+    """The command that opens episodes."""
+    parser = commands.add(
+        "show", show, "read episodes in the terminal, sampled tokens told apart from read ones"
+    )
+    parser.add_argument("what", metavar="WHAT", help=WHAT)
+    parser.add_argument("--step", type=int, help="which step (default: the last one)")
+    source = parser.add_mutually_exclusive_group()
+    evaluation = "what the step's policy played on held-out problems: test or validation"
+    source.add_argument("--evaluation", metavar="SPLIT", default="", help=evaluation)
+    demonstrations = "the episodes that the warm start imitated"
+    source.add_argument("--demonstrations", action="store_true", help=demonstrations)
+    _add_choice(parser)
+    parser.add_argument("--against", metavar="STEP", help=AGAINST)
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.add_argument("--store", default="", help=STORE)
+
+
+def show(arguments: Namespace) -> None:
+    """Read episodes in the terminal, or as JSON."""
+    store = store_at(arguments.store)
+    named = reference(arguments.what, arguments.step)
+    stored = read(store, named, arguments.evaluation, arguments.demonstrations)
+    filters = list(_filters(arguments, stored))
+    found = choice.matching(stored, filters)
+    if arguments.against is not None:
+        _show_both(arguments, store, stored, found, filters)
+        return
+    chosen = choice.first(found, *_order(arguments))
+    if arguments.json:
+        print(json.dumps(episodes_json(stored, len(found), chosen), ensure_ascii=False))
+    else:
+        Console().print(printed(stored, len(found), filters, chosen))
+
+
+def _show_both(
+    arguments: Namespace,
+    store: Store,
+    stored: Episodes,
+    found: Sequence[Pair],
+    filters: Sequence[choice.Filter],
+) -> None:
+    other = against_of(arguments.against, reference(arguments.what, arguments.step))
+    against = read(store, other, arguments.evaluation, arguments.demonstrations)
+    twice = played_twice(found, against, stored.title)
+    chosen = most_changed(twice, *_order(arguments))
+    if arguments.json:
+        print(json.dumps(both_json(stored, against, len(found), chosen), ensure_ascii=False))
+    else:
+        Console().print(show_both(stored, against, twice, len(found), filters, chosen))
+
+
+def _order(arguments: Namespace) -> tuple[choice.Order, int]:
+    return ("best", arguments.best) if arguments.best else ("worst", arguments.worst)
+
+
+def _add_choice(parser: ArgumentParser) -> None:
+    order = parser.add_mutually_exclusive_group()
+    worst = "how many episodes, lowest reward first (default: 3)"
+    order.add_argument("--worst", type=positive, default=3, metavar="K", help=worst)
+    best = "how many episodes, highest reward first"
+    order.add_argument("--best", type=positive, metavar="K", help=best)
+    group = parser.add_argument_group("only episodes", "all that are given must hold")
+    group.add_argument("--problem", metavar="ID", help="of this problem")
+    group.add_argument("--chain", type=int, metavar="N", help="of this number in their group")
+    group.add_argument("--ending", metavar="NAME", help="that ended so: max_turns, failed, ...")
+    group.add_argument("--below", type=float, metavar="R", help="of a reward below R")
+    group.add_argument("--above", type=float, metavar="R", help="of a reward above R")
+    group.add_argument("--tool", metavar="NAME", help="that called this tool")
+    group.add_argument("--error", action="store_true", help="in which a tool answered an error")
+    group.add_argument("--text", metavar="WORDS", help="with these words in what was read or said")
+
+
+def _filters(arguments: Namespace, stored: Episodes) -> Iterator[choice.Filter]:
+    if arguments.problem is not None:
+        yield choice.of_problem(arguments.problem, stored)
+    if arguments.chain is not None:
+        yield choice.of_chain(arguments.chain)
+    if arguments.ending is not None:
+        yield choice.of_ending(arguments.ending)
+    if arguments.below is not None:
+        yield choice.below(arguments.below)
+    if arguments.above is not None:
+        yield choice.above(arguments.above)
+    if arguments.tool is not None:
+        yield choice.called(arguments.tool)
+    if arguments.error:
+        yield choice.with_error()
+    if arguments.text is not None:
+        yield choice.saying(arguments.text)

@@ -1,0 +1,57 @@
+"""`agentfly show` as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.__main__ import main
+from tests.support.stored_run import stored_run
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project folder with the run `demo`."""
+    stored_run(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.mark.parametrize(
+    "words", [["demo", "--step", "6"], ["demo@6"], ["run:demo@6"], ["run:demo@6", "--step", "6"]]
+)
+def test_a_step_is_named_in_every_usual_way(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", *words, "--worst", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "demo, step 6: 4 episodes, 3 scored, mean reward 0.500" in printed
+    assert "chain 3; unscored (the episode failed)" in printed
+
+
+def test_filters_combine_and_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--above", "0.2", "--below", "0.8", "--ending", "terminal", "--chain", "2"]
+    assert main(["show", "demo@6", *words, "--text", "98", "--best", "9", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [found["episodes"], found["matching"]] == [4, 1]
+    assert [each["reward"] for each in found["shown"]] == [0.5]
+
+
+def test_two_steps_are_shown_beside_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "demo@6", "--problem", "add-41-58", "--against", "7", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["against"] == "run:demo@7"
+    assert [each["shown"]["chain"] for each in found["shown"]] == [1]
+    assert main(["show", "demo@6", "--against", "7"]) == 0
+    assert "1 episodes of the same problems" in capsys.readouterr().out
+
+
+def test_a_mistake_is_one_message_that_says_what_there_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["show", "demo@9"]) == 2
+    assert "no episodes of step 9; it has steps 6 to 7" in capsys.readouterr().err
+    assert main(["show", "demo@6", "--tool", "calculater", "--problem", "add-41-5"]) == 2
+    assert "Did you mean 'add-41-58'?" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from agentfly_core.artifacts.store import Store
+from agentfly_core.inspection.choice import below, first, matching, of_ending
+from agentfly_core.inspection.printed import SAME, show
+from agentfly_core.records.trajectory import Message, Trajectory
+from agentfly_core.runs.episodes import Episodes, decoder, pieces, read_step
+from tests.support.stored_run import episode, stored_run, turn
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A run with a scored step 6 and a step 7 that is only partly played."""
+    return stored_run(tmp_path)
+
+
+def printed(store: Store, step: int | None, worst: int, colour: bool) -> str:
+    console = Console(
+        file=io.StringIO(),
+        width=110,
+        force_terminal=colour,
+        color_system="truecolor" if colour else None,
+    )
+    stored = read_step(store, "demo", step)
+    console.print(show(stored, len(stored.pairs), [], first(stored.pairs, "worst", worst)))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_every_line_says_without_colour_whether_it_was_read_or_sampled(store: Store) -> None:
+    text = [line.rstrip() for line in printed(store, 6, 4, colour=False).splitlines()]
+    start = next(number for number, line in enumerate(text) if "chain 0" in line)
+    assert text[start + 1 :] == [
+        "     read | <|im_start|>user",
+        "          | What is 41+58?<|im_end|>",
+        "          | <|im_start|>assistant",
+        "          |",
+        (
+            '  sampled > <tool_call>{"name": "calculator", "arguments": {"expression": "41+58"}}'
+            "</tool_call><|im_end|>"
+        ),
+        "     read |",
+        "          | <|im_start|>tool",
+        "          | 99<|im_end|>",
+        "          | <|im_start|>assistant",
+        "          |",
+        "  sampled > The sum is 99.<|im_end|>",
+    ]
+
+
+def test_colour_sets_sampled_text_apart_and_changes_no_letter(store: Store) -> None:
+    coloured = printed(store, 6, 4, colour=True)
+    assert "\x1b[1;32m> The sum is 99.<|im_end|>" in coloured
+    assert "\x1b[2m| What is 41+58?<|im_end|>" in coloured
+    assert Text.from_ansi(coloured).plain.split() == printed(store, 6, 4, colour=False).split()
+
+
+def test_the_worst_episodes_come_first_and_what_could_not_be_scored_before_them(
+    store: Store,
+) -> None:
+    everything = printed(store, 6, 4, colour=False)
+    assert re.findall(r"chain (\d);", everything) == ["3", "1", "2", "0"]
+    text = printed(store, 6, 2, colour=False)
+    assert "4 episodes, 3 scored, mean reward 0.500" in text
+    assert "chain 3; unscored (the episode failed); ended failed" in text
+    assert "error: shop: ServiceFailure: it died" in text
+    assert "chain 1; reward 0 (exact 0)" in text
+    assert "chain 2" not in text
+
+
+def test_what_a_step_asked_of_its_environments_is_a_row_a_kind(store: Store) -> None:
+    assert "environment" not in printed(store, 6, 1, colour=False)
+    leases = {
+        "most_in_use": 16.0,
+        "most_waiting": 48.0,
+        "wait_p50": 6.2e-06,
+        "wait_p95": 1.5,
+        "started": 38.0,
+    }
+    ends = {"closed": 38.0, "resets_failed": 1.0, "expired": 3.0}
+    metrics = {f"resources/Shop/{name}": value for name, value in (leases | ends).items()}
+    store.write_json(
+        "runs/demo/steps/000006/metrics.json", {"step": 6, "time_ms": 1, "metrics": metrics}
+    )
+    (row,) = [line for line in printed(store, 6, 1, colour=False).splitlines() if "Shop" in line]
+    assert row.split() == ["Shop", "16", "48", "0", "1.5", "38", "38", "1", "3"]
+
+
+SYSTEM = "<|im_start|>system\nUse the tools.<|im_end|>\n"
+
+
+def asked(chain: int, system: str, question: str) -> Trajectory:
+    text = f"{system}<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+    read = (Message("system", "Use the tools."), Message("user", question))
+    return episode(chain, replace(turn(text, "99<|im_end|>"), read=read))
+
+
+def all_of(store: Store, *played: Trajectory) -> str:
+    """What is printed of these episodes, without spaces at the ends of lines."""
+    pairs = tuple((trajectory, None) for trajectory in played)
+    read = partial(pieces, decode=decoder(store, "demo"))
+    console = Console(file=io.StringIO(), width=110)
+    console.print(show(Episodes("run:demo@6", "demo, step 6", pairs, read, {}), 2, [], pairs))
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+def test_a_system_prompt_that_all_have_is_printed_once(store: Store) -> None:
+    text = all_of(store, asked(0, SYSTEM, "41+58?"), asked(1, SYSTEM, "1+1?"))
+    assert text.count("Use the tools.") == 1
+    assert text.count(SAME) == 2
+    assert "          | <|im_start|>user\n          | 41+58?<|im_end|>" in text
+    assert text.index("Use the tools.") < text.index("chain 0") < text.index("41+58?")
+
+
+def test_system_prompts_that_differ_stay_where_they_are(store: Store) -> None:
+    other = SYSTEM.replace("tools.", "tools. Today is Monday.")
+    text = all_of(store, asked(0, SYSTEM, "41+58?"), asked(1, other, "1+1?"))
+    assert text.count("Use the tools.") == 2
+    assert SAME not in text
+
+
+def test_one_episode_is_printed_whole_and_so_are_those_without_a_system_prompt(
+    store: Store,
+) -> None:
+    assert SAME not in all_of(store, asked(0, SYSTEM, "41+58?"))
+    assert SAME not in all_of(store, asked(0, "", "41+58?"), asked(1, "", "1+1?"))
+
+
+def test_how_many_of_how_many_match_is_told_with_the_filters(store: Store) -> None:
+    stored = read_step(store, "demo", 6)
+    filters = [below(0.6), of_ending("terminal")]
+    console = Console(file=io.StringIO(), width=110)
+    console.print(show(stored, 1, filters, matching(stored, filters)))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "1 of 4 match --below 0.6 --ending terminal" in text
+    assert re.findall(r"chain (\d);", text) == ["2"]
