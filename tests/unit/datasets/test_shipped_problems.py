@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config import loading
 from agentfly_core.datasets.demonstrations import calculator
 from agentfly_core.datasets.files import read
@@ -47,11 +48,12 @@ def test_every_row_is_a_problem_whose_expression_has_its_answer() -> None:
             assert number in problem.facts["expression"]
 
 
-def test_a_demonstration_works_out_the_expression_of_a_problem() -> None:
+async def test_a_demonstration_works_out_the_expression_of_a_problem() -> None:
     problem = Problem(
         "7", "59 keys and 63 more: how many?", {"expression": "59+63", "answer": "122"}
     )
-    first, last = (calculator([problem], seed=0, spoilt=0.0)("7", 0, turn) for turn in (0, 1))
+    policy = calculator([problem], seed=0, spoilt=0.0)
+    first, last = [await policy(Conversation(problem, 0, turn, (), (), seed=0)) for turn in (0, 1)]
     assert '"expression": "59+63"' in first
     assert '"answer": "122"' in last
 
