@@ -16,6 +16,7 @@ from flows.commands.episodes import add_episodes
 from flows.commands.machine import add_checks, add_prefect
 from flows.commands.nights import add_nights
 from flows.commands.orchestration import MISTAKES, message
+from flows.commands.play import add_play
 from flows.commands.runs import add_listing, add_opening
 from flows.commands.stages import add_stages
 from flows.commands.training import add_training
@@ -33,6 +34,7 @@ it goes on
 GROUPS = (
     add_training,
     add_stages,
+    add_play,
     add_listing,
     add_episodes,
     add_nights,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from pathlib import Path
 
 from prefect import flow
 
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import RolloutServices, rollout_services
 from agentfly_core.records.dataset import shards_of_split
-from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.context import ExperimentContext, of_run
-from agentfly_core.runs.run import name_of
+from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.summary import Evaluation, evaluation
 from flows import dvc_outputs
 from flows.local.devices import devices
@@ -71,24 +68,5 @@ def evaluated(
 
 
 def policy_named(context: ExperimentContext, reference: str) -> Artifact:
-    """The policy that `run:NAME`, `run:NAME@STEP`, a policy.json or a model reference names; by
-    default the run's last.
-
-    Step 0 is the policy that step 1 starts from. Raises ValueError for a policy that is not there.
-    """
-    if reference.endswith(".json"):
-        if not os.path.isfile(reference):
-            raise ValueError(
-                f"There is no file {reference!r}; expected one like results/EXPERIMENT/policy.json."
-            )
-        return dvc_pointer.read(Path(reference))
-    if reference in context.store.names("runs"):
-        raise ValueError(
-            f"Got the policy {reference!r}, which is a run's name: say run:{reference}."
-        )
-    if reference and not reference.startswith("run:"):
-        science = context.science.model_copy(update={"model": reference})
-        return base_model(
-            replace(context, resolved=replace(context.resolved, science=science)), None
-        )
-    return of_run(context.store, reference or f"run:{name_of(context, '', False)}", "policy").policy
+    """The policy that a reference names, see `inputs.policy_named`."""
+    return inputs.policy_named(context, reference, lambda named: base_model(named, None))

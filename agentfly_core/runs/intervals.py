@@ -41,6 +41,19 @@ def success(solved: Mapping[str, float]) -> tuple[float, Interval]:
     return total / len(solved), interval
 
 
+def mean(values: Mapping[str, float]) -> tuple[float, Interval | None] | None:
+    """The mean over problems and its 95 % interval, mean +- z s / sqrt(n) (arXiv 2411.00640,
+    section 2.1); no interval for a single problem, and None for none.
+    """
+    if not values:
+        return None
+    middle = statistics.fmean(values.values())
+    if len(values) == 1:
+        return middle, None
+    spread = Z95 * statistics.stdev(values.values()) / math.sqrt(len(values))
+    return middle, (middle - spread, middle + spread)
+
+
 def improvement(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[float, Interval]:
     """The mean of after - before over the same problems, and its 95 % interval.
 

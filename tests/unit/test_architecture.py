@@ -28,7 +28,7 @@ LAYERS = [
     ["rollout"],
     ["runs", "agents"],
     ["pipeline", "inspection"],
-    ["testing", "reports"],
+    ["testing", "reports", "play"],
     ["tasks", "flows.local"],
     ["flows"],
 ]

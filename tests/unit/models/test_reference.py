@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentfly_core.models.reference import materialise
+from agentfly_core.models.reference import materialise, tokenizer
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -100,3 +100,19 @@ def test_a_cut_file_of_weights_is_named_with_what_to_do(nano: Path, tmp_path: Pa
         match=rf"^Cannot load the model '{cut}': {weights} is no whole safetensors file \(.*\)\.",
     ):
         materialise(str(cut), tmp_path / "made", "float32")
+
+
+@pytest.mark.parametrize("recipe", ["calculator", "shop"])
+def test_a_tokenizer_alone_is_that_of_the_model(recipe: str, tmp_path: Path) -> None:
+    materialise(f"nano:{recipe}", tmp_path / "model", "float32")
+    for reference in (f"nano:{recipe}", str(tmp_path / "model")):
+        tokenizer(reference).save_pretrained(tmp_path / "alone")
+        for name in ("tokenizer.json", "chat_template.jinja"):
+            assert contents(tmp_path / "alone")[name] == contents(tmp_path / "model")[name]
+
+
+def test_a_tokenizer_of_a_model_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"(?s)Cannot load the model .* Expected nano:<recipe>"):
+        tokenizer(str(tmp_path))
+    with pytest.raises(ValueError, match="There is no nano model 'calculater'"):
+        tokenizer("nano:calculater")

@@ -1,0 +1,152 @@
+"""Values drawn at random that fit a JSON schema, for calls of tools that mean nothing."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentfly_core.formats.json_value import JSON
+
+Schema = Mapping[str, Any]
+LITERALS = ("", "a", "A", "0", "1", "42", "-1", "3.5", "yes", "hello", "a-b", "a_b", "ab1", "1 2 3")
+FORMATS = {
+    "date": "2026-11-20",
+    "date-time": "2026-11-20T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "P1DT2H",
+    "uuid": "7f2c01d4-e5a6-47c8-9f2c-01d4e5a6b7c8",
+    "email": "ada@example.com",
+    "uri": "https://example.com/",
+    "ipv4": "127.0.0.1",
+    "ipv6": "::1",
+    "json-string": "1",
+}
+DEEPEST = 4
+TRIES = 50
+
+
+class Draw:
+    """Draws values for one schema and its definitions: `Draw(random.Random(0), words, schema)`."""
+
+    def __init__(self, draw: random.Random, words: Sequence[str], schema: Schema) -> None:
+        self._draw, self._words = draw, words
+        self._definitions: Schema = schema.get("$defs", {})
+
+    def value(self, schema: Schema, depth: int = 0) -> JSON:
+        """A value of this schema; below DEEPEST the shortest that there is."""
+        schema = self._resolved(schema)
+        if "const" in schema:
+            return schema["const"]  # type: ignore[no-any-return]
+        if "enum" in schema:
+            return self._draw.choice(schema["enum"])  # type: ignore[no-any-return]
+        for several in ("anyOf", "oneOf"):
+            if several in schema:
+                return self.value(self._one_of(schema[several], depth), depth)
+        kind = schema.get("type", "string")
+        if isinstance(kind, list):
+            kind = self._draw.choice(kind)
+        return self._of_type(kind, schema, depth)
+
+    def _of_type(self, kind: str, schema: Schema, depth: int) -> JSON:
+        if kind == "object":
+            return self._object(schema, depth)
+        if kind == "array":
+            return self._array(schema, depth)
+        if kind == "string":
+            return self._text(schema)
+        if kind == "boolean":
+            return self._draw.random() < 0.5
+        if kind in ("integer", "number"):
+            return self._number(schema, whole=kind == "integer")
+        return None
+
+    def _resolved(self, schema: Schema) -> Schema:
+        while True:
+            if "$ref" in schema:
+                schema = {**self._definitions[schema["$ref"].rpartition("/")[2]], **_rest(schema)}
+            elif len(schema.get("allOf", ())) == 1:
+                schema = {**schema["allOf"][0], **_rest(schema, "allOf")}
+            else:
+                return schema
+
+    def _one_of(self, options: Sequence[Schema], depth: int) -> Schema:
+        if {"type": "number"} in options:  # a decimal's text has to be a number, too
+            options = [option for option in options if option != {"type": "string"}]
+        simple = [o for o in options if self._resolved(o).get("type") not in ("object", "array")]
+        return self._draw.choice(simple if simple and depth >= DEEPEST else options)
+
+    def _object(self, schema: Schema, depth: int) -> JSON:
+        required, found = schema.get("required", ()), dict[str, JSON]()
+        for key, inner in schema.get("properties", {}).items():
+            if key in required or (depth < DEEPEST and self._draw.random() < 0.5):
+                found[key] = self.value(inner, depth + 1)
+        more = schema.get("additionalProperties", False)
+        if isinstance(more, Mapping):
+            for _ in range(self._count(schema, "Properties", depth)):
+                key = str(self.value(schema.get("propertyNames", {}), depth + 1))
+                found[key] = self.value(more, depth + 1)
+        return found
+
+    def _array(self, schema: Schema, depth: int) -> JSON:
+        first = [self.value(inner, depth + 1) for inner in schema.get("prefixItems", ())]
+        items = schema.get("items", {})
+        if items is False or ("prefixItems" in schema and "items" not in schema):
+            return first
+        count = max(0, self._count(schema, "Items", depth) - len(first))
+        found = first
+        for _ in range(TRIES):
+            if len(found) >= len(first) + count:
+                break
+            value = self.value(items, depth + 1)
+            if not schema.get("uniqueItems") or value not in found:
+                found = [*found, value]
+        return found
+
+    def _count(self, schema: Schema, what: str, depth: int) -> int:
+        least = schema.get(f"min{what}", 0)
+        most = min(schema.get(f"max{what}", least + 2), least + 2)
+        return least if depth >= DEEPEST else self._draw.randint(least, most)
+
+    def _text(self, schema: Schema) -> str:
+        if schema.get("format") in FORMATS:
+            return FORMATS[schema["format"]]
+        least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
+        pattern = schema.get("pattern")
+        tried = [self._words_of(least) for _ in range(TRIES)] + [*LITERALS]
+        fitting = (
+            text
+            for text in tried
+            if least <= len(text) <= most and (pattern is None or re.search(pattern, text))
+        )
+        return next(fitting, "a" * least)
+
+    def _words_of(self, least: int) -> str:
+        """A few words of what was said, as many as give so many letters."""
+        text = ""
+        for _ in range(self._draw.randint(1, 3)):
+            text = f"{text} {self._draw.choice(self._words)}".strip()
+        return self._draw.choice([text, self._draw.choice(LITERALS)]).ljust(least, "a")
+
+    def _number(self, schema: Schema, whole: bool) -> JSON:
+        step = schema.get("multipleOf", 1 if whole else 0)
+        low, high = _bounds(schema, step)
+        if step:
+            return self._draw.randint(math.ceil(low / step), math.floor(high / step)) * step  # type: ignore[no-any-return]
+        return round(self._draw.uniform(low, high), 2) if high - low > 1 else (low + high) / 2
+
+
+def _bounds(schema: Schema, step: float) -> tuple[float, float]:
+    """The lowest and highest number; where one is missing they are 100 apart."""
+    more = step or 1e-9
+    low = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf) + more)
+    high = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf) - more)
+    if math.isinf(low) and math.isinf(high):
+        return 0, 100
+    return (high - 100 if math.isinf(low) else low), (low + 100 if math.isinf(high) else high)
+
+
+def _rest(schema: Schema, key: str = "$ref") -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name != key}

@@ -1,0 +1,26 @@
+"""The policy that knows nothing: a call of a tool drawn at random, each turn."""
+
+from __future__ import annotations
+
+import random
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.inference.random_arguments import Draw
+from agentfly_core.records.trajectory import Message, ToolCall
+
+
+async def random_policy(conversation: Conversation) -> str | Message:
+    """A call of one of the tools, each as likely, with arguments that fit its schema; without tools
+    a few words.
+
+    Texts are words of the conversation and short literals. The same conversation gets the same
+    reply.
+    """
+    draw = random.Random(conversation.seed)
+    words = [word for item in conversation.messages for word in item.content.split()] or ["a"]
+    if not conversation.tools:
+        return " ".join(draw.choices(words, k=3))
+    tool = draw.choice(conversation.tools)
+    arguments = Draw(draw, words, tool.parameters).value(tool.parameters)
+    assert isinstance(arguments, dict)
+    return Message("assistant", "", (ToolCall(tool.name, arguments),))

@@ -1,0 +1,165 @@
+"""Episodes that are played and stored: chosen from a split, played in shards, scored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.play_layout import PlayLayout, next_play
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.config.experiment import Gates
+from agentfly_core.formats.hashing import digest
+from agentfly_core.formats.json_value import as_json
+from agentfly_core.formats.text import did_you_mean
+from agentfly_core.pipeline.playing import play_shard, watching
+from agentfly_core.pipeline.scoring import score_episodes
+from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.play.players import Model, Player
+from agentfly_core.records.dataset import size_of_split, split
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.play_record import PlayRecord
+from agentfly_core.records.run_record import Pointer
+from agentfly_core.records.trajectory import Problem, Scored, Trajectory
+from agentfly_core.rollout.episode import EpisodeSpec
+from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.runs.context import ExperimentContext
+
+OPEN = Gates(failed=1.0, unscored=1.0)
+"""What is played to be looked at is stored, however much of it went wrong."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What shall be played, `at_once` episodes at the same time, and the command that asked for it:
+    `Asked("train", data, episode_specs, 128, "agentfly play quickstart --policy oracle")`.
+    """
+
+    split: str
+    data: Artifact
+    episodes: Sequence[EpisodeSpec]
+    at_once: int
+    command: str
+
+    @property
+    def shards(self) -> list[Sequence[EpisodeSpec]]:
+        """The episodes that are played at the same time and stored together."""
+        starts = range(0, len(self.episodes), self.at_once)
+        return [self.episodes[start : start + self.at_once] for start in starts]
+
+
+@dataclass(frozen=True)
+class Played:
+    """What was played, stored as `name`, with its scores; `seconds` from the first prompt to the
+    last score that is stored.
+    """
+
+    name: str
+    episodes: Sequence[Trajectory]
+    scores: Sequence[Scored]
+    seconds: float
+
+
+def problems(folder: Path, name: str, most: int, named: str = "") -> list[Problem]:
+    """At most so many problems of a split of a prepared dataset, the first ones, or the one of this
+    id; raises ValueError where there is none.
+    """
+    size = size_of_split(folder, name)
+    if not size:
+        raise ValueError(
+            f"The {name} split is empty; raise data.{name}, or choose another --split."
+        )
+    if not named:
+        return split(folder, name, [*range(min(most, size))])
+    known = {problem.id: problem for problem in split(folder, name)}
+    if named not in known:
+        raise ValueError(
+            f"The {name} split has no problem {named!r}.{did_you_mean(named, list(known))}"
+        )
+    return [known[named]]
+
+
+def play(
+    context: ExperimentContext,
+    player: Player,
+    services: RolloutServices,
+    spec: RolloutSpec,
+    asked: Asked,
+) -> Played:
+    """Play, publish and score the episodes under the experiment's next free name.
+
+    Raises SamplerLost with the sampler, and EpisodeBroken for what an author's code raised.
+    """
+    layout = PlayLayout(_take_name(context, player, asked))
+    with context.store.publish(_key(layout.tokenizer, layout, {})) as folder:
+        services.tokenizer.save_pretrained(folder)
+    inputs = {"data": asked.data.digest}
+    if isinstance(player, Model):
+        inputs["policy"] = player.policy.digest
+    begun = time.monotonic()
+    rollouts: list[Artifact] = []
+    for shard in asked.shards:
+        done = len(rollouts) * asked.at_once
+        target = _key(layout.rollout(len(rollouts)), layout, inputs)
+        with context.store.publish(target) as folder, measuring(folder) as metrics:
+            metrics |= play_shard(
+                spec,
+                OPEN,
+                services.sampler,
+                shard,
+                folder,
+                watching("play", 0, done, len(asked.episodes)),
+                services.environments,
+            )
+        rollouts.append(context.store.artifact(target.uri))
+    scored = _score(context, rollouts)
+    seconds = time.monotonic() - begun
+    folders = [context.store.open(rollout) for rollout in rollouts]
+    return Played(
+        layout.uri.rpartition("/")[2],
+        [t for folder in folders for t in read_trajectories(folder / EPISODES)],
+        read_scores(context.store.open(scored) / SCORES),
+        seconds,
+    )
+
+
+def _score(context: ExperimentContext, rollouts: Sequence[Artifact]) -> Artifact:
+    science = context.science.model_copy(update={"gates": OPEN})
+    target = keys.scored(context.science, rollouts)
+    folders = [context.store.open(rollout) for rollout in rollouts]
+    with context.store.publish(target) as folder, measuring(folder) as metrics:
+        metrics |= score_episodes(
+            replace(context.resolved, science=science), folders, [], 0, folder
+        )
+    return context.store.artifact(target.uri)
+
+
+def _take_name(context: ExperimentContext, player: Player, asked: Asked) -> str:
+    """The next free name, taken by writing its play.json."""
+    science = context.science
+    sampled_from: Pointer | None = None
+    if isinstance(player, Model):
+        sampled_from = {"uri": player.policy.uri, "digest": player.policy.digest}
+    record: PlayRecord = {
+        "experiment": context.experiment,
+        "policy": player.reference,
+        "sampled_from": sampled_from,
+        "script": None if isinstance(player, Model) else player.path,
+        "split": asked.split,
+        "seed": science.seed,
+        "science": science.identity(),
+        "science_digest": science.digest,
+        "time_ms": int(time.time() * 1000),
+        "command": asked.command,
+    }
+    while True:
+        name = next_play(context.store, context.experiment)
+        if context.store.create_json(PlayLayout(name).record, as_json(record)):
+            return name  # or another process took it meanwhile
+
+
+def _key(uri: str, layout: PlayLayout, inputs: dict[str, str]) -> ArtifactKey:
+    return ArtifactKey(uri, "play", digest(["play", layout.uri, uri, as_json(inputs)]), inputs)

@@ -1,0 +1,89 @@
+"""Who plays: a policy whose tokens are sampled, or a function that gives the replies."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentfly_core.artifacts.store import Artifact
+from agentfly_core.config.experiment import step_named
+from agentfly_core.config.import_path import load
+from agentfly_core.inference.policy_path import is_policy, policy_at
+from agentfly_core.inference.scripted import Policy
+from agentfly_core.pipeline import inputs
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.runs.context import ExperimentContext, final_policy
+from agentfly_core.runs.run import name_of
+
+RANDOM = "agentfly_core.inference.random_policy:random_policy"
+IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+NO_PATHS = ("nano:", "package:", "run:")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A policy whose tokens are sampled: `Model("run:demo@7", Artifact(...))`."""
+
+    reference: str
+    policy: Artifact
+
+
+@dataclass(frozen=True)
+class Script:
+    """A function that gives the replies: `Script("oracle", "my_shop:buys", buys)`."""
+
+    reference: str
+    path: str
+    policy: Policy
+
+
+Player = Model | Script
+
+
+def player(context: ExperimentContext, reference: str, problems: Sequence[Problem]) -> Player:
+    """Who a reference names: `oracle`, `random`, an import path, `base`, or a policy as `evaluate`
+    takes it; by default the last policy of the run that the same settings make, else the base
+    model.
+
+    Raises ValueError for a policy that is not there, or a path that names none.
+    """
+    path = RANDOM if reference == "random" else reference
+    if reference == "oracle":
+        return _oracle(context, problems)
+    if IMPORT_PATH.fullmatch(path) and not path.startswith(NO_PATHS):
+        return Script(reference, path, policy_at(path, {}, problems, context.science.seed))
+    if not reference:
+        reference = _default(context)
+    if reference == "base":
+        return Model(reference, base(context))
+    return Model(reference, inputs.policy_named(context, reference, base))
+
+
+def base(context: ExperimentContext) -> Artifact:
+    """The policy that an experiment's training would start from, but for a warm start."""
+    return context.parent.policy if context.parent else inputs.base_model(context)[0]
+
+
+def _default(context: ExperimentContext) -> str:
+    run = name_of(context, "", False)
+    try:
+        final_policy(context.store, run)
+    except ValueError:
+        return "base"
+    return f"run:{run}"
+
+
+def _oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:
+    warm_start = context.science.warm_start
+    if warm_start is None or step_named(warm_start.demonstrations):
+        raise ValueError(
+            f"{context.experiment} has no oracle, a policy that knows the answers: its warm_start "
+            "names none. Give the import path of yours, --policy my_file:policy."
+        )
+    path, settings = warm_start.demonstrations, dict(warm_start.settings)
+    found = load(path)
+    if not is_policy(found) and "spoilt" in inspect.signature(found).parameters:
+        settings = {**settings, "spoilt": 0.0}
+    return Script("oracle", path, policy_at(path, settings, problems, context.science.seed))

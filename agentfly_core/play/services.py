@@ -1,0 +1,69 @@
+"""What plays for a player: a sampler, the environments and the tokenizer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentfly_core.inference.sampler import Sampler
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.models import reference
+from agentfly_core.pipeline.playing import rollout_spec
+from agentfly_core.pipeline.services import RolloutServices, sampler_service, tokenizer_of
+from agentfly_core.play.players import Model, Player, Script
+from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.system.devices import held, numbered
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator[RolloutServices]:
+    """What plays for the player, ready; a model's sampler holds the site's GPUs and ends with the
+    block.
+
+    A script needs no weights, no GPU and no server.
+    """
+    tokenizer = _tokenizer(context, player)
+    with (
+        environment_loop(context.resolved.limits) as environments,
+        _sampler(context, player, tokenizer, logs) as sampler,
+    ):
+        found = RolloutServices(sampler, environments, tokenizer)
+        if isinstance(player, Model):
+            found.load(context, player.policy, 0)
+        yield found
+
+
+@contextmanager
+def _sampler(
+    context: ExperimentContext, player: Player, tokenizer: PreTrainedTokenizerBase, logs: Path
+) -> Iterator[Sampler]:
+    if isinstance(player, Script):
+        encode = partial(tokenizer.encode, add_special_tokens=False)
+        stop = rollout_spec(context.resolved, tokenizer).template.stop_tokens[0]
+        yield Scripted(encode, stop, player.policy)
+        return
+    site, owner = context.site, f"play-{player.policy.digest[:16]}"
+    gpus = numbered(site.sampler_gpus, site.locks) if site.device == "cuda" else []
+    with (
+        held(gpus, f"episodes of {player.reference}", logger.warning),
+        sampler_service(context, player.policy, owner, logs) as sampler,
+    ):
+        yield sampler
+
+
+def _tokenizer(context: ExperimentContext, player: Player) -> PreTrainedTokenizerBase:
+    if isinstance(player, Model):
+        return tokenizer_of(context, player.policy)
+    if context.parent:
+        return tokenizer_of(context, context.parent.policy)
+    return reference.tokenizer(context.science.model)

@@ -1,0 +1,66 @@
+"""One call of `agentfly play`: from an experiment and what was asked for to stored episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.playing import of_split, rollout_spec
+from agentfly_core.pipeline.services import RolloutServices
+from agentfly_core.play import episodes, players
+from agentfly_core.play.episodes import Asked, Played
+from agentfly_core.play.players import Player
+from agentfly_core.play.services import services
+from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.runs.context import ExperimentContext
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person asks for: `Wish("oracle", "train", 8, "", "agentfly play quickstart ...")`.
+
+    `policy` and `problem` may be empty; `episodes` are of the first problems of the split, or all
+    of the one `problem`.
+    """
+
+    policy: str
+    split: str
+    episodes: int
+    problem: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is about to be played: `Table(Script("oracle", ...), Asked("train", ...))`."""
+
+    player: Player
+    asked: Asked
+
+
+Way = Callable[[RolloutServices, RolloutSpec], tuple[RolloutServices, RolloutSpec]]
+"""Another way of playing: what plays and the rules, changed."""
+
+
+def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
+    """Prepare the dataset and the policy; raises ValueError for what is not there."""
+    data, _ = inputs.dataset(context)
+    folder = context.store.open(data)
+    chosen = episodes.problems(folder, wish.split, wish.episodes, wish.problem)
+    specs = of_split(context.science, chosen, wish.split, wish.episodes)
+    asked = Asked(wish.split, data, specs, at_once, wish.command)
+    return Table(players.player(context, wish.policy, chosen), asked)
+
+
+def play(context: ExperimentContext, laid: Table, logs: Path, way: Way) -> Played:
+    """Play and store the episodes; services end with the call. Raises as `episodes.play`."""
+    with services(context, laid.player, logs) as found:
+        changed, spec = way(found, rollout_spec(context.resolved, found.tokenizer))
+        return episodes.play(context, laid.player, changed, spec, laid.asked)
+
+
+def as_it_is(found: RolloutServices, spec: RolloutSpec) -> tuple[RolloutServices, RolloutSpec]:
+    """The way of playing that changes nothing."""
+    return found, spec

@@ -1,0 +1,57 @@
+"""What played episodes say: how they ended, what they earned, what their tools did."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from agentfly_core.play.episodes import Played
+from agentfly_core.records.trajectory import Unscored
+from agentfly_core.runs.intervals import Interval, mean, success
+from agentfly_core.runs.metrics import solved_by_problem
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Counts of what was played; rewards and success with their 95 % intervals, by problem.
+
+        Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0, (0.875, (0.63, 1.12)),
+                (0.875, (0.53, 0.98)), 16, 1, 312.4)
+
+    `reward` and `success` are None where no episode could be scored; a mean's interval is None with
+    fewer than two problems.
+    """
+
+    episodes: int
+    problems: int
+    endings: Mapping[str, int]
+    unscored: int
+    reward: tuple[float, Interval | None] | None
+    success: tuple[float, Interval] | None
+    tool_calls: int
+    tool_errors: int
+    episodes_per_second: float
+
+
+def figures(played: Played, goal: str) -> Figures:
+    """The figures of what was played; `goal` is the reward that says solved."""
+    rewards: defaultdict[str, list[float]] = defaultdict(list)
+    for trajectory, scored in zip(played.episodes, played.scores, strict=True):
+        if not isinstance(scored.reward, Unscored):
+            rewards[trajectory.problem.id].append(scored.reward)
+    calls = [call for t in played.episodes for turn in t.turns for call in turn.reply.calls]
+    errors = [o for t in played.episodes for o in t.observations if o.error]
+    solved = solved_by_problem(played.episodes, played.scores, goal)
+    return Figures(
+        episodes=len(played.episodes),
+        problems=len({trajectory.problem.id for trajectory in played.episodes}),
+        endings=dict(Counter(trajectory.ending.value for trajectory in played.episodes)),
+        unscored=sum(isinstance(scored.reward, Unscored) for scored in played.scores),
+        reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
+        success=success(solved) if solved else None,
+        tool_calls=len(calls),
+        tool_errors=len(errors),
+        episodes_per_second=len(played.episodes) / played.seconds,
+    )

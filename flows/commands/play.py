@@ -1,0 +1,116 @@
+"""The command that plays problems outside of training, to look at the episodes."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from agentfly_core.config.experiment import SPLITS
+from agentfly_core.play.players import Model, Player
+from agentfly_core.play.session import Wish, as_it_is, table
+from agentfly_core.play.session import play as play_episodes
+from agentfly_core.play.summary import Figures, figures
+from agentfly_core.runs.intervals import Interval
+from agentfly_core.runs.listing import in_store
+from agentfly_core.system.progress import Progress as Told
+from agentfly_core.system.progress import listening
+from flows.commands.arguments import Commands, experiment_context, positive
+from flows.local.display import logging_to
+from flows.local.state_dirs import settle
+
+POLICY = (
+    "who plays: oracle (the policy of warm_start.demonstrations, making no mistakes), random, "
+    "my_file:policy (your async function of a Conversation), base (the experiment's model), "
+    "run:NAME, run:NAME@STEP, a model's folder or hub id, a policy.json (default: the last policy "
+    "of the run that `agentfly train` with the same settings makes, else base)"
+)
+PROBLEM = "play this problem only, by its id"
+
+
+def add_play(commands: Commands) -> None:
+    """The command that plays."""
+    parser = commands.add_experiment("play", play, "play problems with any policy and store that")
+    parser.add_argument("--policy", default="", metavar="REF", help=POLICY)
+    parser.add_argument(
+        "-n", "--episodes", type=positive, default=8, help="so many episodes (default: 8)"
+    )
+    parser.add_argument("--split", choices=SPLITS, default="train", help="default: train")
+    parser.add_argument("--problem", default="", metavar="ID", help=PROBLEM)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def play(arguments: Namespace) -> None:
+    """Play, store and sum up."""
+    context = experiment_context(arguments)
+    logs = settle(Path.cwd()).state / "logs" / "play"
+    wish = Wish(
+        arguments.policy, arguments.split, arguments.episodes, arguments.problem, arguments.typed
+    )
+    with logging_to(logs / "play.log"):
+        laid = table(context, wish, context.science.rollout.shard)
+        console = Console(stderr=arguments.json)
+        who = described(laid.player, context.science.model)
+        console.print(f"{who} plays.", highlight=False, markup=False, soft_wrap=True)
+        with _bar(console):
+            played = play_episodes(context, laid, logs, as_it_is)
+    found = figures(played, context.resolved.goal)
+    if arguments.json:
+        print(json.dumps({"play": played.name, **asdict(found)}))
+        return
+    for line in lines(found):
+        print(line)
+    print(f"Read them: {in_store(context.store, 'agentfly', 'show', f'play:{played.name}')}")
+
+
+def described(player: Player, model: str) -> str:
+    """Who plays, in words."""
+    if isinstance(player, Model):
+        return f"{player.reference} ({model})" if player.reference == "base" else player.reference
+    return player.path if player.reference == player.path else f"{player.reference} ({player.path})"
+
+
+def lines(found: Figures) -> list[str]:
+    """The figures for people, a line each."""
+    endings = ", ".join(f"{count} {name}" for name, count in found.endings.items())
+    unscored = f", {found.unscored} unscored" if found.unscored else ""
+    told = [f"{found.episodes} episodes of {found.problems} problems: {endings}{unscored}"]
+    if found.reward:
+        middle, interval = found.reward
+        told.append(f"mean reward {middle:.3f}{_between(interval, '.3f')}")
+    if found.success:
+        share, interval = found.success
+        told.append(f"solved {share:.1%}{_between(interval, '.1%')}")
+    told.append(f"{found.tool_calls} tool calls, {found.tool_errors} answered with an error")
+    told.append(f"{found.episodes_per_second:.3g} episodes/s, stored and scored")
+    return told
+
+
+def _between(interval: Interval | None, pattern: str) -> str:
+    if interval is None:
+        return ""
+    low, high = (format(end, pattern) for end in interval)
+    return f", 95 % interval {low} to {high} by problem"
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[None]:
+    """A bar of what is reported within the block, on a terminal."""
+    columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn()
+    hidden = not console.is_terminal
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden
+    ) as bar:
+        task = bar.add_task("play", total=None)
+
+        def show(told: Told) -> None:
+            bar.update(task, description=told.stage, completed=told.done, total=told.total)
+
+        with listening(show):
+            yield

@@ -1,0 +1,158 @@
+"""`agentfly play`, on an experiment of one's own and with policies of one's own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.artifacts.play_layout import PlayLayout, plays
+from agentfly_core.artifacts.run_layout import rollouts
+from agentfly_core.artifacts.store import Store
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.trajectory import Ending, Trajectory
+from flows.__main__ import main
+from tests.support.capitals import EXPERIMENT
+
+PATH = "tests.support.capitals"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """That of a project folder, the working directory, with one experiment."""
+    (tmp_path / "atlas.yaml").write_text(EXPERIMENT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENTFLY_SAMPLER", "transformers")
+    return Store.at(".", tmp_path / "cache")
+
+
+def played(*words: str) -> int:
+    return main(["play", "atlas.yaml", *words])
+
+
+def episodes(store: Store, name: str) -> list[Trajectory]:
+    """What was played, as its artifacts have it."""
+    scored = store.artifact(PlayLayout(name).scored)
+    folders = [store.open(rollout) for rollout in rollouts(store, scored)]
+    return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
+
+
+def rewards(store: Store, name: str) -> list[object]:
+    scored = store.open(store.artifact(PlayLayout(name).scored))
+    return [one.reward for one in read_scores(scored / SCORES)]
+
+
+def test_a_policy_of_ones_own_plays_with_the_tools_and_is_stored_and_summed_up(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert played("--policy", f"{PATH}:knows", "-n", "7") == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[:4] == [
+        f"{PATH}:knows plays.",
+        "7 episodes of 3 problems: 7 terminal",
+        "mean reward 1.000, 95 % interval 1.000 to 1.000 by problem",
+        "solved 100.0%, 95 % interval 43.9% to 100.0% by problem",
+    ]
+    assert out[4] == "14 tool calls, 0 answered with an error"
+    assert out[-1] == "Read them: agentfly show play:atlas-1"
+
+    found = episodes(store, "atlas-1")
+    assert [(t.problem.id, t.chain) for t in found[:4]] == [
+        ("Chile", 0),
+        ("Chile", 1),
+        ("Japan", 0),
+        ("Kenya", 0),
+    ]
+    assert {t.role for t in found} == {"evaluation"}
+    assert found[0].answer == "Santiago"
+    assert rewards(store, "atlas-1") == [1.0] * 7
+    assert store.names("plays/atlas-1") == [
+        "play.json",
+        "rollout-000",
+        "rollout-001",
+        "scored",
+        "tokenizer",
+    ]
+
+
+def test_play_json_says_who_played_what_and_by_which_command(store: Store) -> None:
+    assert played("seed=3", "--policy", f"{PATH}:knows", "-n", "1", "--split", "test") == 0
+    record = store.read_json(PlayLayout("atlas-1").record)
+    assert record["command"] == (
+        f"agentfly play atlas.yaml seed=3 --policy {PATH}:knows -n 1 --split test"
+    )
+    asked = {key: record[key] for key in ("experiment", "policy", "script", "split", "seed")}
+    assert asked == {
+        "experiment": "atlas",
+        "policy": f"{PATH}:knows",
+        "script": f"{PATH}:knows",
+        "split": "test",
+        "seed": 3,
+    }
+    assert record["sampled_from"] is None
+    assert [t.problem.id for t in episodes(store, "atlas-1")] == ["Norway"]
+
+
+def test_the_oracle_is_the_warm_starts_policy_without_its_mistakes(store: Store) -> None:
+    assert played("--policy", "oracle", "-n", "3") == 0
+    assert played("--policy", f"{PATH}:shown", "-n", "3") == 0
+    assert [rewards(store, name) for name in plays(store)] == [[1.0] * 3, [0.0] * 3]
+
+
+def test_one_problem_is_played_again_and_again_and_all_is_played_anew(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        assert played("--policy", "random", "--problem", "Japan", "-n", "2", "--json") == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["play"] for one in told] == plays(store) == ["atlas-1", "atlas-2"]
+    assert (told[0]["episodes"], told[0]["problems"]) == (2, 1)
+    assert episodes(store, "atlas-1") == episodes(store, "atlas-2")
+    assert {t.problem.id for t in episodes(store, "atlas-1")} == {"Japan"}
+
+
+def test_the_base_model_plays_where_no_run_with_these_settings_has_a_policy(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert played("agent.max_tokens=5", "agent.max_turns=1", "-n", "2") == 0
+    assert capsys.readouterr().out.splitlines()[0] == "base (nano:calculator) plays."
+    record = store.read_json(PlayLayout("atlas-1").record)
+    assert record["sampled_from"]["uri"].startswith("artifacts/model/")
+    (first, second) = episodes(store, "atlas-1")
+    assert {span.policy_version for turn in first.turns for span in turn.sampled} == {0}
+    assert {first.ending, second.ending} <= {Ending.MAX_TURNS, Ending.NO_TOOL_CALLS}
+
+
+def test_episodes_that_fail_are_stored_to_be_looked_at(store: Store) -> None:
+    assert played("agent.deadline=0.000001", "--policy", f"{PATH}:knows", "-n", "3") == 0
+    assert {t.ending for t in episodes(store, "atlas-1")} == {Ending.FAILED}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--policy", f"{PATH}:breaks"], "KeyError: 'river'"),
+        (["--policy", f"{PATH}:know"], "has no 'know'. Did you mean 'knows'?"),
+        (["--policy", f"{PATH}:CAPITALS"], "is a dict, expected a function or a class"),
+        (["--policy", "run:demo"], "The run 'demo' has published no policy"),
+        (["--policy", "oracle", "warm_start=null"], "atlas has no oracle"),
+        (["--policy", "random", "--problem", "Jpan"], "The train split has no problem 'Jpan'. Did"),
+        (["--policy", "random", "--split", "validation"], "The validation split is empty"),
+    ],
+)
+def test_what_cannot_be_played_is_one_message(
+    store: Store, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert played(*words) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error.partition("Look at")[0] or "river" in error
+
+
+def test_a_scripted_policy_needs_no_prefect_no_mlflow_and_no_weights(store: Store) -> None:
+    before = {"prefect", "mlflow", "vllm"} & {*sys.modules}
+    assert played("--policy", "oracle") == 0
+    assert {"prefect", "mlflow", "vllm"} & {*sys.modules} == before
+    assert store.names("artifacts") == ["prepare"]

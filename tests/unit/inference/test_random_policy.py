@@ -1,0 +1,193 @@
+"""The random policy: every call that it makes is one that the tool accepts."""
+
+import datetime
+import decimal
+import enum
+import importlib
+import pkgutil
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NotRequired
+
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from agentfly_core import tools
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.tool import Tool, tool
+from agentfly_core.authoring.tool_schema import Arguments
+from agentfly_core.inference.random_policy import random_policy
+from agentfly_core.records.trajectory import Ending, Message, Problem, ToolCall
+from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
+from agentfly_core.tools.answer import answer
+from agentfly_core.tools.calculator import calculator
+
+DRAWS = 60
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    NUMBER = 1
+
+
+class Product(BaseModel):
+    key: str
+    price: Annotated[float, Field(ge=0, lt=1)]
+    tags: list[str] = []
+
+
+@dataclass
+class Tree:
+    value: int
+    children: list["Tree"] = field(default_factory=list)
+
+
+class Place(TypedDict):
+    street: Annotated[str, Field(min_length=5, max_length=9)]
+    number: NotRequired[int]
+
+
+def choices(colour: Colour, unit: Literal["m", "km", 3], flag: bool, nothing: None) -> None:
+    """Choose."""
+
+
+def ranges(
+    count: Annotated[int, Field(ge=3, le=4)],
+    even: Annotated[int, Field(gt=100, multiple_of=2)],
+    share: Annotated[float, Field(gt=0, lt=0.001)],
+    low: Annotated[int, Field(lt=-5)],
+    half: Annotated[float, Field(ge=0.5, multiple_of=0.5)],
+) -> None:
+    """Count."""
+
+
+def texts(
+    name: Annotated[str, Field(min_length=3)],
+    letter: Annotated[str, Field(max_length=1)],
+    code: Annotated[str, Field(pattern="^[a-z]+[0-9]?$")],
+) -> None:
+    """Write."""
+
+
+def times(
+    day: datetime.date,
+    moment: datetime.datetime,
+    hour: datetime.time,
+    lasting: datetime.timedelta,
+    key: uuid.UUID,
+    amount: decimal.Decimal,
+) -> None:
+    """Note."""
+
+
+def lists(
+    words: Annotated[list[str], Field(min_length=2, max_length=3)],
+    pair: tuple[int, str],
+    many: tuple[float, ...],
+    distinct: Annotated[set[int], Field(min_length=2)],
+    either: int | list[bool] | None,
+) -> None:
+    """List."""
+
+
+def maps(
+    counts: dict[str, int],
+    by_unit: Annotated[dict[Literal["m", "km"], float], Field(min_length=1)],
+    anything: Any,
+    nested: dict[str, list[dict[str, bool]]],
+) -> None:
+    """Map."""
+
+
+def records(product: Product, place: Place, places: list[Place] | None = None) -> None:
+    """Record."""
+
+
+def trees(tree: Tree, other: Tree | None = None) -> None:
+    """Grow."""
+
+
+def optional(text: str = "x", number: int | None = None, colour: Colour = Colour.RED) -> None:
+    """Leave out."""
+
+
+def nothing() -> None:
+    """Take nothing."""
+
+
+def described(
+    query: Annotated[str, Field(description="what to look for")],
+    limit: Annotated[int, Field(ge=1, le=10, description="how many")] = 5,
+) -> None:
+    """Search."""
+
+
+def bounded_text(key: Annotated[str, Field(min_length=2, max_length=2)]) -> None:
+    """Take two letters."""
+
+
+ODD = [tool(f) for f in (choices, ranges, texts, times, lists, maps, records, trees, optional)]
+ODD += [tool(f) for f in (nothing, described, bounded_text)]
+SHIPPED = [
+    thing
+    for module in pkgutil.iter_modules(tools.__path__)
+    for thing in vars(importlib.import_module(f"agentfly_core.tools.{module.name}")).values()
+    if isinstance(thing, Tool)
+]
+
+
+def conversation(seed: int, *offered: Tool) -> Conversation:
+    """The first turn of a question, with these tools."""
+    asked = Problem("add-41-58", "What is 41+58 in words?")
+    messages = (Message("user", asked.prompt),)
+    return Conversation(asked, 0, 0, messages, tuple(one.schema for one in offered), seed)
+
+
+@pytest.mark.parametrize("offered", [*ODD, *SHIPPED], ids=lambda offered: offered.name)
+async def test_every_call_is_accepted_by_the_tool(offered: Tool) -> None:
+    accepts: Arguments = offered._arguments
+    for seed in range(DRAWS):
+        reply = await random_policy(conversation(seed, offered))
+        assert isinstance(reply, Message)
+        (call,) = reply.calls
+        assert isinstance(call, ToolCall)
+        assert call.name == offered.name
+        accepts.read(call.arguments)
+
+
+async def test_each_tool_is_as_likely_and_the_same_conversation_gets_the_same_call() -> None:
+    replies = [await random_policy(conversation(seed, *ODD[:4])) for seed in range(400)]
+    counts = Counter(reply.calls[0].name for reply in replies)  # type: ignore[union-attr]
+    assert counts.keys() == {"choices", "ranges", "texts", "times"}
+    assert all(70 <= count <= 130 for count in counts.values())
+    assert await random_policy(conversation(7, *ODD[:4])) == replies[7]
+
+
+async def test_texts_are_words_of_the_conversation_and_short_literals() -> None:
+    said = set()
+    for seed in range(DRAWS):
+        reply = await random_policy(conversation(seed, calculator))
+        said.add(reply.calls[0].arguments["expression"])  # type: ignore[union-attr]
+    assert {"words?", "41+58"} <= said
+    assert max(map(len, said)) < 40
+
+
+async def test_without_tools_it_says_a_few_words() -> None:
+    assert set(str(await random_policy(conversation(1))).split()) <= {
+        "What",
+        "is",
+        "41+58",
+        "in",
+        "words?",
+    }
+
+
+async def test_it_plays_until_a_tool_ends_the_episode_or_its_turns_are_over() -> None:
+    rules = rollout_spec(calculator, answer, max_turns=3, max_tokens=500, max_model_len=5000)
+    played, *_ = await play_all(
+        episode_specs(Problem("p", "41+58?"), chains=20), rules, scripted(random_policy)
+    )
+    assert {t.ending for t in played} == {Ending.TERMINAL, Ending.MAX_TURNS}
+    assert max(len(t.turns) for t in played) == 3

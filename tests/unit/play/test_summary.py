@@ -1,0 +1,78 @@
+"""What is counted of played episodes, and intervals by problem."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentfly_core.play.episodes import Played
+from agentfly_core.play.summary import figures
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Ending,
+    Message,
+    Observation,
+    Scored,
+    ToolCall,
+    Trajectory,
+    Unscored,
+)
+from agentfly_core.testing.trajectories import trajectory, turn
+
+
+def episode(name: str, group: str, ending: Ending) -> Trajectory:
+    """Three calls in two turns, of which one could not be read and one was answered with an
+    error.
+    """
+    calls = (ToolCall("search", {}), BadCall("{", "unfinished"))
+    answers = (Observation("search", "none", error=True), Observation("unreadable", "", error=True))
+    return trajectory(
+        turn([1], {2: 0.0}, reply=Message("assistant", "", calls)),
+        turn([3], {4: 0.0}, read=answers, reply=Message("assistant", "", calls[:1])),
+        name=name,
+        group=group,
+        ending=ending,
+    )
+
+
+PLAYED = Played(
+    "demo-1",
+    (
+        episode("a0", "a", Ending.TERMINAL),
+        episode("a1", "a", Ending.MAX_TURNS),
+        episode("b0", "b", Ending.TERMINAL),
+        episode("c0", "c", Ending.FAILED),
+    ),
+    (
+        Scored("a0", {"right": 1.0}, (), 1.0),
+        Scored("a1", {"right": 0.0}, (), 0.0),
+        Scored("b0", {"right": 1.0}, (), 1.5),
+        Scored("c0", {}, (), Unscored("it failed")),
+    ),
+    seconds=0.5,
+)
+
+
+def test_endings_calls_and_errors_are_counted_and_unscored_episodes_left_out_of_rewards() -> None:
+    found = figures(PLAYED, "right")
+    assert (found.episodes, found.problems, found.unscored) == (4, 3, 1)
+    assert found.endings == {"terminal": 2, "max_turns": 1, "failed": 1}
+    assert (found.tool_calls, found.tool_errors) == (12, 8)
+    assert found.episodes_per_second == 8.0
+
+
+def test_rewards_and_success_are_means_over_problems_not_episodes() -> None:
+    found = figures(PLAYED, "right")
+    assert found.reward is not None
+    middle, interval = found.reward
+    assert middle == 1.0  # of 0.5 and 1.5
+    # s = 0.7071, s / sqrt(2) = 0.5
+    assert interval == pytest.approx((1.0 - 0.98, 1.0 + 0.98), abs=1e-3)
+    assert found.success is not None
+    assert found.success[0] == 0.75
+
+
+def test_a_single_problem_has_no_interval_and_none_scored_no_mean() -> None:
+    one = Played("demo-2", PLAYED.episodes[:2], PLAYED.scores[:2], 1.0)
+    assert figures(one, "right").reward == (0.5, None)
+    none = Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0)
+    assert (figures(none, "right").reward, figures(none, "right").success) == (None, None)
