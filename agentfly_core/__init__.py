@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from agentfly_core.authoring.environment import Environment, ServiceFailure
     from agentfly_core.authoring.reward import reward
     from agentfly_core.authoring.tool import ToolError, tool
+    from agentfly_core.records.dataset import BadRow
     from agentfly_core.records.generated_dataset import generated
     from agentfly_core.records.trajectory import (
         BadCall,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _RECORDS = "agentfly_core.records.trajectory"
 _HOMES = {
     "BadCall": _RECORDS,
+    "BadRow": "agentfly_core.records.dataset",
     "Child": "agentfly_core.rollout.child_process",
     "Conversation": "agentfly_core.authoring.chat_template",
     "Ending": _RECORDS,
@@ -53,6 +55,7 @@ _HOMES = {
 }
 __all__ = [
     "BadCall",
+    "BadRow",
     "Child",
     "Conversation",
     "Ending",

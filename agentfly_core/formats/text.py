@@ -60,6 +60,11 @@ def shown(value: object) -> str:
     return clip(_asked(partial(repr, value), "its repr"), 80)
 
 
+def with_article(noun: str) -> str:
+    """`with_article("int")` is "an int"."""
+    return f"an {noun}" if noun[:1].lower() in tuple("aeiou") else f"a {noun}"
+
+
 def _described(error: BaseException, further: int) -> str:
     kind, text = _kind(error), words_of(error)
     if notes := _asked(lambda: "; ".join(map(str, getattr(error, "__notes__", ()))), "its notes"):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from agentfly_core.config.experiment import SPLITS, Data, Science
 from agentfly_core.config.import_path import construct, load
-from agentfly_core.formats.text import sentence
+from agentfly_core.formats.json_fault import json_fault
+from agentfly_core.formats.text import sentence, shown, with_article
 from agentfly_core.records.parquet import count_rows, read_problems, write_problems
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.files import write_json
@@ -32,7 +33,8 @@ def prepare(science: Science, folder: Path, quarantine: Path) -> None:
     """Build and check the splits and write them into `folder`, one parquet file each.
 
     Rows that are no problems go to the `quarantine` file; more than `data.tolerate_bad_rows` of
-    them, a repeated id or a problem in two splits raise ValueError.
+    them, a repeated id, a problem in two splits, and more or fewer problems than asked for, unless
+    a split has a BadRow for each that is missing, raise ValueError.
     """
     built = build(science.data, science.of_data.seed)
     bad = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -47,21 +49,26 @@ def prepare(science: Science, folder: Path, quarantine: Path) -> None:
         )
     splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
     _check(splits)
+    for split in SPLITS:
+        _require_count(science.data, split, built[split])
     for split, problems in splits.items():
         write_problems(folder / f"{split}.parquet", problems)
     write_json(folder / "report.json", {split: len(problems) for split, problems in splits.items()})
 
 
 def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
-    """Call the experiment's builder; raises ValueError for a setting that it does not have."""
+    """Call the experiment's builder, and check all that it returns.
+
+    Raises ValueError for a setting that the builder does not have, and for what is neither a
+    problem that can be stored nor a BadRow, with its split, its place there and the fact.
+    """
     given = {"seed": seed, "train": data.train, "validation": data.validation, "test": data.test}
-    built: Mapping[str, Sequence[Problem | BadRow]] = construct(
-        load(data.use), data.settings, given
-    )
-    if set(built) != set(SPLITS):
-        raise ValueError(
-            f"{data.use} returned the splits {sorted(built)}, expected {sorted(SPLITS)}."
-        )
+    built: object = construct(load(data.use), data.settings, given)
+    if not isinstance(built, Mapping) or set(built) != set(SPLITS):
+        what = f"the keys {[*built]}" if isinstance(built, Mapping) else shown(built)
+        raise ValueError(f"{data.use} returned {what}, expected a dict with the keys {[*SPLITS]}.")
+    for name in SPLITS:
+        _require_problems(f"{data.use} returned {name}", built[name])
     return built
 
 
@@ -97,3 +104,53 @@ def _check(splits: Mapping[str, Sequence[Problem]]) -> None:
                     "are unique."
                 )
             seen[problem.id] = name
+
+
+def _require_problems(what: str, rows: object) -> None:
+    """Raise ValueError unless the rows of a split are problems that can be stored, and bad rows."""
+    if not isinstance(rows, Sequence) or isinstance(rows, str):
+        raise ValueError(
+            f"{what} as {shown(rows)}, {with_article(type(rows).__name__)}, expected a list of "
+            "Problem."
+        )
+    for position, row in enumerate(rows):
+        fault = None if isinstance(row, BadRow) else _problem_fault(row)
+        if fault:
+            which = f", the problem {shown(row.id)}" if isinstance(row, Problem) else ""
+            raise ValueError(f"{what}[{position}]{which}: {sentence(fault)}")
+
+
+def _problem_fault(row: object) -> str | None:
+    """What is wrong with something that should be a problem, or None."""
+    if not isinstance(row, Problem):
+        kind = with_article(type(row).__name__)
+        return f"it is {shown(row)}, {kind}, expected Problem(id, prompt, facts)"
+    for name, text in (("id", row.id), ("prompt", row.prompt)):
+        if not isinstance(text, str):
+            kind = with_article(type(text).__name__)
+            return f"its {name} is {shown(text)}, {kind}, expected text"
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            return f"its {name} has a character that UTF-8 does not have: {error}"
+    if not isinstance(row.facts, Mapping):
+        kind = with_article(type(row.facts).__name__)
+        return f"its facts are {shown(row.facts)}, {kind}, expected a dict with text as keys"
+    fault = json_fault({**row.facts})
+    return fault and f"facts{fault}"
+
+
+def _require_count(data: Data, name: str, rows: Sequence[Problem | BadRow]) -> None:
+    """Raise ValueError for more problems than asked for, and for fewer without their bad rows."""
+    asked = {"train": data.train, "validation": data.validation, "test": data.test}[name]
+    found = sum(isinstance(row, Problem) for row in rows)
+    if found > asked:
+        raise ValueError(
+            f"{data.use} returned {found} problems as {name}, expected {asked}, as data.{name} "
+            f"says: return the first {asked} only, or set data.{name}={found}."
+        )
+    if len(rows) < asked:
+        raise ValueError(
+            f"{data.use} returned {found} problems as {name}, expected {asked}, as data.{name} "
+            f"says: set data.{name}={found}, or return a BadRow for each row that is no problem."
+        )

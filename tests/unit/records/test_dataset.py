@@ -1,6 +1,10 @@
 """Problems: built and checked once."""
 
 import json
+import math
+import random
+from dataclasses import replace
+from datetime import date
 
 import pytest
 
@@ -8,7 +12,9 @@ from agentfly_core.artifacts import keys
 from agentfly_core.config.experiment import Science
 from agentfly_core.records import dataset
 from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.trajectory import Problem
 from tests.support.problems import clean, problems
+from tests.support.values import Values
 
 BAD = [BadRow("train.jsonl", 17, "field 'question' is missing")]
 
@@ -74,3 +80,101 @@ def test_another_content_of_a_data_file_is_another_dataset(tmp_path):
 def test_an_unknown_data_setting_is_refused(tmp_path):
     with pytest.raises(ValueError, match="clean has no setting 'digits'"):
         prepare(tmp_path, "clean", digits=2)
+
+
+SUM = Problem("add-1-1", "What is 1+1?", {"answer": "2"})
+GOT = rf"^{__name__}:returned returned "
+
+
+def returned(seed, train, validation, test):
+    return RETURNED[0]
+
+
+RETURNED = [{}]
+
+
+def prepare_returned(tmp_path, built):
+    RETURNED[0] = built
+    return prepare(tmp_path, "returned")
+
+
+def with_row(row):
+    """What `clean` returns, with the fourth problem of the training split replaced."""
+    built = clean(0, 8, 2, 4)
+    return built | {"train": [*built["train"][:3], row, *built["train"][4:]]}
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (
+            replace(SUM, facts={"seen": [date(2026, 11, 23)]}),
+            r"train\[3\], the problem 'add-1-1': facts\['seen'\]\[0\] is "
+            r"datetime.date\(2026, 11, 23\), a date: write it as text, `value.isoformat\(\)`.$",
+        ),
+        (replace(SUM, id=7), r"train\[3\], the problem 7: its id is 7, an int, expected text.$"),
+        (replace(SUM, facts={1: 2, "a": 3}), r"facts has the key 1, which is no text but an int"),
+        (
+            replace(SUM, facts=["2"]),
+            r"facts are \['2'\], a list, expected a dict with text as keys",
+        ),
+        (replace(SUM, facts={"p": math.nan}), r"facts\['p'\] is nan, which is no number of JSON"),
+        (replace(SUM, prompt=None), "its prompt is None, a NoneType, expected text.$"),
+        (replace(SUM, prompt="\ud800"), "its prompt has a character that UTF-8 does not have"),
+        (
+            ("add-1-1", "What is 1+1?"),
+            r"train\[3\]: it is \('add-1-1', 'What is 1\+1\?'\), a tuple, expected Problem\(",
+        ),
+    ],
+)
+def test_what_is_no_problem_is_refused_with_its_split_place_and_fact(row, told, tmp_path):
+    with pytest.raises(ValueError, match=GOT + ".*" + told):
+        prepare_returned(tmp_path, with_row(row))
+
+
+@pytest.mark.parametrize(
+    ("built", "told"),
+    [
+        (None, r"None, expected a dict with the keys \['train', 'validation', 'test'\].$"),
+        ([SUM], r"\[Problem\(id='add-1-1'.*, expected a dict with the keys"),
+        ({"train": [], 1: []}, r"the keys \['train', 1\], expected a dict"),
+        (clean(0, 8, 2, 4) | {"validation": "ab"}, "validation as 'ab', a str, expected a list"),
+        (clean(0, 8, 2, 4) | {"test": {"a": SUM}}, r"test as \{.*, a dict, expected a list"),
+        (
+            clean(0, 8, 2, 4) | {"test": (p for p in problems("c", 4))},
+            "test as <generator .*, a generator, expected a list of Problem.$",
+        ),
+        (
+            clean(0, 9, 2, 4),
+            "9 problems as train, expected 8, as data.train says: return the first 8 only, or set "
+            "data.train=9.$",
+        ),
+        (
+            clean(0, 8, 2, 3),
+            "3 problems as test, expected 4, as data.test says: set data.test=3, or return a "
+            "BadRow for each row that is no problem.$",
+        ),
+    ],
+)
+def test_other_splits_and_counts_than_asked_for_are_refused(built, told, tmp_path):
+    with pytest.raises(ValueError, match=GOT + told):
+        prepare_returned(tmp_path, built)
+
+
+def test_any_odd_row_is_refused_by_its_place_or_read_back_as_it_was(tmp_path):
+    leaves = [(0, 7, 0.5, math.nan), ("", "a", "\ud800"), (date.today(), b"", {1}, object())]
+    value = Values(leaves, lambda draw: draw.choice(("a", "b", 1, None)))
+    draw, refused = random.Random(3), 0
+    for case in range(400):
+        facts = {"odd": value(draw)} if draw.random() < 0.9 else value(draw)
+        row = draw.choice([replace(SUM, facts=facts)] * 6 + [replace(SUM, id=value(draw)), facts])
+        where = tmp_path / str(case)
+        where.mkdir()
+        try:
+            found = dataset.split(prepare_returned(where, with_row(row)), "train")
+        except ValueError as error:
+            refused += 1
+            assert "returned train[3]" in str(error), f"case {case}, {row!r}: {error}"
+        else:
+            assert found[3] == row, f"case {case}"
+    assert 100 < refused < 350
