@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -16,12 +18,16 @@ from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent
-from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation
+from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation, untold
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import clip, fault, words_of
+from agentfly_core.formats.text import clip, fault, with_article, words_of
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
 
 R = TypeVar("R")
+logger = logging.getLogger(__name__)
+PICTURES = {("PIL", "Image"), ("matplotlib", "Figure")}
+"""Classes of pictures, as the name of their package and their own."""
+TEXT_ONLY = "models read text only: return text that describes it, or the path of a file"
 
 
 class ToolError(Exception):
@@ -37,11 +43,12 @@ class Tool:
     `with_settings` made this one.
 
     A result is read by the model as it is when it is text, else as JSON; `max_chars` (bytes of
-    UTF-8) of it at most. `timeout` is in seconds, `retries` are those after a ServiceFailure,
-    `parallel` tools called in one reply run at the same time, and a call of an `ends_episode` tool
-    that succeeds is the last one: its output is the answer. `ready` is called before any work, and
-    raises what the tool lacks on this machine. With `process` it runs in a process of its own,
-    which is killed when its time is over.
+    UTF-8) of it at most. A picture in it is a ServiceFailure, for the model can do nothing about
+    that. `timeout` is in seconds, `retries` are those after a ServiceFailure, `parallel` tools
+    called in one reply run at the same time, and a call of an `ends_episode` tool that succeeds is
+    the last one: its output is the answer. `ready` is called before any work, and raises what the
+    tool lacks on this machine. With `process` it runs in a process of its own, which is killed when
+    its time is over.
     """
 
     made_of: AuthorFunction
@@ -89,6 +96,10 @@ class Tool:
             description = documentation(self.function).summary
         return ToolSchema(self.name, description, self._arguments.schema)
 
+    def untold(self) -> list[str]:
+        """What its author forgot to tell the model, a sentence each; see `tool_schema.untold`."""
+        return untold(self.function, self._signature, self._arguments.schema)
+
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Lent]]:
         """What is lent to it, by parameter: environments, and the Problem."""
@@ -130,8 +141,10 @@ class Tool:
                 self.function, **known, **self._arguments.read(call.arguments)
             )
             found = await self._result(bound, used, caller)
-            if not isinstance(found, str | bytes):
-                default = functools.partial(to_jsonable_python, fallback=_plain)
+            if isinstance(found, bytes):
+                found = self._text_of(found)
+            elif not isinstance(found, str):
+                default = functools.partial(to_jsonable_python, fallback=self._plain)
                 found = json.dumps(found, ensure_ascii=False, default=default)
             return Observation(self.name, clip(found, self.max_chars))
         except ServiceFailure:
@@ -158,6 +171,27 @@ class Tool:
     ) -> R:
         return await calling.call(function, self.timeout, f"The tool {self.name!r}", lent)
 
+    def _text_of(self, data: bytes) -> str:
+        """The text in UTF-8; raises ToolError for other bytes, and tells the author in the log."""
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            _say_once(
+                f"The tool {self.name!r} returned bytes that are no text in UTF-8, which its model "
+                "is told as an error: decode them in the tool, `data.decode(errors='replace')`, or "
+                "return text that describes them."
+            )
+            raise ToolError(
+                f"The result, {len(data)} bytes, is no text: {error.reason} at byte {error.start}."
+            ) from None
+
+    def _plain(self, value: Any) -> Any:
+        """What JSON can say of a value of an author's type."""
+        if _is_picture(type(value)):
+            what = with_article(type(value).__name__)
+            raise ServiceFailure(f"The tool {self.name!r} returned {what}: {TEXT_ONLY}")
+        return value.tolist() if hasattr(value, "tolist") else str(value)
+
     def _error(self, text: str) -> Observation:
         return Observation(self.name, clip(text, self.max_chars), error=True)
 
@@ -171,6 +205,11 @@ class Tool:
         if Trajectory in found.lent.values():
             raise ValueError(
                 f"The tool {self.name!r} asks for a Trajectory, which is lent to rewards only."
+            )
+        kind = inspect.signature(self.function, eval_str=True).return_annotation
+        if isinstance(kind, type) and _is_picture(kind):
+            raise ValueError(
+                f"The tool {self.name!r} returns {with_article(kind.__name__)}: {TEXT_ONLY}"
             )
         if self.process:
             declared = self.declared or self
@@ -215,8 +254,8 @@ def tool(
 ) -> Tool | Callable[[AuthorFunction], Tool]:
     """Make a tool of a function, method, object with `__call__` or class of such objects; see Tool.
 
-    Name, description and schema come from the signature and the docstring (Google style). Raises
-    ValueError for a tool that both ends the episode and runs in parallel.
+    Name, description and schema come from the signature and the docstring (Google, NumPy or Sphinx
+    style). Raises ValueError for a tool that both ends the episode and runs in parallel.
     """
     if parallel and ends_episode:
         raise ValueError(
@@ -240,5 +279,12 @@ def tool(
     return make if function is None else make(function)
 
 
-def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+def _is_picture(kind: type) -> bool:
+    return any(
+        (base.__module__.partition(".")[0], base.__name__) in PICTURES for base in kind.mro()
+    )
+
+
+@functools.cache
+def _say_once(warning: str) -> None:
+    logger.warning(warning)

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, Required
 
-from griffe import Docstring, DocstringSectionKind
+from griffe import Docstring, DocstringSectionKind, DocstringStyle
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
-from agentfly_core.authoring.injection import AuthorFunction, name
+from agentfly_core.authoring.injection import AuthorFunction, Signature, name
 from agentfly_core.config.mismatch import place, said
+from agentfly_core.config.typed_dict import known_to_pydantic
+from agentfly_core.formats.json_schema import without_references
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean, sentence
 
+_STYLES: Mapping[DocstringStyle, re.Pattern[str]] = {
+    "numpy": re.compile(r"^(Other )?(Parameters|Returns|Raises|Yields)\n-{3,}$", re.MULTILINE),
+    "sphinx": re.compile(r"^:(param|type|returns?|rtype|raises?)\b.*:", re.MULTILINE),
+}
+"""What tells the styles from Google's."""
+_LISTS = (DocstringSectionKind.parameters, DocstringSectionKind.other_parameters)
 _LENIENT = ConfigDict(extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 
 
@@ -37,14 +46,15 @@ class BadArguments(ValueError):
 class Arguments:
     """The named arguments of one tool.
 
-    `schema` is a JSON schema of an object. Raises ValueError for a type that has none.
+    `schema` is a JSON schema of an object, without references. Raises ValueError for a type that
+    has none.
     """
 
     def __init__(self, function: AuthorFunction, asked: Mapping[str, inspect.Parameter]) -> None:
         described = documentation(function).parameters
         try:
             self._check = TypeAdapter[dict[str, Any]](_shape(asked, described))
-            self.schema = self._check.json_schema(schema_generator=_Untitled)
+            self.schema = without_references(self._check.json_schema(schema_generator=_Untitled))
             self.schema.pop("title", None)
         except Exception as error:
             # an annotation may be anything, and what is no type fails in a way of its own
@@ -71,26 +81,51 @@ class Arguments:
 
 
 def documentation(function: AuthorFunction) -> Documentation:
-    """What the docstring (Google style) of a function, or else of its class, says."""
+    """What the docstring of a function, or else of its class, says, in the style of Google, NumPy
+    or Sphinx.
+    """
     sources = (
         (function,) if hasattr(function, "__name__") else (type(function).__call__, type(function))
     )
-    text = next((inspect.getdoc(source) for source in sources if source.__doc__), None)
-    sections = Docstring(text or "").parse("google", warnings=False)
+    text = next((inspect.getdoc(source) for source in sources if source.__doc__), None) or ""
+    style: DocstringStyle = next(
+        (name for name, mark in _STYLES.items() if mark.search(text)), "google"
+    )
+    sections = Docstring(text).parse(style, warnings=False)
     texts = [str(s.value) for s in sections if s.kind is DocstringSectionKind.text]
-    listed = [p for s in sections if s.kind is DocstringSectionKind.parameters for p in s.value]
+    listed = [p for s in sections if s.kind in _LISTS for p in s.value]
     return Documentation(
         "\n\n".join(texts), {p.name: " ".join(p.description.split()) for p in listed}
     )
+
+
+def untold(function: AuthorFunction, signature: Signature, schema: Mapping[str, Any]) -> list[str]:
+    """What its author forgot to tell the model, a sentence each.
+
+    `["its parameter 'key' has no description: ..."]`
+    """
+    found = [
+        f"its parameter {key!r} has no description: say what it is in `Args` of the docstring, or "
+        f"as `Annotated[..., Field(description=...)]`."
+        for key, told in schema["properties"].items()
+        if not told.get("description")
+    ]
+    known = [*signature.asked, *signature.lent]
+    return found + [
+        f"its docstring describes {key!r}, which is no parameter.{did_you_mean(key, known)}"
+        for key in documentation(function).parameters
+        if key not in known
+    ]
 
 
 def _shape(asked: Mapping[str, inspect.Parameter], described: Mapping[str, str]) -> Any:
     """A TypedDict of the parameters; a default that JSON cannot hold is shown as text."""
     fields = {}
     for key, parameter in asked.items():
-        kind, description = parameter.annotation, described.get(key)
+        told: dict[str, Any] = {"description": described[key]} if key in described else {}
+        kind = known_to_pydantic(parameter.annotation)
         if parameter.default is inspect.Parameter.empty:
-            fields[key] = Required[Annotated[kind, Field(description=description)]]
+            fields[key] = Required[Annotated[kind, Field(**told)]]
             continue
         shown: JsonValue
         try:
@@ -98,7 +133,7 @@ def _shape(asked: Mapping[str, inspect.Parameter], described: Mapping[str, str])
             json.dumps(shown, allow_nan=False)
         except ValueError:  # NaN, or bytes that are no text
             shown = str(parameter.default)
-        field = Field(description=description, json_schema_extra={"default": shown})
+        field = Field(**told, json_schema_extra={"default": shown})
         fields[key] = NotRequired[Annotated[kind, field]]
 
     shape = TypedDict("Arguments", fields)  # type: ignore[misc]

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from PIL import Image
 from pydantic import AfterValidator, BaseModel
 
 from agentfly_core.authoring.environment import Environment, ServiceFailure
@@ -98,9 +100,16 @@ def test_the_schema_tells_the_signature_and_the_docstring() -> None:
         "box",
         "person",
     ]
-    assert everything.schema.parameters["$defs"]["Box"]["properties"]["width"] == {
-        "type": "integer"
+    assert properties["box"] == {
+        "type": "object",
+        "properties": {
+            "width": {"type": "integer"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["width", "tags"],
+        "additionalProperties": False,
     }
+    assert "$defs" not in everything.schema.parameters
     json.dumps(everything.schema.parameters, allow_nan=False)
 
 
@@ -162,7 +171,7 @@ async def test_a_number_is_taken_where_text_is_asked() -> None:
         (float("nan"), "NaN"),
         (np.int64(7), "7"),
         (np.array([1, 2]), "[1, 2]"),
-        (b"\xff\x00ok", "\ufffd\x00ok"),
+        (b"caf\xc3\xa9", "café"),
         ("half \ud83d pair", "half ? pair"),
         ({"half": "\ud83d"}, '{"half": "?"}'),
     ],
@@ -173,6 +182,46 @@ async def test_a_tool_may_return_almost_anything(result: Any, text: str) -> None
         return result
 
     assert await answer(give) == Observation("give", text)
+
+
+async def test_bytes_that_are_no_text_are_an_error_and_their_author_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @tool
+    def shot() -> bytes:
+        return b"ok\xff\x00"
+
+    told = "The result, 4 bytes, is no text: invalid start byte at byte 2."
+    assert [await answer(shot) for _ in range(2)] == [Observation("shot", told, error=True)] * 2
+    assert len(caplog.messages) == 1
+    assert "The tool 'shot' returned bytes that are no text" in caplog.text
+    assert "`data.decode(errors='replace')`" in caplog.text
+
+
+@pytest.mark.parametrize("wrap", [lambda picture: picture, lambda picture: {"seen": [picture]}])
+@pytest.mark.parametrize(
+    ("picture", "named"), [(Image.new("RGB", (2, 2)), "an Image"), (Figure(), "a Figure")]
+)
+async def test_a_picture_fails_the_episode_and_is_not_shown_as_its_name(
+    picture: Any, named: str, wrap: Callable[[Any], Any]
+) -> None:
+    @tool
+    def plot() -> Any:
+        return wrap(picture)
+
+    with pytest.raises(ServiceFailure, match=f"'plot' returned {named}: models read text only"):
+        await answer(plot)
+
+
+def test_a_tool_that_says_it_returns_a_picture_is_refused_before_any_work() -> None:
+    @tool
+    def plot(size: int) -> Image.Image:
+        """Plot."""
+        return Image.new("RGB", (size, size))
+
+    plot.function.__annotations__["return"] = Image.Image
+    with pytest.raises(ValueError, match="The tool 'plot' returns an Image: models read text only"):
+        _ = plot.schema
 
 
 async def test_a_long_observation_keeps_its_head_and_its_tail() -> None:

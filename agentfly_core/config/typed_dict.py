@@ -1,0 +1,51 @@
+"""Types with a `typing.TypedDict`, which pydantic does not read before Python 3.12."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
+
+from typing_extensions import TypedDict, is_typeddict
+
+
+def known_to_pydantic(kind: Any) -> Any:
+    """The type with each `typing.TypedDict` in it as one of typing_extensions.
+
+    Raises ValueError for one that holds itself.
+    """
+    return _rebuilt(kind, ())
+
+
+def _rebuilt(kind: Any, within: tuple[Any, ...]) -> Any:
+    if is_typeddict(kind) and type(kind).__module__ == "typing":
+        return _typed_dict(kind, within)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return Annotated[_rebuilt(arguments[0], within), *arguments[1:]]
+    rebuilt = tuple(_rebuilt(argument, within) for argument in arguments)
+    if rebuilt == arguments:
+        return kind
+    if isinstance(kind, UnionType):
+        return functools.reduce(operator.or_, rebuilt)
+    if isinstance(kind, GenericAlias):
+        return GenericAlias(origin, rebuilt)
+    return kind.copy_with(rebuilt)
+
+
+def _typed_dict(kind: Any, within: tuple[Any, ...]) -> Any:
+    if kind in within:
+        raise ValueError(
+            f"{kind.__name__} holds itself, and a schema without references cannot say that: "
+            "take what it holds as lists, or as text."
+        )
+    fields = {}
+    for key, held in get_type_hints(kind, include_extras=True).items():
+        while get_origin(held) in (Required, NotRequired):
+            (held,) = get_args(held)
+        needed = Required if key in kind.__required_keys__ else NotRequired
+        fields[key] = needed[_rebuilt(held, (*within, kind))]
+    made = TypedDict(kind.__name__, fields)  # type: ignore[misc]
+    made.__doc__ = kind.__doc__
+    return made
