@@ -124,6 +124,21 @@ def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Differ
     ]
 
 
+def defaults() -> dict[str, JSON]:
+    """What each key of an experiment and of a site is where nothing is said of it, as `flat` has
+    it; without those that must be given: `{"seed": 0, ..., "site.ranks": 1}`.
+    """
+    given = {
+        "model": "",
+        "data": {"use": "", "train": 1, "test": 1},
+        "rewards": {"": 0},
+        "steps": 1,
+    }
+    unsaid = flat(Science.model_validate(given).model_dump(mode="json"))
+    free = {key: value for key, value in unsaid.items() if key not in flat(given)}
+    return free | flat(Site().model_dump(), "site.")
+
+
 def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
     """A nested mapping as dotted keys: `{"update": {"epochs": 2}}` -> `{"update.epochs": 2}`."""
     found: dict[str, JSON] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agentfly_core.formats import hashing, strict_json
+from agentfly_core.formats.json_fault import json_fault
+from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.dataset import BadRow
 from agentfly_core.records.trajectory import Problem
 
 QUESTIONS = ("prompt", "question", "instruction", "problem")
 MAX_BYTES = 2**31
+FIRST = 100
+"""So many rows are looked at before any work."""
 Rows = list[Problem | BadRow]
 
 
@@ -61,6 +67,46 @@ def files(
     return built
 
 
+def require_fields(
+    train_file: str,
+    validation_file: str = "",
+    test_file: str = "",
+    needs: tuple[str, ...] = (),
+) -> None:
+    """Look at the first rows of the files, before any work.
+
+    Raises ValueError for a file that is not there, and where none of these rows has a question, or
+    a fact that tools and rewards `needs`.
+    """
+    for source in dict.fromkeys(filter(None, (train_file, validation_file, test_file))):
+        fields = first_fields(Path(source))
+        if fields.isdisjoint(QUESTIONS):
+            raise ValueError(
+                f"{source} has no {' or '.join(QUESTIONS)} in its first {FIRST} rows; "
+                f"it has {', '.join(sorted(fields)) or 'no fields'}. Rename the one with the "
+                "question."
+            )
+        if missing := [name for name in needs if name not in fields]:
+            raise ValueError(
+                f"needs: {source} has no field {missing[0]!r} in its first {FIRST} rows."
+                f"{did_you_mean(missing[0], sorted(fields))}"
+            )
+
+
+def first_fields(path: Path) -> set[str]:
+    """The fields of a file's first rows; of those in parquet, of all."""
+    _require_file(path)
+    if path.suffix == ".parquet":
+        with _unreadable_parquet(path):
+            return {*pq.read_schema(path).names}
+    if path.suffix == ".jsonl":
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            rows = [_value(line) for line in islice(lines, FIRST)]
+    else:
+        rows = [row for _, row in islice(_rows(path), FIRST)]
+    return {field for row in rows if isinstance(row, Mapping) for field in row}
+
+
 def read(path: Path, needs: Sequence[str] = ()) -> Iterator[Problem | BadRow]:
     """The rows of a file; an `id` or, where there are no ids, a question that comes again is a
     BadRow.
@@ -83,20 +129,14 @@ def read(path: Path, needs: Sequence[str] = ()) -> Iterator[Problem | BadRow]:
 
 def _rows(path: Path) -> Iterator[tuple[int, Any]]:
     """The numbers and values of a file's rows; a ValueError for a row that is no JSON."""
-    if not os.path.isfile(path):
-        raise ValueError(f"There is no data file {path} (looked in {Path.cwd()}).")
+    _require_file(path)
     match path.suffix:
         case ".jsonl":
             lines = enumerate(_text(path).split("\n"), 1)
             return ((number, _value(line)) for number, line in lines if line.strip())
         case ".parquet":
-            try:
+            with _unreadable_parquet(path):
                 return enumerate(pq.read_table(path).to_pylist(), 1)
-            # All that a damaged file makes it raise.
-            except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-                raise ValueError(
-                    f"{path} is no parquet file with rows that can be read: {error}"
-                ) from None
         case ".json":
             values = _value(_text(path))
             if not isinstance(values, list):
@@ -106,6 +146,20 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
     raise ValueError(
         f"Got the data file {path}, expected one that ends in .json, .jsonl or .parquet."
     )
+
+
+def _require_file(path: Path) -> None:
+    if not os.path.isfile(path):
+        raise ValueError(f"There is no data file {path} (looked in {Path.cwd()}).")
+
+
+@contextmanager
+def _unreadable_parquet(path: Path) -> Iterator[None]:
+    """A ValueError of all that a damaged file makes pyarrow raise within the block."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise ValueError(f"{path} is no parquet file with rows that can be read: {error}") from None
 
 
 def _text(path: Path) -> str:
@@ -141,8 +195,6 @@ def _problem(row: Any, needs: Sequence[str]) -> Problem | str:
         return f"its field 'id' is {name!r:.80}, expected text or an integer"
     facts = {key: row[key] for key in row if key not in (field, "id")}
     for key, fact in facts.items():
-        try:
-            hashing.digest(fact)
-        except (TypeError, ValueError) as error:
-            return f"its field {key!r} cannot be written as JSON: {error}"
+        if fault := json_fault(fact):
+            return f"its field {key!r} cannot be written as JSON: {key}{fault}"
     return Problem(hashing.short(question) if name is None else str(name), question, facts)

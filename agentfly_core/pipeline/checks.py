@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from agentfly_core.config.experiment import Data, Science, step_named
-from agentfly_core.config.import_path import at, check_settings, full_name, load
+from agentfly_core.config.import_path import at, check_settings, construct, full_name, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.site import Site
+from agentfly_core.datasets.files import files, first_fields, require_fields
+from agentfly_core.formats.text import did_you_mean, fault, sentence
 from agentfly_core.inference.policy_path import check_policy
+from agentfly_core.models.reference import require
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
+from agentfly_core.records.facts_read import facts_read
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.schedule import most
 from agentfly_core.runs.context import Resolved, resolve
@@ -20,6 +26,7 @@ def check(science: Science) -> Resolved:
     _require_correction(resolved)
     _compare_something(resolved)
     _can_be_promoted(resolved)
+    _require_sizes(science)
     if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
         raise ValueError(
             f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
@@ -47,6 +54,43 @@ def check(science: Science) -> Resolved:
     return resolved
 
 
+def check_inputs(science: Science) -> None:
+    """Look at the model and the data files of an experiment, as far as they are at hand; raises
+    ValueError.
+    """
+    with at("model"):
+        require(science.model)
+        if Path(science.model).is_dir():
+            _require_template(science)
+    guards = {
+        f"promotion.datasets.{name}": g.data for name, g in science.promotion.datasets.items()
+    }
+    for key, data in {"data": science.data, **guards}.items():
+        with at(key):
+            part = Data.model_validate(data)
+            if load(part.use) is files:
+                require_fields(**check_settings(files, part.settings, GIVEN["data"]))
+
+
+def remarks(resolved: Resolved) -> list[str]:
+    """What is no mistake but seldom meant, a sentence each:
+    `["The tool 'search': its parameter 'key' has no description: ..."]`.
+    """
+    found = [f"The tool {tool.name!r}: {told}" for tool in resolved.tools for told in tool.untold()]
+    data = resolved.science.data
+    if load(data.use) is files:
+        source = str(data.settings["train_file"])
+        fields = first_fields(Path(source))
+        found += [
+            f"{part.name!r} reads the fact {fact!r}, and {source} has no such field in its first "
+            f"rows.{did_you_mean(fact, sorted(fields))}"
+            for part in resolved.parts
+            for fact in facts_read(part.function)
+            if fact not in fields
+        ]
+    return found
+
+
 def check_place(science: Science, place: Site) -> None:
     """Raise ValueError for an experiment that a site cannot run."""
     if science.rollout.max_staleness and place.shares_gpus:
@@ -66,6 +110,38 @@ def check_place(science: Science, place: Site) -> None:
         raise ValueError(
             f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights "
             "it is ZeRO that keeps those in float32: choose site.zero_stage 1, 2 or 3."
+        )
+
+
+def _require_template(science: Science) -> None:
+    """Raise ValueError unless the template can write for the tokenizer in the model's folder."""
+    from transformers import AutoTokenizer  # takes seconds
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(science.model, trust_remote_code=False)
+    except Exception as error:
+        # whatever damaged files make it raise
+        raise ValueError(
+            f"The tokenizer in {science.model} cannot be loaded: {sentence(fault(error))}"
+        ) from None
+    template = science.template
+    construct(load(template.use), template.settings, {"tokenizer": tokenizer})
+
+
+def _require_sizes(science: Science) -> None:
+    """Raise ValueError for sizes that do not fit each other."""
+    agent, rollout, update = science.agent, science.rollout, science.update
+    if agent.max_tokens > agent.max_model_len:
+        raise ValueError(
+            f"agent.max_tokens is {agent.max_tokens}, and agent.max_model_len leaves an episode "
+            f"{agent.max_model_len} tokens in all, prompt and replies: raise that, or set "
+            "agent.max_tokens below it."
+        )
+    if update.mini_batches > (episodes := rollout.problems * rollout.group_size):
+        raise ValueError(
+            f"update.mini_batches is {update.mini_batches}, and a step has {episodes} episodes "
+            "(rollout.problems x rollout.group_size) to divide into them: set it to "
+            f"{episodes} or less."
         )
 
 

@@ -5,6 +5,7 @@ would have.
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
 
 from rich.console import Console
@@ -29,7 +30,11 @@ def add_stages(commands: Commands) -> None:
     ).add_argument("--policy", default="", metavar="REF", help=POLICY)
     commands.add_experiment("prepare", prepare, "build, check and version the dataset only")
     commands.add_experiment("warm-start", warm_start, "make the policy that training starts from")
-    commands.add_experiment("config", config, "the resolved settings, each with where it came from")
+    commands.add_experiment(
+        "config", config, "check an experiment; the resolved settings, each with where it came from"
+    ).add_argument(
+        "--changed", action="store_true", help="only the settings that differ from the defaults"
+    )
     commands.add_experiment("resolve", resolve, "write the complete settings into results/ for DVC")
 
 
@@ -73,21 +78,24 @@ def resolve(arguments: Namespace) -> None:
 
 
 def config(arguments: Namespace) -> None:
-    """Print the resolved settings with where each came from."""
-    read = loading.read(arguments.experiment, arguments.overrides)
-    checks.check(read.science)
-    place = loading.site(arguments.site, arguments.store)
+    """Print the resolved settings with where each came from, and check all that a run would."""
+    context = experiment_context(arguments)
+    _ = context.parent, context.reference  # raise for a run that is not there
     origin = {
-        **read.origin,
+        **context.origin,
         **loading.flat(loading.site_origin(arguments.site, arguments.store), "site."),
     }
     values = {
-        **loading.flat(read.science.model_dump(mode="json")),
-        **loading.flat(place.model_dump(), "site."),
+        **loading.flat(context.science.model_dump(mode="json")),
+        **loading.flat(context.site.model_dump(), "site."),
     }
+    usual = loading.defaults() if arguments.changed else {}
     table = Table(
         *(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False
     )
     for key, value in values.items():
-        table.add_row(key, json.dumps(value), str(origin[key]))
+        if not arguments.changed or (origin[key] != "default" and usual.get(key, ...) != value):
+            table.add_row(key, json.dumps(value), str(origin[key]))
     Console().print(table)
+    for remark in checks.remarks(context.resolved):
+        print(f"agentfly: {remark}", file=sys.stderr)

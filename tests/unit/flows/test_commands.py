@@ -212,3 +212,43 @@ def test_there_is_no_report_of_a_night_that_is_not_there(
 ) -> None:
     assert main(["report", "nightly-2026-11-21"]) == 2
     assert "is no night that was finished and judged" in capsys.readouterr().err
+
+
+def test_config_shows_only_what_differs_from_the_defaults(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = ["seed=0", "steps=3", "rollout.problems=8", "evaluate.every=0"]
+    assert main(["config", "tiny", *changes, "--site", "lab", "--changed"]) == 0
+    printed = capsys.readouterr()
+    rows = [line.split("│")[0].strip() for line in printed.out.splitlines()[2:]]
+    assert {*rows} - {"site.sampler"} == {
+        "model",
+        "data.use",
+        "data.train",
+        "data.test",
+        "rewards.agentfly_core.rewards.exact:exact",
+        "steps",
+        "rollout.problems",
+        "site.name",
+        "site.token_budget",
+    }
+    assert printed.err == ""
+
+
+def test_config_refuses_a_run_that_is_not_there(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["config", "tiny", "model=run:mine@3"]) == 2
+    assert "The run 'mine' has published no policy" in capsys.readouterr().err
+
+
+def test_config_tells_what_is_seldom_meant_on_the_side(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "my_quiet_tools.py").write_text(
+        "from agentfly_core import tool\n\n@tool\ndef look(key: str) -> str:\n    'Look it up.'\n"
+    )
+    monkeypatch.syspath_prepend(str(project))
+    assert main(["config", "tiny", "tools=[my_quiet_tools:look]"]) == 0
+    told = "agentfly: The tool 'look': its parameter 'key' has no description: "
+    assert capsys.readouterr().err.startswith(told)

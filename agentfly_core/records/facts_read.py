@@ -1,0 +1,30 @@
+"""Which facts of its problem an author's function reads, as its source says."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+
+def facts_read(function: Callable[..., Any]) -> list[str]:
+    """The names in its `problem.facts["answer"]`, in order; none where there is no source.
+
+    What it reads by another name for the facts, or through another function, is not seen.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):  # an object, a lambda, what was typed at a prompt
+        return []
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(
+                value=ast.Attribute(attr="facts"),
+                slice=ast.Constant(value=str(name)),
+                ctx=ast.Load(),
+            ):
+                found.append(name)
+    return list(dict.fromkeys(found))

