@@ -12,6 +12,7 @@ from typing import NoReturn
 from agentfly_core.formats.text import redact
 from agentfly_core.system.module_search import refuse_namesakes
 from flows.commands.arguments import Command, Commands
+from flows.commands.comparing import add_comparing
 from flows.commands.episodes import add_episodes
 from flows.commands.machine import add_checks, add_prefect
 from flows.commands.nights import add_nights
@@ -37,6 +38,7 @@ GROUPS = (
     add_play,
     add_listing,
     add_episodes,
+    add_comparing,
     add_nights,
     add_checks,
     add_opening,

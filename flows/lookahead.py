@@ -11,6 +11,7 @@ from contextvars import copy_context
 from functools import partial
 
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.runs.context import of_run
 from agentfly_core.runs.run import Run
 
 Played = tuple[list[Artifact], Artifact]
@@ -19,8 +20,8 @@ Play = Callable[[Artifact, int, int], Played]
 
 @contextmanager
 def ahead(run: Run, play: Play) -> Iterator[Callable[[int, Artifact], Played]]:
-    """What a step has played, given the policy of the step before: `played_by(step, policy)`, step
-    1, 2, ... in turn.
+    """What a step has played, given the policy of the step before: `played_by(step, policy)`, the
+    run's steps in turn.
 
     `play(policy, version, step)` plays step k with policy k - 1 - s, or the first there is, where s
     is `rollout.max_staleness`. So which policy a step samples from never depends on what is faster.
@@ -33,22 +34,28 @@ def ahead(run: Run, play: Play) -> Iterator[Callable[[int, Artifact], Played]]:
         return
     with ThreadPoolExecutor(1, "ahead") as thread:
         try:
-            yield _Ahead(run.science.steps, staleness, play, thread)
+            yield _Ahead(run, play, thread)
         finally:
             thread.shutdown(cancel_futures=True)
 
 
 class _Ahead:
-    def __init__(self, steps: int, staleness: int, play: Play, thread: ThreadPoolExecutor) -> None:
-        self._steps, self._staleness, self._play, self._thread = steps, staleness, play, thread
-        self._policies: list[Artifact] = []
-        self._begun: list[Future[Played]] = []
+    def __init__(self, run: Run, play: Play, thread: ThreadPoolExecutor) -> None:
+        self._run, self._play, self._thread = run, play, thread
+        self._staleness = run.science.rollout.max_staleness
+        start = run.science.start_step
+        self._policies = {  # a fork's first steps sample from policies of the run it goes on from
+            version: of_run(run.store, f"run:{run.name}@{version}", "rollout.max_staleness").policy
+            for version in range(max(start - self._staleness, 0), start)
+        }
+        self._begun: dict[int, Future[Played]] = {}
 
     def __call__(self, step: int, policy: Artifact) -> Played:
-        assert step == len(self._policies) + 1, "steps come one after the other"
-        self._policies.append(policy)
-        for later in range(len(self._begun) + 1, min(step + self._staleness, self._steps) + 1):
+        self._policies[step - 1] = policy
+        steps = self._run.science.own_steps
+        last = min(step + self._staleness, steps[-1])
+        for later in range(steps.start + len(self._begun), last + 1):
             version = max(later - 1 - self._staleness, 0)
             begin = partial(copy_context().run, self._play, self._policies[version], version, later)
-            self._begun.append(self._thread.submit(begin))
-        return self._begun[step - 1].result()
+            self._begun[later] = self._thread.submit(begin)
+        return self._begun[step].result()

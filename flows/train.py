@@ -65,8 +65,9 @@ def train(
             start = warm[-1] if warm else model
             made = stages_before(data, model, warm, here.run.parent)
             here.reporter.made(made)
-            before = evaluated(here.context, services, start, data, "test", 0)
-            here.reporter.evaluation(before, 0)
+            first = here.run.science.start_step
+            before = evaluated(here.context, services, start, data, "test", first)
+            here.reporter.evaluation(before, first)
             policy, here = improved(here, services, start, data, until)
             after = evaluated(here.context, services, policy, data, "test", here.run.science.steps)
             here.reporter.evaluation(after, here.run.science.steps)
@@ -84,7 +85,7 @@ def improved(
     run = here.run
     run.remember_start(policy)
     with ahead(run, partial(episodes, run, services, data)) as played_by:
-        for step in range(1, run.science.steps + 1):
+        for step in run.science.own_steps:
             played, scored = played_by(step, policy)
             policy = update(run, services, policy, scored, step)
             log_step(run, played, scored, policy, step)

@@ -57,13 +57,13 @@ def warm_started(
     """The demonstrations and then the policy of each round; nothing where no warm start is asked
     for.
     """
-    if context.science.warm_start is None:
+    if (settings := context.science.own_warm_start) is None:
         return []
-    if step_named(context.science.warm_start.demonstrations):
+    if step_named(settings.demonstrations):
         demonstrations = choose(context, model, data)
     else:
         demonstrations = demonstrate(context, services, model, data)
-    rounds = range(1, context.science.warm_start.rounds + 1)
+    rounds = range(1, settings.rounds + 1)
     return [
         demonstrations,
         *(warm_start(context, services, model, demonstrations, number) for number in rounds),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.stage_metrics import measured, worst
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import stop_conditions
@@ -42,8 +43,8 @@ def log_step(
     if not run.resolved.algorithm.needs.compares_group:
         scores.pop(ZERO_SPREAD, None)
     metrics = {**scores, **updated.metrics, **worst(played, "resources/"), **seconds}
-    before = run.store.read_json(run.layout.step(step - 1).metrics) if step > 1 else {"metrics": {}}
-    metrics |= stop_conditions.lasting(run.science.health, metrics, before["metrics"])
+    before = _metrics(run, step - 1) if step > 1 else {}
+    metrics |= stop_conditions.lasting(run.science.health, metrics, before)
     run.store.write_json(run.layout.step(step).metrics, point(step, metrics, updated.time_ms))
 
 
@@ -55,7 +56,7 @@ def look_at_health(run: Run, step: int) -> None:
     if (
         mistyped
         and _learned(metrics)
-        and not any(_learned(_metrics(run, k)) for k in range(1, step))
+        and not any(_learned(_metrics(run, k)) for k in range(run.science.own_steps.start, step))
     ):
         for warning in mistyped:
             logger.warning("Step %s: %s", step, warning)
@@ -64,8 +65,10 @@ def look_at_health(run: Run, step: int) -> None:
 
 
 def _metrics(run: Run, step: int) -> Mapping[str, float]:
-    found: Mapping[str, float] = run.store.read_json(run.layout.step(step).metrics)["metrics"]
-    return found
+    layout = RunLayout(done_by(run.store, run.name, step))
+    found = run.store.read_json(layout.step(step).metrics)
+    metrics: Mapping[str, float] = found["metrics"] if found else {}  # a step that a kill cut
+    return metrics
 
 
 def _learned(metrics: Mapping[str, float]) -> bool:

@@ -140,6 +140,7 @@ def policy(
         ("algorithm", "update", "adapter", "dtype", "rollout", "seed", "night"),
         inputs,
         step,
+        *(["fresh"] if science.fork and not science.inherits_learner else []),
     )
     return ArtifactKey(RunLayout(run).step(step).policy, "update", key, inputs)
 

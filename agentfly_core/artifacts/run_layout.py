@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentfly_core.artifacts.store import Artifact, Store
+from agentfly_core.formats.checksummed_json import Damaged
 
 
 class StepLayout:
@@ -29,9 +30,9 @@ class StepLayout:
 class RunLayout:
     """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
-    `record` says how the run was started, `start` which policy step 1 starts from, `links` its ids
-    in other systems, `summary` how it ended; a finished run has a `ledger`, a judged night a
-    `report`.
+    `record` says how the run was started, `start` which policy its first step starts from, `links`
+    its ids in other systems, `summary` how it ended; a finished run has a `ledger`, a judged night
+    a `report`.
     """
 
     def __init__(self, name: str) -> None:
@@ -50,6 +51,18 @@ class RunLayout:
     def steps(self, store: Store) -> list[int]:
         """The steps that have begun, in order."""
         return [int(name) for name in store.names(f"{self.uri}/steps") if name.isdigit()]
+
+
+def done_by(store: Store, run: str, step: int) -> str:
+    """The run that did a step, 0 for the start: this one, or where it is a fork from a later step
+    the one that it goes on from.
+    """
+    try:
+        record = store.read_json(RunLayout(run).record)
+    except Damaged:  # what the run did itself can be read all the same
+        record = None
+    fork = record["science"].get("fork") if record else None
+    return done_by(store, fork["run"], step) if fork and step <= fork["step"] else run
 
 
 def rollouts(store: Store, scored: Artifact) -> list[Artifact]:

@@ -167,6 +167,19 @@ class Night(Section):
     problem: Annotated[int, Field(ge=0)] = 0
 
 
+class Fork(Section):
+    """The run that this one goes on from, and from which of its steps:
+    `{run: quickstart-1f2e3d4c, step: 7}`.
+
+    Its own first step is then 8, with the order of problems, the seeds and the learner state that
+    the other run's step 8 has; with `optimizer_state: fresh` only the policy goes on.
+    """
+
+    run: str
+    step: Positive
+    optimizer_state: Literal["kept", "fresh"] = "kept"
+
+
 class Evaluate(Section):
     """Held-out evaluation: test before and after, validation each `every` steps (0: never)."""
 
@@ -212,6 +225,7 @@ class Science(Section):
     log_trajectories_every: Positive = Field(default=5, json_schema_extra=RESUMABLE)
     seed: int = 0
     night: Annotated[Night | None, Added(before=None)] = None
+    fork: Annotated[Fork | None, Added(before=None)] = None
 
     @model_validator(mode="after")
     def _goal_is_a_reward(self) -> Science:
@@ -225,6 +239,37 @@ class Science(Section):
                 f"{', '.join(self.rewards)}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _goes_on_behind_its_fork(self) -> Science:
+        if self.fork and self.steps <= self.fork.step:
+            raise ValueError(
+                f"steps: got {self.steps}, expected more than fork.step, {self.fork.step}, which "
+                "is done already"
+            )
+        return self
+
+    @property
+    def start_step(self) -> int:
+        """The step whose policy training starts from: 0, and of a fork the one it goes on from."""
+        return self.fork.step if self.fork else 0
+
+    @property
+    def own_steps(self) -> range:
+        """The steps that the run itself does: 1 to `steps`; a fork's begin behind its start."""
+        return range(self.start_step + 1, self.steps + 1)
+
+    @property
+    def own_warm_start(self) -> WarmStart | None:
+        """The warm start that the run itself does; a fork has it behind it."""
+        return None if self.fork else self.warm_start
+
+    @property
+    def inherits_learner(self) -> bool:
+        """Whether the first step goes on with the learner state of another run."""
+        if self.fork:
+            return self.fork.optimizer_state == "kept"
+        return self.update.optimizer_state == "parent"
 
     @property
     def goal(self) -> str:

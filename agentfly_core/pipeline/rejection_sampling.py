@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentfly_core.artifacts.run_layout import RunLayout, rollouts
+from agentfly_core.artifacts.run_layout import RunLayout, done_by, rollouts
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct
@@ -67,7 +67,7 @@ def artifacts(store: Store, run: str, last: int) -> tuple[Artifact, ...]:
     """
     found: list[Artifact] = []
     for step in range(1, last + 1):
-        here = RunLayout(run).step(step)
+        here = RunLayout(done_by(store, run, step)).step(step)
         if store.manifest(here.scored) is None:
             there = (
                 f"its last one is {step - 1}"

@@ -46,16 +46,16 @@ def retain(run: Run, step: int) -> None:
     The weights of a policy stay, too, when it was evaluated, and when updates may be run again from
     it or later steps sample from it.
     """
-    keep, store = run.science.update, run.store
-    steps = [(number, run.layout.step(number)) for number in range(1, step + 1)]
+    keep, store, begin = run.science.update, run.store, run.science.own_steps.start
+    steps = [(number, run.layout.step(number)) for number in range(begin, step + 1)]
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.whole(store.artifact(run.layout.step(states[-1]).learner)):
         return
     for old in states[: -keep.keep_learner]:
         store.remove(run.layout.step(old).learner)
     needed = min(states[-keep.keep_learner :][0], step - run.science.rollout.max_staleness)
-    first = min(needed, step + 1 - keep.keep_policies) if keep.keep_policies else 1
-    for old in reversed(range(1, first)):
+    first = min(needed, step + 1 - keep.keep_policies) if keep.keep_policies else begin
+    for old in reversed(range(begin, first)):
         if not run.evaluates(old) and not store.strip(run.layout.step(old).policy, WEIGHTS):
             break
 
@@ -85,7 +85,7 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
     """
     science, store, layout = context.science, context.store, RunLayout(night)
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
-    left = science.steps - max(done, default=0)
+    left = science.steps - max(done, default=science.start_step)
     target = keys.model(science)
     model = context.parent.policy if context.parent else None
     if model is None and store.holds(target.uri):

@@ -16,6 +16,7 @@ from agentfly_core.config.experiment import AlgorithmPart, Update
 from agentfly_core.formats import hashing
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
+from agentfly_core.pipeline.forking import require_learner_state
 from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.runs.context import ExperimentContext, policy_of, require_same_tokens
@@ -37,12 +38,12 @@ def fresh(policy: Artifact) -> str:
 def step_job(
     run: Run, before: Artifact, scored: Artifact, target: ArtifactKey, step: int
 ) -> UpdateJob:
-    """The update of step 1, 2, ... to the policy `target`, from the policy before it and the scored
+    """The update of a step to the policy `target`, from the policy before it and the scored
     episodes.
     """
     store, science = run.store, run.science
     policy, base = adapter_artifact.folders(store, before)
-    goes_on = step > 1 or science.update.optimizer_state == "parent"
+    goes_on = step > science.own_steps.start or science.inherits_learner
     reference, reference_base = (
         adapter_artifact.folders(store, near) if (near := _reference(run)) else (None, None)
     )
@@ -141,10 +142,12 @@ def publish(
 
 def label_of(run: Run, step: int) -> str:
     """The label of the learner state after a step that has published its policy."""
-    if step > 0:
+    if step > run.science.start_step:
         return _published(run, step).key
-    if run.science.update.optimizer_state == "fresh":
+    if not run.science.inherits_learner:
         return fresh(run.start)
+    if run.science.fork:
+        require_learner_state(run.store, run.science.fork)
     start = run.store.key_of(run.start.uri)
     if run.parent is None or run.store.find(keys.learner(start)) is None:
         raise ValueError(
@@ -160,8 +163,10 @@ def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
     if checkpointer.learner.label() == label_of(run, step - 1):
         return
     checkpointer.wait()
-    whole = (k for k in range(step - 1, 0, -1) if run.store.find(keys.learner(_published(run, k))))
-    for earlier in range(next(whole, 0) + 1, step):
+    start = run.science.start_step
+    done = range(step - 1, start, -1)
+    whole = (k for k in done if run.store.find(keys.learner(_published(run, k))))
+    for earlier in range(next(whole, start) + 1, step):
         before = policy_of(run.store, run.name, earlier - 1)
         scored = run.store.artifact(run.layout.step(earlier).scored)
         job = step_job(run, before, scored, _published(run, earlier), earlier)
@@ -186,7 +191,7 @@ def _reference(run: Run) -> Artifact | None:
     if run.resolved.algorithm.needs.reference is None:
         return None
     if run.reference is None:
-        return run.start
+        return policy_of(run.store, run.name, 0)
     require_same_tokens(run.store, "algorithm.kl.reference", run.reference, run.start)
     return run.reference
 

@@ -152,7 +152,7 @@ class _Stored:
     @cached_property
     def steps(self) -> Sequence[StepMetrics]:
         layout, store = RunLayout(self.judged.night), self.context.store
-        numbers = range(1, self.context.science.steps + 1)
+        numbers = self.context.science.own_steps
         return [store.read_json(layout.step(number).metrics) for number in numbers]
 
     def held_out(self) -> dict[str, Evaluation]:
@@ -178,7 +178,7 @@ class _Stored:
 
     def _validation(self) -> Iterator[tuple[int, float]]:
         layout, store = RunLayout(self.judged.night), self.context.store
-        for step in range(1, self.context.science.steps + 1):
+        for step in self.context.science.own_steps:
             policy = store.artifact(layout.step(step).policy)
             with suppress(FileNotFoundError):  # it was not evaluated
                 yield step, stored_evaluation(self.context, policy, "validation").success

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
@@ -87,7 +87,11 @@ class ExperimentContext:
 
     @property
     def parent(self) -> Parent | None:
-        """The policy that a model reference `run:NAME` or `run:NAME@STEP` names, or None."""
+        """The policy that a fork goes on from, or that a model reference `run:NAME` or
+        `run:NAME@STEP` names, or None.
+        """
+        if fork := self.science.fork:
+            return of_run(self.store, f"run:{fork.run}@{fork.step}", "fork")
         where = self.science.model
         return of_run(self.store, where, "model") if where.startswith("run:") else None
 
@@ -154,10 +158,11 @@ def final_policy(store: Store, name: str) -> Artifact:
 
 def policy_of(store: Store, name: str, step: int) -> Artifact:
     """The policy of a run's step, 0 for the one that step 1 starts from; raises ValueError when
-    there is none.
+    there is none. Steps that a fork goes on from are its own, too.
     """
-    uri = RunLayout(name).step(step).policy
-    if step == 0 and (start := store.read_json(RunLayout(name).start)):
+    layout = RunLayout(done_by(store, name, step))
+    uri = layout.step(step).policy
+    if step == 0 and (start := store.read_json(layout.start)):
         return Artifact(start["uri"], start["digest"])
     if store.manifest(uri) is not None:
         return store.artifact(uri)

@@ -89,13 +89,19 @@ def continuing(store: Store, name: str, record: RunRecord) -> str:
     """The exact command that continues a run, given its run.json: every setting that differs from
     the file is in it.
     """
+    what, overrides = experiment_of(record)
+    site = record["site"]["name"]
+    where = [] if site == "local" else ["--site", site]
+    return in_store(store, "agentfly", "train", what, *overrides, "--run", name, *where)
+
+
+def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
+    """The experiment of a run and the settings that differ from its file as it is now, as a command
+    names them: `("quickstart", ["seed=1"])`.
+    """
     path = next((Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml"))), None)
     known = path is None or path.parent == loading.CONF
-    what, site = record["experiment"] if known else str(path), record["site"]["name"]
-    where = [] if site == "local" else ["--site", site]
-    return in_store(
-        store, "agentfly", "train", what, *_overrides(path, record), "--run", name, *where
-    )
+    return record["experiment"] if known else str(path), _overrides(path, record)
 
 
 def in_store(store: Store, *words: str) -> str:
@@ -135,6 +141,14 @@ def _overrides(path: Path | None, record: RunRecord) -> list[str]:
     return words
 
 
+def _start_step(record: RunRecord) -> int:
+    """The step that a fork goes on from, 0 for other runs."""
+    fork = record["science"].get("fork")
+    step = fork["step"] if isinstance(fork, dict) else 0
+    assert isinstance(step, int)
+    return step
+
+
 def _listed(store: Store, name: str, record: RunRecord) -> Listed:
     layout, steps = RunLayout(name), record["science"]["steps"]
     assert isinstance(steps, int)
@@ -148,7 +162,7 @@ def _listed(store: Store, name: str, record: RunRecord) -> Listed:
         name=name,
         state="finished" if done else state,
         owner=owner,
-        step=max(published, default=0),
+        step=max(published, default=_start_step(record)),
         steps=steps,
         success=summary["success_after"] if summary and done else None,
         command=in_store(store, "agentfly", "show", name)

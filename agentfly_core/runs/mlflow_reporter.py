@@ -90,7 +90,10 @@ class RunReporter(MlflowReporter):
         """A step's metrics, and each few steps a table of its episodes."""
         found = self.run.store.read_json(self.run.layout.step(step).metrics)
         self.tracker.points(found["metrics"], step, found["time_ms"])
-        if step == 1 or step % self.run.science.log_trajectories_every == 0:
+        if (
+            step == self.run.science.own_steps.start
+            or step % self.run.science.log_trajectories_every == 0
+        ):
             self.tracker.table(
                 "trajectories",
                 step,
@@ -102,7 +105,7 @@ class RunReporter(MlflowReporter):
         never validates.
         """
         super().evaluation(evaluation, step)
-        validates = any(map(self.run.evaluates, range(1, self.run.science.steps + 1)))
+        validates = any(map(self.run.evaluates, self.run.science.own_steps))
         if (
             evaluation.split == ("validation" if validates else "test")
             and evaluation.success > self._best
@@ -140,8 +143,8 @@ class RunReporter(MlflowReporter):
         assert summary is not None, f"{run.name} is not finished"
         self.data(run.store.artifact(keys.prepare(science).uri))
         self.made(stored_stages(run.context, run.parent))
-        self.evaluation(stored_evaluation(run.context, run.start, "test"), 0)
-        for step in range(1, science.steps + 1):
+        self.evaluation(stored_evaluation(run.context, run.start, "test"), science.start_step)
+        for step in science.own_steps:
             self.step(step)
             with suppress(FileNotFoundError):  # a policy that was not evaluated
                 policy = run.store.artifact(run.layout.step(step).policy)

@@ -16,7 +16,7 @@ from typing import Any
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.lease import refuse_if_leased, remote_lock
 from agentfly_core.artifacts.lock import local_lock, refuse_if_held
-from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
@@ -79,7 +79,8 @@ class Run:
         each one's ledger is read once.
         """
         for earlier in range(len(self._problems) + 1, step):
-            scored = self.store.artifact(self.layout.step(earlier).scored)
+            layout = RunLayout(done_by(self.store, self.name, earlier))
+            scored = self.store.artifact(layout.step(earlier).scored)
             self._problems.append(ledger.problems(self.store.open(scored)))
         return sum(self._problems[: step - 1])
 
@@ -100,13 +101,13 @@ class Run:
 
     @property
     def start(self) -> Artifact:
-        """The policy that step 1 starts from, as `remember_start` wrote it down."""
+        """The policy that the first step starts from, as `remember_start` wrote it down."""
         found = self.store.read_json(self.layout.start)
         assert found is not None, f"{self.name} has not come to its first step"
         return Artifact(found["uri"], found["digest"])
 
     def remember_start(self, policy: Artifact) -> None:
-        """Write down the policy that step 1 starts from."""
+        """Write down the policy that the first step starts from."""
         self.store.write_json(self.layout.start, {"uri": policy.uri, "digest": policy.digest})
 
     @property

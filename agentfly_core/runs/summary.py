@@ -139,25 +139,25 @@ def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBe
     store, science = context.store, context.science
     data = store.artifact(keys.prepare(science).uri)
     model = parent.policy if parent else store.artifact(keys.model(science).uri)
-    if science.warm_start is None:
+    if (warm_start := science.own_warm_start) is None:
         return stages_before(data, model, [], parent)
     episodes = store.artifact(keys.demonstrations(science, model, data).uri)
     policies = [
         store.artifact(keys.warm_start(science, model, episodes, number).uri)
-        for number in range(1, science.warm_start.rounds + 1)
+        for number in range(1, warm_start.rounds + 1)
     ]
     return stages_before(data, model, [episodes, *policies], parent)
 
 
 def steps_frame(context: ExperimentContext, run: str) -> pd.DataFrame:
     """One row a step of a run with all its metrics, for plots."""
-    steps = [RunLayout(run).step(number) for number in range(1, context.science.steps + 1)]
+    steps = [RunLayout(run).step(number) for number in context.science.own_steps]
     found = [context.store.read_json(step.metrics) for step in steps]
     return pd.DataFrame([{"step": step["step"], **step["metrics"]} for step in found])
 
 
 def run_ledger(context: ExperimentContext, run: str) -> pd.DataFrame:
     """Every problem consumed by the run and what became of it, step by step."""
-    steps = [RunLayout(run).step(number) for number in range(1, context.science.steps + 1)]
+    steps = [RunLayout(run).step(number) for number in context.science.own_steps]
     store = context.store
     return ledger.joined([store.open(store.artifact(step.scored)) for step in steps])

@@ -25,6 +25,7 @@ SECTIONS = {
     "`update`": experiment.Update,
     "`rollout`": experiment.Rollout,
     "`evaluate`": experiment.Evaluate,
+    "`fork`": experiment.Fork,
     "`gates`": experiment.Gates,
     "`health`": Sign,
     "`promotion`": Promotion,

@@ -14,8 +14,9 @@ POLICIES = [Artifact(f"policy {k}", str(k)) for k in range(5)]
 
 
 def run(staleness: int) -> Any:
+    rollout = SimpleNamespace(max_staleness=staleness)
     return SimpleNamespace(
-        science=SimpleNamespace(steps=4, rollout=SimpleNamespace(max_staleness=staleness))
+        science=SimpleNamespace(start_step=0, own_steps=range(1, 5), rollout=rollout)
     )
 
 

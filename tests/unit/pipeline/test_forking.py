@@ -1,0 +1,254 @@
+"""A run that goes on from a step of another has that run's numbers, order, seeds and states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import RunLayout, done_by
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.config.experiment import Fork, Science
+from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
+from agentfly_core.pipeline.forking import forked, require_learner_state
+from agentfly_core.pipeline.rejection_sampling import artifacts
+from agentfly_core.pipeline.retention import retain
+from agentfly_core.pipeline.update import catch_up, fresh, label_of, step_job
+from agentfly_core.records import ledger
+from agentfly_core.records.ledger import LedgerRow
+from agentfly_core.runs.context import ExperimentContext, policy_of
+from agentfly_core.runs.run import Run, opened
+from flows.lookahead import Played, ahead
+from tests.support.experiments import context
+
+PROBLEMS = {1: 3, 2: 1, 3: 2, 4: 5}
+
+
+def publish(store: Store, target: ArtifactKey) -> Artifact:
+    with store.publish(target) as folder, measuring(folder):
+        (folder / "model.safetensors").write_text(target.key)
+    return store.artifact(target.uri)
+
+
+def scored(run: Run, step: int) -> Artifact:
+    """A scored step, of as many problems as PROBLEMS says."""
+    uri = run.layout.step(step).scored
+    rows = [LedgerRow(step, f"p{n}", 1, 1, 0.0, "used") for n in range(PROBLEMS[step])]
+    with run.store.publish(ArtifactKey(uri, "score", str(step), {})) as folder, measuring(folder):
+        ledger.write(folder, rows)
+    return run.store.artifact(uri)
+
+
+def step(run: Run, number: int) -> Artifact:
+    """A step, done, with its learner state."""
+    before = policy_of(run.store, run.name, number - 1)
+    target = keys.policy(run.science, run.name, before, scored(run, number), number)
+    publish(run.store, keys.learner(target))
+    return publish(run.store, target)
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> ExperimentContext:
+    """An experiment whose run `old` has done three of its four steps."""
+    place = context(tmp_path, steps=4)
+    with opened(place, "old") as run:
+        model = ArtifactKey("artifacts/model/tiny", "model", "0", {})
+        run.remember_start(publish(run.store, model))
+        for number in (1, 2, 3):
+            step(run, number)
+    return place
+
+
+def fork_of(place: ExperimentContext, run: str = "old", at: int = 2, **changed: Any) -> Any:
+    """The context of a fork, in the same store."""
+    settings: dict[str, Any] = {"steps": 4, "fork": {"run": run, "step": at}} | changed
+    made = context(place.store.root.parent, **settings)
+    return ExperimentContext(made.experiment, made.resolved, {}, made.site, place.store)
+
+
+@pytest.fixture
+def run(origin: ExperimentContext) -> Iterator[Run]:
+    """The run `new`, a fork of old@2 that is about to begin its first step."""
+    with opened(fork_of(origin), "new") as run:
+        assert run.parent is not None
+        run.remember_start(run.parent.policy)
+        yield run
+
+
+def test_a_forks_step_numbers_go_on(run: Run) -> None:
+    assert (run.science.start_step, [*run.science.own_steps]) == (2, [3, 4])
+    assert run.record["parent"] == {
+        "run": "old",
+        "uri": "runs/old/steps/000002/policy",
+        "digest": policy_of(run.store, "old", 2).digest,
+    }
+
+
+def test_an_experiment_that_is_no_fork_has_the_identity_that_it_had(tmp_path: Path) -> None:
+    science = context(tmp_path).science
+    assert "fork" not in science.identity()
+    assert (science.start_step, [*science.own_steps]) == (0, [1, 2])
+
+
+def test_a_fork_has_to_do_a_step(tmp_path: Path) -> None:
+    said = r"steps: got 3, expected more than fork\.step, 3, which is done already"
+    with pytest.raises(ValueError, match=said):
+        context(tmp_path, steps=3, fork={"run": "old", "step": 3})
+
+
+def test_with_no_other_setting_a_forks_step_is_bit_for_bit_that_of_the_run_it_was_forked_from(
+    run: Run,
+) -> None:
+    assert step(run, 3) == Artifact(
+        "runs/new/steps/000003/policy", policy_of(run.store, "old", 3).digest
+    )
+
+
+def test_earlier_steps_of_a_fork_are_those_of_the_run_it_goes_on_from(run: Run) -> None:
+    step(run, 3)
+    found = [policy_of(run.store, "new", number).uri for number in (0, 1, 2, 3)]
+    assert found == [
+        "artifacts/model/tiny",
+        "runs/old/steps/000001/policy",
+        "runs/old/steps/000002/policy",
+        "runs/new/steps/000003/policy",
+    ]
+    assert [scores.uri.split("/")[1] for scores in artifacts(run.store, "new", 3)] == [
+        "old",
+        "old",
+        "new",
+    ]
+
+
+def test_a_fork_of_a_fork_has_both_behind_it(run: Run, origin: ExperimentContext) -> None:
+    step(run, 3)
+    with opened(fork_of(origin, "new", 3), "newest") as newest:
+        assert [done_by(newest.store, "newest", number) for number in (0, 2, 3, 4)] == [
+            "old",
+            "old",
+            "new",
+            "newest",
+        ]
+
+
+def test_the_problems_that_the_other_run_played_are_behind_a_fork(run: Run) -> None:
+    assert run.problems_before(3) == 3 + 1
+    scored(run, 3)
+    assert run.problems_before(4) == 3 + 1 + 2
+
+
+def job_of(run: Run, number: int) -> Any:
+    before = policy_of(run.store, run.name, number - 1)
+    done = scored(run, number)
+    target = keys.policy(run.science, run.name, before, done, number)
+    return step_job(run, before, done, target, number)
+
+
+def test_the_first_update_of_a_fork_goes_on_with_the_learner_state_of_the_step_before(
+    run: Run, origin: ExperimentContext
+) -> None:
+    job = job_of(run, 3)
+    assert job.start == run.store.key_of("runs/old/steps/000002/policy").key
+    assert str(job.learner).endswith("runs/old/steps/000002/learner")
+    with opened(origin, "old") as old:
+        assert job_of(old, 3).seed == job.seed
+
+
+def test_a_fork_may_start_with_a_fresh_optimizer(origin: ExperimentContext) -> None:
+    fork = {"run": "old", "step": 2, "optimizer_state": "fresh"}
+    with opened(fork_of(origin, fork=fork), "new") as run:
+        run.remember_start(policy_of(run.store, "old", 2))
+        job = job_of(run, 3)
+        assert (job.learner, job.start) == (None, fresh(run.start))
+        assert step(run, 3).digest != policy_of(run.store, "old", 3).digest
+
+
+def test_a_step_whose_learner_state_is_gone_is_refused_with_those_that_have_one(run: Run) -> None:
+    run.store.remove("runs/old/steps/000002/learner")
+    said = (
+        r"The learner state of old@2 is not kept\. Steps that have one: 1, 3\. Fork from such a "
+        r"step, or start with a fresh optimizer: fork\.optimizer_state=fresh\."
+    )
+    with pytest.raises(ValueError, match=said):
+        require_learner_state(run.store, Fork(run="old", step=2))
+    with pytest.raises(ValueError, match=said):
+        label_of(run, 2)
+
+
+class Scripted:
+    """A learner that knows which state it has, and which jobs led there."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Any] = []
+
+    def label(self) -> str:
+        return self.jobs[-1].end if self.jobs else ""
+
+    def update(self, job: Any, watch: object) -> None:
+        self.jobs.append(job)
+
+
+def test_a_killed_fork_runs_its_own_updates_again_and_none_of_the_other_run(run: Run) -> None:
+    step(run, 3)
+    run.store.remove("runs/new/steps/000003/learner")
+    learner = Scripted()
+    catch_up(run, AsyncCheckpointer(learner), 4)  # type: ignore[arg-type]
+    assert [job.start for job in learner.jobs] == [
+        run.store.key_of("runs/old/steps/000002/policy").key
+    ]
+
+
+def test_what_a_fork_does_not_keep_is_its_own(run: Run) -> None:
+    for number in (3, 4):
+        step(run, number)
+    science = run.science.model_copy(
+        update={"update": run.science.update.model_copy(update={"keep_learner": 1})}
+    )
+    retain(SimpleNamespace(science=science, store=run.store, layout=run.layout), 4)  # type: ignore[arg-type]
+    kept = [run.store.holds(f"runs/{name}/learner") for name in ("old/steps/000001",)]
+    assert kept == [True]
+    assert not run.store.holds("runs/new/steps/000003/learner")
+
+
+def test_a_fork_with_stale_rollouts_samples_from_policies_of_the_other_run_first(
+    origin: ExperimentContext,
+) -> None:
+    found: list[tuple[int, int, str]] = []
+
+    def play(policy: Artifact, version: int, number: int) -> Played:
+        found.append((number, version, policy.uri))
+        return [], policy
+
+    science = {"rollout": {"max_staleness": 1}}
+    with opened(fork_of(origin, **science), "new") as run, ahead(run, play) as played_by:
+        for number in (3, 4):
+            played_by(number, policy_of(run.store, "old", number - 1))
+    assert found == [
+        (3, 1, "runs/old/steps/000001/policy"),
+        (4, 2, "runs/old/steps/000002/policy"),
+    ]
+
+
+@pytest.mark.parametrize("override", ["model=nano:letters", "fork.step=1", "warm_start=null"])
+def test_what_a_fork_has_behind_it_cannot_be_changed(
+    origin: ExperimentContext, override: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"Got '{override}': a fork goes on from the policy of"):
+        forked(origin.store, Fork(run="old", step=2), [override])
+
+
+def test_a_step_that_a_run_has_not_done_is_refused(origin: ExperimentContext) -> None:
+    said = r"The run 'old' has no policy of step 9 .*its last one is runs/old/steps/000003/policy"
+    with pytest.raises(ValueError, match=said):
+        forked(origin.store, Fork(run="old", step=9), [])
+
+
+def test_a_fork_can_be_read_from_its_record_alone(run: Run) -> None:
+    science = Science.model_validate(Science.restored(run.record["science"]))
+    assert science.fork == Fork(run="old", step=2)
+    assert RunLayout("new").steps(run.store) == []
