@@ -1,23 +1,45 @@
-"""Commands that set runs beside each other: one that goes on from a step of another."""
+"""Commands that set runs beside each other: compare them, and go on from a step of one."""
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
+from pathlib import Path
+
+from rich.console import Console
 
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork, step_named
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.pipeline.forking import forked, require_learner_state
 from agentfly_core.records.run_record import RunRecord
+from agentfly_core.reports.comparing.comparison_view import draw, view
+from agentfly_core.reports.comparing.learning_curves import curve
+from agentfly_core.reports.comparing.run_comparison import compared
+from agentfly_core.reports.comparing.tried_policy import tried
 from agentfly_core.runs.listing import experiment_of
 from agentfly_core.runs.run import name_of, record_of
 from flows.commands.arguments import OVERRIDES, SITE, STORE, Commands, experiment_context
 from flows.commands.training import RUN, train
 from flows.context import store_at
 
+REFERENCE = "a finished run, or RUN@STEP where that was evaluated"
+
 
 def add_comparing(commands: Commands) -> None:
-    """The command that forks a run."""
+    """The commands that compare and that fork runs."""
+    comparing = commands.add(
+        "compare", compare, "how much more of the same held-out problems runs solve, how surely"
+    )
+    comparing.add_argument("policies", metavar="RUN", nargs="+", help=REFERENCE)
+    against = "the run that the others are held against (default: the first)"
+    comparing.add_argument("--against", default="", metavar="RUN", help=against)
+    split = "which problems: test (default), or validation where a run played them"
+    comparing.add_argument("--split", default="test", choices=("test", "validation"), help=split)
+    comparing.add_argument("--png", default="", metavar="FILE", help="write a picture as well")
+    comparing.add_argument("--json", action="store_true", help="one JSON document for programs")
+    comparing.add_argument("--store", default="", help=STORE)
+
     forking = commands.add(
         "fork", fork, "go on from a step of a run with other settings, as another run"
     )
@@ -27,6 +49,26 @@ def add_comparing(commands: Commands) -> None:
     forking.add_argument("--new", action="store_true", help="start another run of the same fork")
     forking.add_argument("--site", default="", help=f"{SITE.split(' (')[0]} (default: the run's)")
     forking.add_argument("--store", default="", help=STORE)
+
+
+def compare(arguments: Namespace) -> None:
+    """Compare runs on the same held-out problems."""
+    store, split = store_at(arguments.store), arguments.split
+    names = dict.fromkeys(arguments.policies)
+    comparison = compared([tried(store, name, split) for name in names], arguments.against)
+    curves = {
+        group.label: [curve(store, policy.run, policy.step) for policy in group.policies]
+        for group in comparison.groups
+    }
+    if arguments.png:
+        draw(comparison, split, curves, Path(arguments.png))
+    if arguments.json:
+        learning = {label: [each.to_json() for each in of] for label, of in curves.items()}
+        print(json.dumps({**comparison.to_json(), "split": split, "learning": learning}))
+        return
+    Console().print(view(comparison, split, curves), soft_wrap=True)
+    if arguments.png:
+        print(f"The picture is {arguments.png}")
 
 
 def fork(arguments: Namespace) -> None:

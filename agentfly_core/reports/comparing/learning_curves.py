@@ -1,0 +1,92 @@
+"""Success in training, step by step: over steps, over sampled tokens and over seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import fmean
+
+import pandas as pd
+
+from agentfly_core.artifacts.run_layout import RunLayout, done_by
+from agentfly_core.artifacts.store import Store
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.records import ledger
+from agentfly_core.reports.markdown import BARS
+
+SUCCESS, TOKENS = "agent/rollout/success", "agent/rollout/avg_sampled_tokens"
+SECONDS = ("time/rollout", "time/score", "time/update")
+AXES = ("steps", "sampled tokens", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The share of each step's episodes that were solved, and how far the run was by then, by axis.
+
+    Curve((0.41, 0.52), {"steps": (1, 2), "sampled tokens": (15872, 31744),
+                         "seconds": (4.1, 8.3)})
+    """
+
+    success: tuple[float, ...]
+    reached: Mapping[str, tuple[float, ...]]
+
+    def to_json(self) -> dict[str, JSON]:
+        """With each number of the curve in its place."""
+        return {"success": list(self.success), **{k: list(v) for k, v in self.reached.items()}}
+
+
+def curve(store: Store, run: str, last: int) -> Curve:
+    """The steps 1 to `last` of a run; a fork's begin with those of the run that it goes on from.
+
+    A step without a scored episode is left out of `success`, and counts in tokens and seconds; one
+    whose metrics.json a kill prevented is left out.
+    """
+    layouts = [RunLayout(done_by(store, run, k)).step(k) for k in range(1, last + 1)]
+    ended = [(layout, found) for layout in layouts if (found := store.read_json(layout.metrics))]
+    steps: list[int] = [found["step"] for _, found in ended]
+    metrics: list[Mapping[str, float]] = [found["metrics"] for _, found in ended]
+    folders = [store.open(store.artifact(layout.scored)) for layout, _ in ended]
+    episodes = [int(pd.read_parquet(folder / ledger.FILE)["episodes"].sum()) for folder in folders]
+    tokens = [each[TOKENS] * count for each, count in zip(metrics, episodes, strict=True)]
+    seconds = [sum(each[name] for name in SECONDS) for each in metrics]
+    reached = dict(zip(AXES, (steps, accumulate(tokens), accumulate(seconds)), strict=True))
+
+    scored = [SUCCESS in each for each in metrics]
+    return Curve(
+        tuple(each[SUCCESS] for each in metrics if SUCCESS in each),
+        {
+            axis: tuple(float(x) for x, kept in zip(values, scored, strict=True) if kept)
+            for axis, values in reached.items()
+        },
+    )
+
+
+def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -> list[str]:
+    """A line of text for each group of runs, on common scales: `width` bars from 0 to where the
+    last run ended, each the mean of the group's steps that ended in its part of the axis, or where
+    none did of those at work there.
+    """
+    curves = [curve for group in groups.values() for curve in group if curve.success]
+    if not curves:
+        return []
+    end = max(curve.reached[axis][-1] for curve in curves)
+    values = [value for curve in curves for value in curve.success]
+    low, high = min(values), max(values)
+    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
+    margin = max(map(len, groups))
+    heights = f"{BARS[0]} {low:.0%}, {BARS[-1]} {high:.0%}"
+    lines = [f"success in training over {axis}, 0 to {end:,.0f}; {heights}"]
+    for label, group in groups.items():
+        parts = [_within(group, axis, k * end / width, (k + 1) * end / width) for k in range(width)]
+        bars = [BARS[round((fmean(part) - low) * scale)] if part else " " for part in parts]
+        lines.append(f"  {label:<{margin}}  {''.join(bars).rstrip()}")
+    return lines
+
+
+def _within(group: Sequence[Curve], axis: str, begin: float, end: float) -> list[float]:
+    """The success of the steps that ended in a part of an axis, else of those at work there."""
+    points = [[*zip(curve.reached[axis], curve.success, strict=True)] for curve in group]
+    ended = [value for each in points for x, value in each if begin < x <= end]
+    behind = ([value for x, value in each if x > end] for each in points)
+    return ended or [following[0] for following in behind if following]

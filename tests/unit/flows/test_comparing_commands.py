@@ -1,0 +1,121 @@
+"""`agentfly compare` and `agentfly fork`, on runs that are in a store."""
+
+from __future__ import annotations
+
+import json
+import re
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.artifacts.store import Store
+from flows.__main__ import main
+from flows.commands import comparing
+from tests.support.tried_runs import finished, project
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The working directory with three runs of two settings, one of them with two seeds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    store = project(tmp_path)
+    finished(store, "slow", "11000000")
+    for seed, solved in enumerate(("11111110", "11111100")):
+        finished(store, f"fast-{seed}", solved, f"seed={seed}", "update.learning_rate=1e-5")
+    return store
+
+
+RUNS = ("compare", "slow", "fast-0", "fast-1")
+SENTENCE = "update.learning_rate=1e-5 solves 56.2 points more than 1e-6 ("
+
+
+def test_compare_prints_a_row_a_setting_curves_and_a_sentence(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(RUNS) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in re.split("[│┃]", line)] for line in lines[1:]]
+    rows = [row for row in rows if len(row) > 1]
+    assert lines[0].strip() == "8 test problems"
+    assert rows[0][:3] == ["update.learning_rate", "seeds", "solved"]
+    assert rows[1][:3] == ["1e-6", "0", "25.0%"]
+    assert rows[2][:3] == ["1e-5", "0, 1", "81.2%"]
+    (title,) = [line for line in lines if "over sampled tokens" in line]
+    # two steps of 8 episodes of 10 tokens each
+    assert title == "success in training over sampled tokens, 0 to 160; ▁ 50%, █ 60%"
+    assert lines[-1].startswith(SENTENCE)
+    assert lines[-1].endswith(", 2 against 1 seeds).")
+
+
+def test_compare_writes_one_json_document(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*RUNS, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sentence"].startswith(SENTENCE)
+    slow, fast = found["groups"]
+    assert (slow["policies"], slow["difference"]) == (["slow@2"], None)
+    assert fast["success"]["value"] == 0.8125
+    assert fast["difference"]["over"] == "problems and seeds"
+    (curve,) = found["learning"]["update.learning_rate=1e-6"]
+    assert curve == {
+        "success": pytest.approx([0.5, 0.6]),
+        "steps": [1.0, 2.0],
+        "sampled tokens": [80.0, 160.0],
+        "seconds": [5.0, 10.0],
+    }
+
+
+def test_compare_draws_a_picture(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*RUNS, "--png", "rates.png"]) == 0
+    assert (tmp_path / "rates.png").read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.splitlines()[-1] == "The picture is rates.png"
+
+
+def test_compare_refuses_to_hold_runs_against_another(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", "slow", "--against", "fast-0"]) == 2
+    assert capsys.readouterr().err == (
+        "agentfly: --against: got 'fast-0', expected one of those compared: slow@2.\n"
+    )
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Namespace]:
+    """What `train` was asked for; it does nothing."""
+    asked: list[Namespace] = []
+    monkeypatch.setattr(comparing, "train", asked.append)
+    return asked
+
+
+def test_fork_trains_with_the_runs_own_settings_and_those_that_were_given(
+    store: Store, trained: list[Namespace]
+) -> None:
+    words = ["fork.optimizer_state=fresh", "update.epochs=2", "steps=5", "--run", "new"]
+    assert main(["fork", "fast-1@2", *words]) == 0
+    (asked,) = trained
+    assert (asked.experiment, asked.run, asked.site) == ("tiny", "new", "local")
+    assert asked.overrides == [
+        "seed=1",
+        "update.learning_rate=1.0e-05",
+        'fork={"run":"fast-1","step":2,"optimizer_state":"kept"}',
+        *words[:3],
+    ]
+
+
+def test_fork_refuses_a_step_without_a_learner_state_before_anything_starts(
+    store: Store, trained: list[Namespace], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fork", "slow@1"]) == 2
+    said = "agentfly: The learner state of slow@1 is not kept. Steps that have one: none. Fork"
+    assert capsys.readouterr().err.startswith(said)
+    assert trained == []
+
+
+@pytest.mark.parametrize("origin", ["slow", "slow@0", "slow@x"])
+def test_fork_wants_a_step(store: Store, origin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fork", origin]) == 2
+    assert f"Got '{origin}', expected RUN@STEP with a step of 1" in capsys.readouterr().err
