@@ -1,33 +1,58 @@
-"""Commands that set runs beside each other: compare them, and go on from a step of one."""
+"""Commands for several runs: do them in a sweep, compare them, and go on from a step of one."""
 
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork, step_named
+from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.pipeline.forking import forked, require_learner_state
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.reports.comparing.comparison_view import draw, view
+from agentfly_core.reports.comparing.comparison_view import Curves, draw, view
 from agentfly_core.reports.comparing.learning_curves import curve
-from agentfly_core.reports.comparing.run_comparison import compared
+from agentfly_core.reports.comparing.run_comparison import RunComparison, compared
+from agentfly_core.reports.comparing.sweep_grid import grid
+from agentfly_core.reports.comparing.sweep_record import (
+    PREFIX,
+    Member,
+    Sweep,
+    is_finished,
+    runs_named,
+)
 from agentfly_core.reports.comparing.tried_policy import tried
-from agentfly_core.runs.listing import experiment_of
+from agentfly_core.runs.listing import experiment_of, in_store
 from agentfly_core.runs.run import name_of, record_of
-from flows.commands.arguments import OVERRIDES, SITE, STORE, Commands, experiment_context
+from flows.commands.arguments import (
+    OVERRIDES,
+    SITE,
+    STORE,
+    Commands,
+    experiment_context,
+    positive,
+)
 from flows.commands.training import RUN, train
-from flows.context import store_at
+from flows.context import context_of, store_at
+from flows.sweep import run_members
 
-REFERENCE = "a finished run, or RUN@STEP where that was evaluated"
+REFERENCE = "a finished run, RUN@STEP where that was evaluated, or sweep:NAME"
+
+
+SWEEP = (
+    "the sweep's name, for `agentfly compare sweep:NAME` (default: EXPERIMENT-<digest of its "
+    "settings>); the same command continues it"
+)
 
 
 def add_comparing(commands: Commands) -> None:
-    """The commands that compare and that fork runs."""
+    """The commands that compare, sweep and fork runs."""
     comparing = commands.add(
         "compare", compare, "how much more of the same held-out problems runs solve, how surely"
     )
@@ -40,6 +65,12 @@ def add_comparing(commands: Commands) -> None:
     comparing.add_argument("--json", action="store_true", help="one JSON document for programs")
     comparing.add_argument("--store", default="", help=STORE)
 
+    sweeping = commands.add_experiment(
+        "sweep", sweep, "train with each combination of listed values and each seed, and compare"
+    )
+    seeds = "so many seeds from the experiment's own, on the same problems"
+    sweeping.add_argument("--seeds", type=positive, default=None, metavar="K", help=seeds)
+    sweeping.add_argument("--name", default="", help=SWEEP)
     forking = commands.add(
         "fork", fork, "go on from a step of a run with other settings, as another run"
     )
@@ -54,21 +85,62 @@ def add_comparing(commands: Commands) -> None:
 def compare(arguments: Namespace) -> None:
     """Compare runs on the same held-out problems."""
     store, split = store_at(arguments.store), arguments.split
-    names = dict.fromkeys(arguments.policies)
-    comparison = compared([tried(store, name, split) for name in names], arguments.against)
-    curves = {
-        group.label: [curve(store, policy.run, policy.step) for policy in group.policies]
-        for group in comparison.groups
-    }
+    comparison, curves = _compared(store, arguments.policies, split, arguments.against)
     if arguments.png:
-        draw(comparison, split, curves, Path(arguments.png))
+        draw(comparison, curves, split, Path(arguments.png))
     if arguments.json:
         learning = {label: [each.to_json() for each in of] for label, of in curves.items()}
         print(json.dumps({**comparison.to_json(), "split": split, "learning": learning}))
         return
-    Console().print(view(comparison, split, curves), soft_wrap=True)
+    Console().print(view(comparison, curves, split), soft_wrap=True)
     if arguments.png:
         print(f"The picture is {arguments.png}")
+
+
+def _compared(
+    store: Store, references: Sequence[str], split: str, against: str
+) -> tuple[RunComparison, Curves]:
+    names = runs_named(store, references)
+    comparison = compared([tried(store, name, split) for name in names], against)
+    curves = {
+        group.label: [curve(store, policy.run, policy.step) for policy in group.policies]
+        for group in comparison.groups
+    }
+    return comparison, curves
+
+
+def sweep(arguments: Namespace) -> int:
+    """Train with each combination of values and each seed, or go on with that, and compare."""
+    settings = grid(arguments.experiment, arguments.overrides, arguments.seeds)
+    site, given = arguments.site, arguments.store
+    contexts = [context_of(arguments.experiment, each, site, given) for each in settings]
+    runs = [name_of(context, "", False) for context in contexts]
+    if len({*runs}) < len(runs):
+        raise ValueError("Two of the combinations are the same run: list each value once.")
+    members = [Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True)]
+    store, name = contexts[0].store, arguments.name or _name(contexts[0].experiment, runs)
+    overrides = tuple(arguments.overrides)
+    made = Sweep(name, arguments.experiment, overrides, arguments.seeds, site, tuple(members))
+    made.write(store)
+
+    where = ["--site", site, *(["--store", given] if given else [])]
+    failed = run_members(made, store, where)
+    done = [member.run for member in members if is_finished(store, member.run)]
+    if done:
+        print()
+        Console().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
+    for member in failed:
+        print(f"{member.run} failed: {' '.join(member.overrides)}", file=sys.stderr)
+    if failed:
+        again = made.command(store)
+        print(f"{len(failed)} of {len(members)} runs failed. To go on: {again}", file=sys.stderr)
+        return 1
+    print(f"The same again: {in_store(store, 'agentfly', 'compare', f'{PREFIX}{name}')}")
+    return 0
+
+
+def _name(experiment: str, runs: Sequence[str]) -> str:
+    return f"{experiment}-{digest(sorted(runs))[:8]}"
 
 
 def fork(arguments: Namespace) -> None:

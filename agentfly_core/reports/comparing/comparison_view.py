@@ -19,7 +19,7 @@ Curves = Mapping[str, Sequence[Curve]]
 """The curves of each group's runs, by the group's label."""
 
 
-def view(comparison: RunComparison, split: str, curves: Curves) -> RenderableType:
+def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableType:
     """A row a group, what the runs differ in as columns; curves of training; the sentence."""
     base, *others = comparison.groups
     keys = [*base.differs]
@@ -57,7 +57,7 @@ def points(difference: Estimate) -> str:
     return f"{100 * difference.value:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
-def draw(comparison: RunComparison, split: str, curves: Curves, path: Path) -> None:
+def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> None:
     """Write a picture: success in training over each axis, a line a run, and held-out success with
     its interval.
     """

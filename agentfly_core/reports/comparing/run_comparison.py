@@ -19,7 +19,8 @@ class Group:
     """Policies that differ in the seed of their run only, and in what they differ from others.
 
         Group({"update.learning_rate": 0.0003}, (TriedPolicy("fast-0", ...), ...),
-              Estimate(0.912, (0.895, 0.929), "seeds"), Estimate(0.041, (0.02, 0.062), ...))
+              Estimate(0.912, (0.893, 0.931), "problems and seeds"),
+              Estimate(0.041, (0.02, 0.062), "problems and seeds"))
 
     `difference` is None of the one that the others are held against.
     """

@@ -2,8 +2,8 @@
 difference between two such groups on the same held-out problems.
 
 Of 600 simulated differences each (200 problems that vary by 20 points, seeds by 3), the interval
-held the true one in 94.7 % of the cases with 1 and 3 seeds, 95.0 % with 2 each, 95.3 % with 3 and
-94.5 % with 5; with 1 seed each in 84.5 %, as that one says nothing of other seeds.
+held the true one in 94.8 % of the cases with 1 and 3 seeds, 95.3 % with 2 each, 95.5 % with 3 and
+94.8 % with 5; with 1 seed each in 85.0 %, as that one says nothing of other seeds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentfly_core.runs.intervals import Interval
 
 Solved = Mapping[str, float]
 """The share of each held-out problem's episodes that reached the goal, by the problem's id."""
-Source = Literal["problems", "seeds", "problems and seeds"]
+Source = Literal["problems", "problems and seeds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,36 +36,42 @@ class Estimate:
 def success(seeds: Sequence[Solved]) -> Estimate:
     """The share of problems solved by runs that differ in the seed only.
 
-    Of several: their mean +- t s / sqrt(k), with s the standard deviation of the k runs' shares and
-    t Student's for k - 1. Of one: the Wilson interval over its problems.
+    Of one: the Wilson interval over its problems. Of k: their mean +- t s / sqrt(k), with s the
+    standard deviation of the runs' shares and t Student's for k - 1, and at least as far as the
+    Wilson interval of the mean over the problems: seeds that agree say nothing of other problems.
     """
+    mean, (low, high) = intervals.success(_mean(seeds))
     if len(seeds) == 1:
-        return Estimate(*intervals.success(seeds[0]), "problems")
+        return Estimate(mean, (low, high), "problems")
     shares = [fmean(solved.values()) for solved in seeds]
     spread = student(len(shares) - 1) * sqrt(variance(shares) / len(shares))
-    mean = fmean(shares)
-    return Estimate(mean, (max(0.0, mean - spread), min(1.0, mean + spread)), "seeds")
+    widest = max(0.0, min(low, mean - spread)), min(1.0, max(high, mean + spread))
+    return Estimate(mean, widest, "problems and seeds")
 
 
 def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
     """How much more is solved `after` than `before`, each of them one run or several that differ in
     the seed only, on the same problems.
 
-    Of one run each: the paired interval of `intervals.improvement`, over problems. Else mean +- t
-    sqrt(V) with V = P + S - B, the variance of a mean over problems crossed with seeds (Cameron,
-    Gelbach and Miller 2011, 10.1198/jbes.2010.07136, eq. 2.11): P of the differences problem by
-    problem, S of the seeds' shares, B of what neither explains, which P and S both hold; S and B
-    are pooled over the two groups, as one seed alone shows no variation. V is at least the larger
-    of P and S. t has the degrees of freedom of Satterthwaite (1946, Biometrics Bulletin 2).
-    """
-    problems = list(before[0])
-    mine = {problem: fmean(solved[problem] for solved in before) for problem in problems}
-    its = {problem: fmean(solved[problem] for solved in after) for problem in problems}
-    if len(before) == len(after) == 1:
-        return Estimate(*intervals.improvement(mine, its), "problems")
+    Of one run each: mean +- t sqrt(P), paired by problem (arXiv 2411.00640, section 4.2). P is the
+    variance of the mean of the n differences with two more, 1 and -1: problems that might have
+    been, without which few that differ seem too sure (Bonett and Price 2012, see comparison.py).
 
-    count, free = len(problems), len(before) + len(after) - 2
-    by_problem = variance([its[problem] - mine[problem] for problem in problems]) / count
+    Else mean +- t sqrt(V) with V = P + S - B, the variance of a mean over problems crossed with
+    seeds (Cameron, Gelbach and Miller 2011, 10.1198/jbes.2010.07136): S of the seeds' shares, B of
+    what neither explains, which P and S both hold; S and B are pooled over the two groups, as one
+    seed alone shows no variation. V is at least the larger of P and S. t has the degrees of freedom
+    of Satterthwaite (1946, Biometrics Bulletin 2).
+    """
+    mine, its = _mean(before), _mean(after)
+    count, free = len(mine), len(before) + len(after) - 2
+    differences = [its[problem] - mine[problem] for problem in mine]
+    value = fmean(differences)
+    by_problem = variance([*differences, 1.0, -1.0]) / (count + 2)
+    if free == 0:
+        spread = student(count + 1) * sqrt(by_problem)
+        return Estimate(value, (value - spread, value + spread), "problems")
+
     runs = 1 / len(before) + 1 / len(after)
     groups = ((before, mine), (after, its))
     between = sum(_between(group) for group, _ in groups) / free
@@ -73,10 +79,8 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
     by_seed, shared = between * runs, both * runs / count
 
     whole = max(by_problem + by_seed - shared, by_problem, by_seed)
-    parts = by_problem**2 / (count - 1) + by_seed**2 / free
-    freedom = max(whole**2 / parts, free) if parts else free
-    value = fmean(its.values()) - fmean(mine.values())
-    spread = student(freedom) * sqrt(whole)
+    parts = by_problem**2 / (count + 1) + by_seed**2 / free
+    spread = student(max(whole**2 / parts, free)) * sqrt(whole)
     return Estimate(value, (value - spread, value + spread), "problems and seeds")
 
 
@@ -85,6 +89,11 @@ def student(freedom: float) -> float:
     from scipy.special import stdtrit  # loads in a tenth of a second
 
     return float(stdtrit(freedom, 0.975))
+
+
+def _mean(seeds: Sequence[Solved]) -> dict[str, float]:
+    """The mean over seeds of each problem's share."""
+    return {problem: fmean(solved[problem] for solved in seeds) for problem in seeds[0]}
 
 
 def _between(group: Sequence[Solved]) -> float:

@@ -113,9 +113,18 @@ def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> 
 
 def _settings(science: Science, step: int) -> dict[str, JSON]:
     """What a policy's success may depend on, but for the seed: the step stands for `steps`."""
-    free = {*resumable(Science), "seed"}
-    said = flat(science.model_dump(mode="json"))
+    # the problems are the same where two are compared, whichever seed made them
+    free = {*resumable(Science), "seed", "data.seed"}
+    said = flat(science.model_dump(mode="json", exclude={"fork"}))
     kept = {
         key: value for key, value in said.items() if free.isdisjoint((key, key.partition(".")[0]))
     }
-    return {**kept, STEP: step}
+    return {**kept, "fork": _origin(science), STEP: step}
+
+
+def _origin(science: Science) -> str | None:
+    """What a fork goes on from: `mine@7`, and `mine@7 fresh` without its learner state."""
+    if science.fork is None:
+        return None
+    fresh = "" if science.inherits_learner else " fresh"
+    return f"{science.fork.run}@{science.fork.step}{fresh}"

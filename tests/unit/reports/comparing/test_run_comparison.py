@@ -72,7 +72,7 @@ def test_other_problems_cannot_be_compared(store: Store) -> None:
     finished(store, "two", "11110000", "data.seed=1")
     said = (
         r"one@2 and two@2 cannot be compared: they were tried on other problems, of the datasets "
-        r"\w+ and \w+ \(data\.seed\)\. Give runs"
+        r"\w+ and \w+\. Give runs .* one data\.seed, as `agentfly sweep` does"
     )
     with pytest.raises(ValueError, match=said):
         comparison(store, "one", "two")
@@ -144,3 +144,12 @@ def test_a_run_that_is_not_there_is_refused(store: Store) -> None:
 )
 def test_a_value_is_shown_as_one_types_it(value: object, text: str) -> None:
     assert shown(value) == text  # type: ignore[arg-type]
+
+
+def test_a_fork_differs_in_what_it_goes_on_from(store: Store) -> None:
+    finished(store, "mine", "11000000")
+    fork = "fork={run: mine, step: 1}"
+    finished(store, "slower", "11100000", fork, "update.learning_rate=1e-7")
+    mine, slower = comparison(store, "mine", "slower").groups
+    assert mine.differs == {"update.learning_rate": 1e-6, "fork": None}
+    assert slower.differs == {"update.learning_rate": 1e-7, "fork": "mine@1"}

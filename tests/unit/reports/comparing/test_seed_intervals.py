@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from statistics import fmean
 
 import pytest
 
@@ -34,16 +33,22 @@ def test_of_one_seed_the_interval_is_over_its_problems() -> None:
 def test_of_several_seeds_the_interval_is_students_over_their_shares() -> None:
     seeds = [run(1, 1, 1, 0, 0), run(1, 1, 1, 1, 0), run(1, 1, 0, 0, 0)]  # 0.6, 0.8, 0.4
     found = success(seeds)
-    assert found.source == "seeds"
+    assert found.source == "problems and seeds"
     assert found.value == pytest.approx(0.6)
     # 0.6 +- 4.303 * 0.2 / sqrt(3) = 0.6 +- 0.497, and a share is at most 1
     assert found.interval == (pytest.approx(0.1032, abs=1e-4), 1.0)
 
 
+def test_seeds_that_agree_say_nothing_of_other_problems() -> None:
+    assert success([run(*[0.0] * 8)] * 3).interval == intervals.wilson(0, 8)
+
+
 def test_of_one_seed_each_the_difference_is_paired_by_problem() -> None:
-    before, after = run(1, 0, 1, 0, 0.5), run(1, 1, 1, 0, 1)
-    found = difference([before], [after])
-    assert (found.value, found.interval) == intervals.improvement(before, after)
+    found = difference([run(1, 0, 1, 0)], [run(1, 1, 1, 0)])
+    # 0, 1, 0, 0 and 1, -1 have the mean 1 / 6 and the variance (3 - 6 / 36) / 5
+    spread = student(5) * ((3 - 1 / 6) / 5 / 6) ** 0.5
+    assert found.value == 0.25
+    assert found.interval == (pytest.approx(0.25 - spread), pytest.approx(0.25 + spread))
     assert found.source == "problems"
 
 
@@ -51,14 +56,15 @@ def test_the_difference_of_two_groups_of_seeds_varies_with_problems_and_with_see
     before = [run(1, 0, 0, 0), run(1, 0, 1, 0)]  # shares 0.25 and 0.5
     after = [run(1, 1, 0, 0), run(1, 1, 1, 1)]  # 0.5 and 1.0
     found = difference(before, after)
-    # by problem 0, 1, 0, 0.5: mean 0.375, variance 0.2292; P = 0.0573
-    # seeds: squares 0.03125 + 0.125 over 2, times 1/2 + 1/2; S = 0.078125
-    # unexplained: by hand 0.09375 + 0.125 = 0.21875 of the eight cells, over 2 * 3, times 1 / 4
-    shared = _unexplained(before) + _unexplained(after)
-    whole = 0.2291667 / 4 + 0.078125 - shared / 6 / 4
-    whole = max(whole, 0.078125)
-    freedom = whole**2 / ((0.2291667 / 4) ** 2 / 3 + 0.078125**2 / 2)
-    spread = student(max(freedom, 2)) * whole**0.5
+    # by problem 0, 1, 0, 0.5 and 1, -1: mean 0.25, squares 2.875, over 5 and 6
+    by_problem = 2.875 / 5 / 6
+    # shares 0.25, 0.5 and 0.5, 1.0: squares 0.03125 and 0.125 over 2, times 1 / 2 + 1 / 2
+    by_seed = 0.15625 / 2
+    # what neither explains: squares of +-1 / 8, and of +-3 / 8 on one problem; of +-1 / 4 on all
+    shared = (2 * (3 / 64 + 9 / 64) + 8 / 16) / (2 * 3) / 4
+    whole = by_problem + by_seed - shared
+    freedom = whole**2 / (by_problem**2 / 5 + by_seed**2 / 2)
+    spread = student(freedom) * whole**0.5
     assert found.value == pytest.approx(0.375)
     assert found.interval == (
         pytest.approx(0.375 - spread, abs=1e-4),
@@ -67,19 +73,12 @@ def test_the_difference_of_two_groups_of_seeds_varies_with_problems_and_with_see
     assert found.source == "problems and seeds"
 
 
-def _unexplained(group: list[dict[str, float]]) -> float:
-    shares = [fmean(solved.values()) for solved in group]
-    total = 0.0
-    for solved, share in zip(group, shares, strict=True):
-        for problem, value in solved.items():
-            mean = fmean(each[problem] for each in group)
-            total += (value - share - mean + fmean(shares)) ** 2
-    return total
-
-
-def test_runs_that_solve_the_same_do_not_differ() -> None:
-    same = [run(1, 0, 1), run(1, 0, 1)]
-    assert difference(same, same).interval == (0.0, 0.0)
+@pytest.mark.parametrize("count", [1, 3])
+def test_runs_that_solve_the_same_of_few_problems_are_not_sure_to_be_equal(count: int) -> None:
+    same = [run(*[1.0, 0.0] * 50)] * count
+    low, high = difference(same, same).interval
+    # as if 2 of 102 problems differed, one for each side
+    assert (low, high) == (pytest.approx(-0.0275, abs=3e-4), pytest.approx(0.0275, abs=3e-4))
 
 
 def test_the_interval_holds_the_true_difference_as_often_as_it_says() -> None:

@@ -1,0 +1,58 @@
+"""The settings of a sweep's runs: each combination of the listed values, with each seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import yaml
+
+from agentfly_core.config import loading
+
+
+def alternatives(override: str) -> list[str]:
+    """`update.betas=[0.9, 0.95],[0.8, 0.9]` as two settings: commas part values as in a YAML list,
+    so that those within brackets or quotes do not.
+
+    Raises ValueError for what no YAML list could hold.
+    """
+    key, _, value = override.partition("=")
+    text = f"[{value}]"
+    try:
+        listed = yaml.compose(text, yaml.SafeLoader)
+    except yaml.YAMLError:
+        raise ValueError(
+            f"{key}: got values that are no YAML, expected {key}=VALUE or {key}=VALUE,VALUE; put "
+            "a text with a comma or a bracket of its own in quotes."
+        ) from None
+    assert isinstance(listed, yaml.SequenceNode)
+    marks = [(item.start_mark.index, item.end_mark.index) for item in listed.value]
+    return [f"{key}={text[begin:end]}" for begin, end in marks] or [override]
+
+
+def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[list[str]]:
+    """The settings of each run, all those of the first seed first; `seeds` count from that of the
+    experiment.
+
+    Runs of several seeds get the problems of the experiment's own seed, unless its data has one.
+    Raises ValueError for seeds that are given twice, and for a key that is.
+    """
+    keys = [override.partition("=")[0] for override in overrides]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise ValueError(f"{twice[0]} is given twice: list its values, {twice[0]}=VALUE,VALUE.")
+    if seeds is not None and "seed" in keys:
+        raise ValueError(
+            "Got seed= and --seeds: give one of them. --seeds 3 are three from the experiment's "
+            "own, seed=5,7 are these."
+        )
+    combined = [list(settings) for settings in product(*map(alternatives, overrides))]
+    base = loading.read(experiment).science.seed
+    found = [
+        [*settings, *([] if seeds is None else [f"seed={base + number}"])]
+        for number in range(seeds or 1)
+        for settings in combined
+    ]
+    given = {word for settings in found for word in settings if word.startswith("seed=")}
+    if len(given) > 1 and loading.read(experiment, found[0]).science.data.seed is None:
+        return [[*settings, f"data.seed={base}"] for settings in found]
+    return found

@@ -1,0 +1,59 @@
+"""The runs of a sweep, one after the other: each in a process of its own, so that whatever ends one
+of them, the others are done; all at one Prefect server.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentfly_core.artifacts.store import Store
+from agentfly_core.reports.comparing.sweep_record import Member, Sweep, is_finished
+from agentfly_core.system.module_search import finding_ours
+from agentfly_core.system.supervisor import die_with_parent
+from flows.local.prefect_server import prefect_api
+from flows.local.state_dirs import settle
+
+INTERRUPTED = 130
+
+
+def run_members(sweep: Sweep, store: Store, where: Sequence[str]) -> list[Member]:
+    """Train what a sweep has still to do; returns the runs that failed.
+
+    `where` are the words that name the site and the store. Raises KeyboardInterrupt where a run was
+    interrupted.
+    """
+    left, count = sweep.unfinished(store), len(sweep.members)
+    if not left:
+        return []
+    print(f"Sweep {sweep.name}: {count} runs, {count - len(left)} are finished.", flush=True)
+    failed: list[Member] = []
+    with prefect_api(settle(Path.cwd())) as api:
+        api.wait()
+        for number, member in enumerate(left, count - len(left) + 1):
+            said = f", {len(failed)} failed" if failed else ""
+            print(f"\nRun {number} of {count}{said}: {' '.join(member.overrides)}", flush=True)
+            words = ["train", sweep.experiment, *member.overrides, "--run", member.run, *where]
+            code = _command(words)
+            if code == INTERRUPTED:
+                raise KeyboardInterrupt
+            if code or not is_finished(store, member.run):
+                failed.append(member)
+    return failed
+
+
+def _command(words: Sequence[str]) -> int:
+    """The exit status of an `agentfly` command; it ends with this process."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "flows", *words],
+        env={**os.environ, **finding_ours()},
+        preexec_fn=die_with_parent,
+    )
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        child.wait()  # it got the signal as well, and ends in order
+        raise

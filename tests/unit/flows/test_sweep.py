@@ -1,0 +1,181 @@
+"""`agentfly sweep`: its runs one after the other, whatever becomes of one of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from agentfly_core.artifacts.store import Store
+from flows import sweep as sweeping
+from flows.__main__ import main
+from tests.support.tried_runs import finished, project
+
+COMMAND = ["sweep", "tiny", "update.learning_rate=1e-5,3e-5", "--seeds", "2", "--name", "rates"]
+
+
+class Trained:
+    """Runs that are over as soon as they are asked for; `fate` says how a number's ends."""
+
+    def __init__(self, store: Store, fate: dict[int, int]) -> None:
+        self.store, self.fate, self.words = store, fate, list[Sequence[str]]()
+
+    def __call__(self, words: Sequence[str]) -> int:
+        self.words.append(words)
+        if code := self.fate.get(len(self.words), 0):
+            return code
+        end = words.index("--run")
+        solved = "11111100" if "update.learning_rate=3e-5" in words else "11100000"
+        finished(self.store, words[end + 1], solved, *words[2:end])
+        return 0
+
+    @property
+    def settings(self) -> list[Sequence[str]]:
+        return [words[2 : words.index("--run")] for words in self.words]
+
+
+Train = Callable[[dict[int, int]], Trained]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    server = SimpleNamespace(wait=lambda: None)
+    monkeypatch.setattr(sweeping, "prefect_api", lambda places: nullcontext(server))
+    return project(tmp_path)
+
+
+@pytest.fixture
+def train(store: Store, monkeypatch: pytest.MonkeyPatch) -> Train:
+    """`train({2: 1})`: the second run that is asked for ends with the status 1."""
+
+    def instead(fate: dict[int, int]) -> Trained:
+        trained = Trained(store, fate)
+        monkeypatch.setattr(sweeping, "_command", trained)
+        return trained
+
+    return instead
+
+
+def test_a_sweep_runs_the_grid_and_ends_with_a_sentence(
+    store: Store,
+    train: Train,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trained = train({})
+    assert main(COMMAND) == 0
+    assert trained.settings == [
+        ["update.learning_rate=1e-5", "seed=0"],
+        ["update.learning_rate=3e-5", "seed=0"],
+        ["update.learning_rate=1e-5", "seed=1"],
+        ["update.learning_rate=3e-5", "seed=1"],
+    ]
+    assert trained.words[0][-2:] == ["--site", "local"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Sweep rates: 4 runs, 0 are finished."
+    assert "Run 2 of 4: update.learning_rate=3e-5 seed=0" in lines
+    assert lines[-2].startswith("update.learning_rate=3e-5 solves 37.5 points more than 1e-5 (")
+    assert lines[-2].endswith(", 2 seeds each): they are not told apart.")
+    assert lines[-1] == "The same again: agentfly compare sweep:rates"
+
+    assert main(["compare", "sweep:rates"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == lines[-2]
+
+
+def test_a_sweep_is_written_down_before_its_first_run_and_goes_on_after_a_kill(
+    store: Store,
+    train: Train,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    killed = train({3: sweeping.INTERRUPTED})
+    assert main(COMMAND) == 130
+    runs = [words[words.index("--run") + 1] for words in killed.words]
+    record = store.read_json("sweeps/rates.json")
+    assert [member["run"] for member in record["members"]][:3] == runs
+    assert "checksum" in json.loads((store.root / "sweeps/rates.json").read_text())
+    assert main(["compare", "sweep:rates"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "agentfly: 2 of the 4 runs of sweep:rates are not finished. This finishes them: agentfly "
+        "sweep tiny update.learning_rate=1e-5,3e-5 --seeds 2 --name rates\n"
+    )
+    again = train({})
+    assert main(COMMAND) == 0
+    assert again.words[0][again.words[0].index("--run") + 1] == runs[2]
+    assert len(again.words) == 2
+    assert "Sweep rates: 4 runs, 2 are finished." in capsys.readouterr().out
+
+
+def test_a_run_that_fails_does_not_end_the_sweep_and_is_told_at_the_end(
+    store: Store,
+    train: Train,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trained = train({2: 1})
+    assert main(COMMAND) == 1
+    assert len(trained.words) == 4
+    said = capsys.readouterr()
+    assert "Run 3 of 4, 1 failed: update.learning_rate=1e-5 seed=1" in said.out
+    assert "1 against 2 seeds" in said.out
+    failed = trained.words[1][trained.words[1].index("--run") + 1]
+    assert said.err.splitlines() == [
+        f"{failed} failed: update.learning_rate=3e-5 seed=0",
+        "1 of 4 runs failed. To go on: agentfly sweep tiny update.learning_rate=1e-5,3e-5 "
+        "--seeds 2 --name rates",
+    ]
+
+
+def test_more_values_and_seeds_may_be_added_to_a_sweep_and_others_may_not(
+    store: Store,
+    train: Train,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    train({})
+    assert main(COMMAND) == 0
+    more = train({})
+    words = ["sweep", "tiny", "update.learning_rate=1e-5,3e-5,1e-4", "--name", "rates"]
+    assert main([*words, "--seeds", "3"]) == 0
+    assert len(more.words) == 9 - 4
+    capsys.readouterr()
+    assert main([*words, "--seeds", "2"]) == 2
+    assert "The sweep 'rates' has other runs than these" in capsys.readouterr().err
+
+
+def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
+    store: Store,
+    train: Train,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trained = train({})
+    assert main(["sweep", "tiny", "rollout.group_size=8,1"]) == 2
+    assert "rollout.group_size is 1" in capsys.readouterr().err
+    assert main(["sweep", "tiny", "steps=2,2"]) == 2
+    assert "Two of the combinations are the same run" in capsys.readouterr().err
+    assert trained.words == []
+    assert store.names("sweeps") == []
+
+
+def test_a_sweep_that_is_not_there_is_refused(
+    store: Store,
+    train: Train,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    train({})
+    assert main(COMMAND) == 0
+    assert main(["compare", "sweep:rate"]) == 2
+    assert "There is no sweep 'rate' in" in capsys.readouterr().err
+    assert main(["compare", "sweep:../rates"]) == 2
+    assert "Got the sweep '../rates', expected letters" in capsys.readouterr().err
+
+
+def test_a_runs_command_is_a_process_of_its_own_at_the_same_prefect(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "flows.py").write_text("import os, sys; sys.exit(len(sys.argv) + 40)")
+    monkeypatch.setattr(sweeping, "finding_ours", lambda: {"PYTHONPATH": str(tmp_path)})
+    monkeypatch.chdir(tmp_path)
+    assert sweeping._command(["train", "tiny"]) == 43
