@@ -331,6 +331,7 @@ def _unfinished(path: Path) -> Iterator[Path]:
 
 
 def _seal(folder: Path, target: ArtifactKey) -> None:
+    files.make_readable(folder)
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     with ThreadPoolExecutor() as threads:
         list(threads.map(files.sync, paths))

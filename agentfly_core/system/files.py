@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from stat import S_IMODE
 
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.system.process import Owner
@@ -25,6 +26,15 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_readable(folder: Path) -> None:
+    """Give all files and folders below a folder the rights of that folder: safetensors, for one,
+    makes files that none but their owner may read.
+    """
+    rights = S_IMODE(folder.stat().st_mode)
+    for path in folder.rglob("*"):
+        path.chmod(rights if path.is_dir() else rights & 0o666)
 
 
 def uncache(folder: Path) -> None:

@@ -15,6 +15,7 @@ from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from agentfly_core.templates.chatml_jinja import jinja_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -62,6 +63,16 @@ class Hermes:
         self._header = (self._start, *self._encode("assistant\n"))
         self._after = self._encode("\n")
         self.stop_tokens = (self._end,)
+
+    @property
+    def jinja(self) -> str:
+        """The same as a chat template of transformers, which vLLM reads, too.
+
+        It renders the same text, and the same tokens where no text holds special tokens and the
+        tokenizer joins no line break to the reply that follows it: those of Qwen and SmolLM2 do
+        not, those of nano models do.
+        """
+        return jinja_text(_TOOLS if self._show_tools else None)
 
     def open(
         self, messages: Sequence[Message | Observation], tools: Sequence[ToolSchema]
