@@ -14,6 +14,7 @@ from agentfly_core.system.module_search import refuse_namesakes
 from flows.commands.arguments import Command, Commands
 from flows.commands.comparing import add_comparing
 from flows.commands.episodes import add_episodes
+from flows.commands.export import add_export
 from flows.commands.machine import add_checks, add_prefect
 from flows.commands.nights import add_nights
 from flows.commands.orchestration import MISTAKES, message
@@ -38,6 +39,7 @@ GROUPS = (
     add_play,
     add_listing,
     add_episodes,
+    add_export,
     add_comparing,
     add_nights,
     add_checks,

@@ -1,0 +1,107 @@
+"""The page in the directory of an exported policy: how transformers and vLLM load it."""
+
+from __future__ import annotations
+
+import json
+
+from agentfly_core.artifacts.store import Artifact
+from agentfly_core.config.experiment import Science
+
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM knows as `max_lora_rank`."""
+_PAGE = """\
+# {reference}
+
+{about} It was made by AgentFly as `{uri}`, digest `{digest}`.
+
+{template} Run what follows in this directory.
+
+## transformers
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+{model}
+messages = {messages}
+read = tokenizer.apply_chat_template(
+    messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+)
+replies = model.generate(**read, max_new_tokens={max_tokens}, do_sample=True, top_k=0)
+print(tokenizer.decode(replies[0, read["input_ids"].shape[1] :]))
+```
+
+## vLLM
+
+```python
+from vllm import LLM, SamplingParams
+{llm}
+messages = {messages}
+sampling = SamplingParams(temperature=1.0, max_tokens={max_tokens})
+print(llm.chat(messages, sampling{request})[0].outputs[0].text)
+```
+
+Served for programs that speak OpenAI's interface: `{serve}`
+"""
+_ASKED = {"role": "user", "content": "The prompt of a problem."}
+_WHOLE = {
+    "about": "A whole model.",
+    "model": 'model = AutoModelForCausalLM.from_pretrained(".", dtype="{dtype}")',
+    "llm": '\nllm = LLM(".", dtype="{dtype}", generation_config="vllm")',
+    "request": "",
+    "serve": "vllm serve . --dtype {dtype} --generation-config vllm",
+}
+_ADAPTER = {
+    "about": "An adapter (LoRA) of rank {rank}, in this directory, on the model in `base`.",
+    "model": 'model = AutoModelForCausalLM.from_pretrained("base", dtype="{dtype}")\n'
+    'model.load_adapter(".")',
+    "llm": "from vllm.lora.request import LoRARequest\n\n"
+    'llm = LLM("base", dtype="{dtype}", enable_lora=True, max_lora_rank={most},\n'
+    '          generation_config="vllm")',
+    "request": ', lora_request=LoRARequest("policy", 1, ".")',
+    "serve": "vllm serve base --dtype {dtype} --generation-config vllm --enable-lora "
+    "--max-lora-rank {most} --lora-modules policy=.",
+}
+_TRAINED = (
+    "`chat_template.jinja` renders conversations as the policy read them in training. {tools}"
+)
+_LISTED = (
+    "Its tools were listed in the system message: give them as `tools`, each "
+    '`{"type": "function", "function": {"name": ..., "description": ..., "parameters": ...}}`, in '
+    "this order: TOOLS."
+)
+_OTHER = (
+    "**Its chat template is not the one that it was trained with**: `USE` has no `jinja`, a text "
+    "for transformers. Write prompts with that class instead."
+)
+
+
+def page(
+    reference: str, policy: Artifact, science: Science, rank: int | None, templated: bool
+) -> str:
+    """The page of a policy: of a whole model, or of an adapter of this `rank`; `templated`: its
+    chat template is that of its training.
+    """
+    most = next((known for known in RANKS if known >= (rank or 0)), RANKS[-1])
+    parts = _WHOLE if rank is None else _ADAPTER
+    sizes = {"dtype": science.dtype, "rank": rank, "most": most}
+    said = {name: text.format(**sizes) for name, text in parts.items()}
+    system = [{"role": "system", "content": science.agent.system}] if science.agent.system else []
+    template = _TRAINED.format(tools=_tools(science))
+    return _PAGE.format(
+        **said,
+        reference=reference,
+        uri=policy.uri,
+        digest=policy.digest[:12],
+        template=template if templated else _OTHER.replace("USE", science.template.use),
+        messages=json.dumps([*system, _ASKED], ensure_ascii=False),
+        max_tokens=science.agent.max_tokens,
+    )
+
+
+def _tools(science: Science) -> str:
+    if not science.tools:
+        return ""
+    if not science.template.settings.get("show_tools", True):
+        return "It was shown no list of tools, and needs none."
+    return _LISTED.replace("TOOLS", ", ".join(f"`{tool.use}`" for tool in science.tools))

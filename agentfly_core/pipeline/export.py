@@ -1,0 +1,79 @@
+"""A policy as a directory that other programs load: copies of its files, the chat template that it
+was trained with, and a page that says how.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from agentfly_core.artifacts.store import MANIFEST, Store
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.import_path import construct, load
+from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
+from agentfly_core.models.policy_page import page
+from agentfly_core.runs.context import of_run
+from agentfly_core.runs.run import record_of
+from agentfly_core.system.process import Owner
+
+OURS = (MANIFEST, FILE, "metrics.json", "probe.json", "timings.parquet")
+"""Files of a policy in a store that other programs have no use for."""
+BASE = "base"
+"""Where the model lies within the directory of an adapter."""
+
+
+def export(store: Store, reference: str, folder: Path) -> None:
+    """Write the policy `run:NAME` or `run:NAME@STEP` into a new folder.
+
+    An adapter has the model that it stands on beside it, in `base`. Raises ValueError for a policy
+    that is not there, and for a folder that is.
+    """
+    if folder.exists():
+        raise ValueError(f"{folder} is there already: name a folder that is not, or remove it.")
+    named = of_run(store, reference, "policy")
+    record = record_of(store, named.run)
+    assert record is not None, f"{named.run} has a policy and no run.json"
+    science = Science.model_validate(Science.restored(record["science"]))
+    policy, base = folders(store, named.policy)
+
+    part = folder.with_name(f".tmp-{folder.name}-{Owner.current().mark}")
+    part.mkdir(parents=True)
+    try:
+        jinja = _jinja(science, policy)
+        _copy(policy, part, jinja)
+        if base:
+            _copy(base, part / BASE, jinja)
+        shape = shape_of(store, named.policy)
+        text = page(reference, named.policy, science, shape.rank if shape else None, bool(jinja))
+        (part / "README.md").write_text(text, encoding="utf-8")
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _copy(source: Path, folder: Path, jinja: str | None) -> None:
+    """Copy a model's files, with this chat template instead of its own, where there is one."""
+    folder.mkdir(exist_ok=True)
+    for path in source.iterdir():
+        if path.is_file() and path.name not in OURS:
+            shutil.copyfile(path, folder / path.name)  # and not its rights
+    if jinja is None:
+        return
+    (folder / "chat_template.jinja").write_text(jinja, encoding="utf-8")
+    if (settings := folder / "tokenizer_config.json").is_file():
+        said = json.loads(settings.read_text(encoding="utf-8"))
+        said.pop("chat_template", None)
+        settings.write_text(json.dumps(said, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def _jinja(science: Science, policy: Path) -> str | None:
+    """The text of the experiment's chat template; None for one that has none, its `jinja`."""
+    from transformers import AutoTokenizer  # takes seconds
+
+    tokenizer = AutoTokenizer.from_pretrained(policy, trust_remote_code=False)
+    use, settings = science.template.use, science.template.settings
+    text: str | None = getattr(
+        construct(load(use), settings, {"tokenizer": tokenizer}), "jinja", None
+    )
+    return text

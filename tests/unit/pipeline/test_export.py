@@ -1,0 +1,174 @@
+"""A policy is exported as a directory that transformers and vLLM load as its page says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.store import ArtifactKey, Store
+from agentfly_core.config.experiment import Adapter
+from agentfly_core.models import adapter_artifact, lora
+from agentfly_core.pipeline.export import export
+from flows.__main__ import main
+from tests.support.experiments import context
+
+SHAPE = Adapter(rank=2, alpha=4, targets=("q_proj", "v_proj"))
+POLICY = RunLayout("mine").step(3).policy
+CALCULATOR = "agentfly_core.tools.calculator:calculator"
+
+
+def stored(tmp_path: Path, nano: Path, **settings: Any) -> Store:
+    """A store with the policy of step 3 of the run `mine`, and its run.json."""
+    made = context(tmp_path, **settings)
+    made.store.write_json("runs/mine/run.json", {"science": made.science.identity()})
+    with made.store.publish(ArtifactKey(POLICY, "update", "1", {})) as folder:
+        for path in nano.iterdir():
+            shutil.copy(path, folder)
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps({**read(folder, "tokenizer_config.json"), "chat_template": "{{ 'old' }}"})
+        )
+        (folder / "metrics.json").write_text("{}")
+        for path in folder.iterdir():
+            path.chmod(0o600)
+    return made.store
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text())
+
+
+def blocks(folder: Path) -> list[str]:
+    """The Python of the page: of transformers, and of vLLM."""
+    return re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+
+
+def logits(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        found: torch.Tensor = model(torch.arange(8)[None]).logits
+    return found
+
+
+def test_an_exported_policy_loads_as_its_page_says_and_is_the_same_model(
+    tmp_path: Path, nano: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, folder = stored(tmp_path, nano, agent={"max_tokens": 3}), tmp_path / "out/policy"
+    export(store, "run:mine@3", folder)
+    assert {path.name for path in folder.iterdir()} == {
+        "README.md",
+        "chat_template.jinja",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    monkeypatch.chdir(folder)
+    loaded: dict[str, Any] = {}
+    transformers, vllm = blocks(folder)
+    exec(transformers, loaded)
+    assert capsys.readouterr().out
+    whole = AutoModelForCausalLM.from_pretrained(nano, dtype="float32")
+    assert torch.equal(logits(loaded["model"]), logits(whole))
+    compile(vllm, "README.md", "exec")
+    assert 'llm = LLM(".", dtype="float32", generation_config="vllm")' in vllm
+
+
+def test_an_adapter_is_exported_with_the_model_that_it_stands_on(
+    tmp_path: Path, nano: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, folder = stored(tmp_path, nano), tmp_path / "policy"
+    with store.publish(ArtifactKey("artifacts/model/nano", "model", "0", {})) as base:
+        shutil.copytree(nano, base, dirs_exist_ok=True)
+    store.remove(POLICY)
+    adapted = lora.load(nano, None, "float32")
+    lora.add(adapted, SHAPE, seed=1)
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:  # which begins as 0, so that nothing would differ
+            torch.nn.init.constant_(weight, 0.1)
+    with store.publish(ArtifactKey(POLICY, "update", "1", {})) as made:
+        adapted.save_pretrained(made)
+        for path in nano.glob("tokenizer*"):
+            shutil.copy(path, made)
+        adapter_artifact.remember(made, store.artifact("artifacts/model/nano"), SHAPE)
+    export(store, "run:mine", folder)
+    assert (folder / "base/model.safetensors").is_file()
+    assert not (folder / "adapter.json").exists()
+    monkeypatch.chdir(folder)
+    loaded: dict[str, Any] = {}
+    transformers, vllm = blocks(folder)
+    exec(transformers.partition("messages =")[0], loaded)
+    assert torch.equal(logits(loaded["model"]), logits(adapted))
+    compile(vllm, "README.md", "exec")
+    assert "enable_lora=True, max_lora_rank=8" in vllm
+    assert 'LoRARequest("policy", 1, ".")' in vllm
+
+
+def test_an_exported_policy_has_the_chat_template_that_it_was_trained_with(
+    tmp_path: Path, nano: Path
+) -> None:
+    store = stored(tmp_path, nano, tools=[CALCULATOR], agent={"system": "Be brief."})
+    export(store, "run:mine@3", tmp_path / "policy")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "policy")
+    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
+    listed = [{"type": "function", "function": {"name": "f", "description": "", "parameters": {}}}]
+    text = tokenizer.apply_chat_template(said, tools=listed, tokenize=False)
+    assert text.startswith("<|im_start|>system\nBe brief.\n\n# Tools\n\n")
+    page = (tmp_path / "policy/README.md").read_text()
+    assert f"in this order: `{CALCULATOR}`." in page
+    assert '{"role": "system", "content": "Be brief."}' in page
+    assert "chat_template" not in read(tmp_path / "policy", "tokenizer_config.json")
+
+
+class Plain:
+    """A template of an author, without a text for transformers."""
+
+    def __init__(self, tokenizer: object) -> None: ...
+
+
+def test_a_template_that_cannot_be_written_for_transformers_is_told_on_the_page(
+    tmp_path: Path, nano: Path
+) -> None:
+    store = stored(tmp_path, nano, template={"use": f"{__name__}:Plain"})
+    export(store, "run:mine@3", tmp_path / "policy")
+    page = (tmp_path / "policy/README.md").read_text()
+    assert "**Its chat template is not the one that it was trained with**" in page
+    assert f"`{__name__}:Plain` has no `jinja`" in page
+
+
+def test_what_is_published_and_exported_is_readable_by_who_may_read_its_folder(
+    tmp_path: Path, nano: Path
+) -> None:
+    store = stored(tmp_path, nano)
+    export(store, "run:mine@3", tmp_path / "policy")
+    for folder in (store.root / POLICY, tmp_path / "policy"):
+        rights = folder.stat().st_mode & 0o777
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {rights & 0o666}
+
+
+def test_a_policy_that_is_not_there_and_a_folder_that_is_are_refused(
+    tmp_path: Path, nano: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = stored(tmp_path, nano)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    for policy, folder, told in (
+        ("run:yours", "policy", "The run 'yours' has published no policy in"),
+        ("run:mine@9", "policy", "The run 'mine' has no policy of step 9 in"),
+        ("mine@3", "policy", "policy: got 'mine@3', expected run:NAME or run:NAME@STEP"),
+        ("run:mine@3", "there", "there is there already: name a folder that is not, or remove it."),
+    ):
+        assert main(["export", policy, folder, "--store", str(store.root)]) == 2
+        assert told in capsys.readouterr().err
+    assert [path.name for path in tmp_path.glob("*policy*")] == []
+    assert main(["export", "run:mine@3", "policy", "--store", str(store.root)]) == 0
+    assert capsys.readouterr().out == (
+        "policy holds run:mine@3; its README.md says how it is loaded.\n"
+    )
