@@ -12,7 +12,7 @@ import yaml
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.formats.json_value import JSON, as_json
+from agentfly_core.formats.json_value import as_json
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.runs.context import ExperimentContext, final_policy
@@ -67,16 +67,4 @@ def write_run(context: ExperimentContext, run: str, summary: Summary) -> None:
 
 def write_evaluation(context: ExperimentContext, found: Evaluation) -> None:
     """How a policy does on held-out problems."""
-    write_json(folder(context.experiment) / "evaluation.json", of_evaluation(found))
-
-
-def of_evaluation(found: Evaluation) -> dict[str, JSON]:
-    """An evaluation as JSON, without its single problems."""
-    low, high = found.interval
-    return {
-        "policy": found.policy,
-        "problems": len(found.solved),
-        "success": found.success,
-        "interval_low": low,
-        "interval_high": high,
-    }
+    write_json(folder(context.experiment) / "evaluation.json", found.to_json())

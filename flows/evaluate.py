@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from prefect import flow
@@ -24,6 +26,9 @@ from tasks.prepare import prepare
 from tasks.rollout import held_out, require_room
 from tasks.score import score
 
+Dataset = tuple[ExperimentContext, Artifact]
+"""An experiment whose data is one of evaluate.datasets, and that dataset."""
+
 
 @flow(name="evaluate", flow_run_name="evaluate {experiment} {policy}")
 def evaluate(
@@ -43,13 +48,42 @@ def evaluate(
     gpus, reports = context.site.sampler_gpus, reporting_stage(context, "evaluate", chosen.digest)
     with devices(context.site, gpus, holder), reports as reporter:
         require_room(context, chosen, data, "test")
+        others = further_datasets(context, chosen)
         with rollout_services(context, chosen, f"evaluate-{chosen.digest[:16]}", logs) as services:
-            found = evaluated(context, services, chosen, data, "test", 0)
+            found = evaluated_everywhere(context, services, chosen, data, others, 0)
         reporter.data(data)
         reporter.evaluation(found, 0)
     if dvc_outputs.wanted():
         dvc_outputs.write_evaluation(context, found)
-    return dvc_outputs.of_evaluation(found)
+    return found.to_json()
+
+
+def further_datasets(context: ExperimentContext, policy: Artifact) -> dict[str, Dataset]:
+    """What evaluate.datasets names, prepared; raises ValueError for one that cannot be played."""
+    found = {}
+    for name, dataset in context.science.evaluate.datasets.items():
+        there = context.on(context.science.on(dataset))
+        data = prepare(there)
+        require_room(there, policy, data, "test")
+        found[name] = there, data
+    return found
+
+
+def evaluated_everywhere(
+    context: ExperimentContext,
+    services: RolloutServices,
+    policy: Artifact,
+    data: Artifact,
+    others: Mapping[str, Dataset],
+    step: int,
+) -> Evaluation:
+    """How the policy of a step does on the test split, and on each of `further_datasets`."""
+    found = evaluated(context, services, policy, data, "test", step)
+    datasets = {}
+    for name, (there, problems) in others.items():
+        other = evaluated(there, services, policy, problems, "test", step)
+        datasets[name] = replace(other, split=name)
+    return replace(found, datasets=datasets)
 
 
 def evaluated(

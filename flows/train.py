@@ -18,7 +18,7 @@ from agentfly_core.records.schedule import SamplingRound, first_round, next_roun
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
 from flows.deadline import Deadline
-from flows.evaluate import evaluated
+from flows.evaluate import evaluated, evaluated_everywhere, further_datasets
 from flows.lookahead import ahead
 from flows.parameters import ExperimentName, Hours, Overrides, RunName, SiteName, StoreUri
 from flows.session import Session, session
@@ -61,16 +61,18 @@ def train(
             here.run.remember_data(data, versioned)
             here.reporter.data(data)
             require_room(here.context, model, data, *splits_played(here.run.science))
+            others = further_datasets(here.context, model)
             warm = warm_started(here.context, services, model, data)
             start = warm[-1] if warm else model
             made = stages_before(data, model, warm, here.run.parent)
             here.reporter.made(made)
             first = here.run.science.start_step
-            before = evaluated(here.context, services, start, data, "test", first)
+            before = evaluated_everywhere(here.context, services, start, data, others, first)
             here.reporter.evaluation(before, first)
             policy, here = improved(here, services, start, data, until)
-            after = evaluated(here.context, services, policy, data, "test", here.run.science.steps)
-            here.reporter.evaluation(after, here.run.science.steps)
+            last = here.run.science.steps
+            after = evaluated_everywhere(here.context, services, policy, data, others, last)
+            here.reporter.evaluation(after, last)
         summary = finish(here.run, made, before, after, here.reporter.mlflow_run_id())
         here.reporter.end(policy, summary, after.time_ms)
     return summary

@@ -21,9 +21,14 @@ from tasks.stage import Made, reused, stage
 
 @stage("look whether prompts fit")
 def require_room(context: ExperimentContext, model: Artifact, data: Artifact, *names: str) -> None:
-    """Raise ValueError for problems of these splits whose prompts leave no room for a reply."""
-    problems = [problem for name in names for problem in split(context.store.open(data), name)]
-    playing.require_room(context.resolved, tokenizer_of(context, model), problems)
+    """Raise ValueError for problems of these splits whose prompts leave no room for a reply, and
+    for held-out ones without the fact by which they are told apart.
+    """
+    problems = {name: split(context.store.open(data), name) for name in names}
+    everything = [problem for some in problems.values() for problem in some]
+    playing.require_room(context.resolved, tokenizer_of(context, model), everything)
+    for name in problems.keys() - {"train"}:
+        playing.require_tags(context.science, problems[name])
 
 
 @stage("rollout step {sampling_round.step} shard {shard}", retries=3)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from agentfly_core.config.health_signs import FIRST, SIGNS, Sign
+from agentfly_core.config.held_out_dataset import HeldOutDataset
 from agentfly_core.config.import_path import full_name
 from agentfly_core.config.parts import (
     AgentPart,
@@ -33,6 +34,7 @@ T = TypeVar("T")
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 RUN_STEP = re.compile(r"run:([A-Za-z0-9][A-Za-z0-9._-]*)@(\d+)")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 RESUMABLE: JsonDict = {"resumable": True}
 SPLITS = ("train", "validation", "test")
 
@@ -181,7 +183,12 @@ class Fork(Section):
 
 
 class Evaluate(Section):
-    """Held-out evaluation: test before and after, validation each `every` steps (0: never)."""
+    """Held-out evaluation: test before and after, validation each `every` steps (0: never).
+
+    `pass_at` are the k of pass@k, the chance that one of k episodes of a problem solves it, `by`
+    names a fact of the problems whose values are told apart, and `datasets` are further ones that
+    are evaluated when the test split is.
+    """
 
     goal: str = Field(
         default="",
@@ -190,6 +197,28 @@ class Evaluate(Section):
     every: Annotated[int, Field(ge=0)] = Field(default=0, json_schema_extra=RESUMABLE)
     episodes: Positive = 1
     temperature: Annotated[float, Field(ge=0)] = 1.0
+    pass_at: Annotated[tuple[Positive, ...], Added(before=[])] = Field(
+        default=(), json_schema_extra=RESUMABLE
+    )
+    by: Annotated[str, Added(before="")] = Field(default="", json_schema_extra=RESUMABLE)
+    datasets: Annotated[dict[str, HeldOutDataset], Added(before={})] = Field(
+        default_factory=dict, json_schema_extra=RESUMABLE
+    )
+
+    @model_validator(mode="after")
+    def _has_enough_episodes(self) -> Evaluate:
+        if self.pass_at and max(self.pass_at) > self.episodes:
+            raise ValueError(
+                f"pass_at: got {max(self.pass_at)} with {self.episodes} episodes of a problem, "
+                f"expected as many or more: set evaluate.episodes={max(self.pass_at)}"
+            )
+        for name in self.datasets:
+            if name in SPLITS or not NAME.fullmatch(name):
+                raise ValueError(
+                    f"datasets: got the name {name!r}, expected letters, digits, '.', '_' and '-', "
+                    "and none of the splits train, validation and test"
+                )
+        return self
 
 
 class Gates(Section):
@@ -295,6 +324,12 @@ class Science(Section):
             return self
         data = self.data.model_copy(update={"seed": None})
         return self.model_copy(update={"seed": self.data.seed, "data": data})
+
+    def on(self, dataset: HeldOutDataset) -> Science:
+        """The same with the problems of another dataset."""
+        seed = self.data.seed if dataset.seed is None else dataset.seed
+        data = Data.model_validate({**dataset.data, "seed": seed})
+        return self.model_copy(update={"data": data})
 
     def seeds_of(self, step: int) -> tuple[int | str, ...]:
         """What the seeds of a step's episodes are derived from: `(seed, 7)`, and with a night's

@@ -90,8 +90,8 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
     origin = {}
     for key in flat(science.model_dump(mode="json")):
         # The first source that says something about the key, or about a section that holds it.
-        sections = [key[: end.start()] for end in re.finditer(r"\.|$", key)]
-        saying = (name for name, keys in sources.items() if not {*sections}.isdisjoint(keys))
+        sections = _sections_of(key)
+        saying = (name for name, keys in sources.items() if not sections.isdisjoint(keys))
         origin[key] = next(saying, "default")
     return Experiment(path.stem, science, origin)
 
@@ -116,9 +116,7 @@ def differences(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> list[Differ
     before, after = flat(old), flat(new)
     free = set(resumable(Science))
     return [
-        Difference(
-            key, before.get(key), after.get(key), not free.isdisjoint((key, key.partition(".")[0]))
-        )
+        Difference(key, before.get(key), after.get(key), not free.isdisjoint(_sections_of(key)))
         for key in sorted({*before, *after})
         if before.get(key) != after.get(key)
     ]
@@ -241,6 +239,11 @@ def _keys(key: str) -> list[str]:
         return key.split(".")
     first, *inner = name.split(".")
     return [section, f"{module}:{first}", *inner]
+
+
+def _sections_of(key: str) -> set[str]:
+    """A dotted key and what holds it: `{"update", "update.epochs"}`."""
+    return {key[: end.start()] for end in re.finditer(r"\.|$", key)}
 
 
 def _merge(base: Mapping[str, JSON], change: Mapping[str, JSON]) -> dict[str, JSON]:

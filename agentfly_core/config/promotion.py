@@ -6,31 +6,23 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
+from agentfly_core.config.held_out_dataset import HeldOutDataset
 from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.formats.json_value import JSON
 
 Margin = Annotated[float, Field(gt=0)]
 
 
-class GuardDataset(Section):
-    """A dataset of one's own on which success must not fall: its `test` problems are played by
-    champion and challenger.
+class GuardDataset(HeldOutDataset):
+    """A dataset of one's own on which success must not fall; champion and challenger play it.
 
-    `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`;
-    all but `margin` is as in the section `data`. One training problem is made, since that split may
-    not be empty. A margin below 2.5 standard errors of the difference keeps back policies that lost
-    nothing: with 1,000 problems of one episode that is 0.04 to 0.05, with 250 it is 0.08 to 0.10.
+    `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000, margin: 0.05}`.
+    A margin below 2.5 standard errors of the difference keeps back policies that lost nothing: with
+    1,000 problems of one episode that is 0.04 to 0.05, with 250 it is 0.08 to 0.10.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-    use: str
-    train: Annotated[int, Field(ge=1)] = 1
-    validation: Annotated[int, Field(ge=0)] = 0
-    test: Annotated[int, Field(ge=1)]
-    tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
-    seed: int | None = None
     margin: Margin = 0.05
 
     @property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from agentfly_core.config.experiment import Data, Science, step_named
+from agentfly_core.config.held_out_dataset import HeldOutDataset
 from agentfly_core.config.import_path import at, check_settings, construct, full_name, load
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.site import Site
@@ -26,6 +28,8 @@ def check(science: Science) -> Resolved:
     _require_correction(resolved)
     _compare_something(resolved)
     _can_be_promoted(resolved)
+    _require_datasets("promotion.datasets", science.promotion.datasets)
+    _require_datasets("evaluate.datasets", science.evaluate.datasets)
     _require_sizes(science)
     if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
         raise ValueError(
@@ -164,6 +168,14 @@ def _require_algorithm(use: str) -> None:
         )
 
 
+def _require_datasets(key: str, datasets: Mapping[str, HeldOutDataset]) -> None:
+    """Raise ValueError for a dataset whose function or settings are not there."""
+    for name, dataset in datasets.items():
+        with at(f"{key}.{name}"):
+            data = Data.model_validate(dataset.data)
+            check_settings(load(data.use), data.settings, GIVEN["data"])
+
+
 def _can_be_promoted(resolved: Resolved) -> None:
     """Raise ValueError where the gate of a night would find that it cannot judge."""
     data, promotion = resolved.science.data, resolved.science.promotion
@@ -179,10 +191,6 @@ def _can_be_promoted(resolved: Resolved) -> None:
             f"promotion.confirmation is fresh, and {data.use} is not marked @generated: mark it "
             "where another seed gives other problems, or set promotion.confirmation=split."
         )
-    for name, guard in promotion.datasets.items():
-        with at(f"promotion.datasets.{name}"):
-            guarded = Data.model_validate(guard.data)
-            check_settings(load(guarded.use), guarded.settings, GIVEN["data"])
 
 
 def _require_correction(resolved: Resolved) -> None:

@@ -27,10 +27,13 @@ from agentfly_core.rollout.event_loop import EnvironmentLoop
 from agentfly_core.rollout.shard import collect
 from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.runs.context import Resolved
+from agentfly_core.runs.metrics import tag
 from agentfly_core.system.progress import Progress, report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+MOST_TAGS = 50
 
 
 def rollout_spec(resolved: Resolved, tokenizer: PreTrainedTokenizerBase) -> RolloutSpec:
@@ -62,6 +65,20 @@ def require_room(
     spec = rollout_spec(resolved, tokenizer)
     if spec.agent is tool_loop:
         spec.require_room(problems)
+
+
+def require_tags(science: Science, problems: Iterable[Problem]) -> None:
+    """Raise ValueError where the fact that `evaluate.by` names is missing, or tells too many apart
+    to be looked at.
+    """
+    if not science.evaluate.by:
+        return
+    tags = {tag(problem, science.evaluate.by) for problem in problems}
+    if len(tags) > MOST_TAGS:
+        raise ValueError(
+            f"evaluate.by is {science.evaluate.by}, which has {len(tags)} values on the held-out "
+            f"problems, expected {MOST_TAGS} at most: name a fact such as a kind or a difficulty."
+        )
 
 
 def of_step(

@@ -60,7 +60,15 @@ class RunRecord(TypedDict):
     planned_steps: NotRequired[int]
 
 
-class Summary(TypedDict):
+class Details(TypedDict, total=False):
+    """What a summary says of the evaluations `before` and `after` where more was asked for than the
+    success on the test split.
+    """
+
+    evaluations: dict[str, dict[str, JSON]]
+
+
+class Summary(Details):
     """summary.json: how a run ended; an interval is `[low, high]`, `seconds` are by stage."""
 
     run: str

@@ -19,14 +19,13 @@ from dataclasses import replace
 from math import ceil
 from typing import Literal
 
-from agentfly_core.config.experiment import Data, Science
+from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import load
 from agentfly_core.formats import hashing
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.reports.comparison import Comparison
 from agentfly_core.reports.held_out import HeldOut
 from agentfly_core.reports.promotion import CONFIRMATION, compare_goal
-from agentfly_core.runs.context import ExperimentContext
 
 logger = logging.getLogger(__name__)
 Way = Literal["fresh", "split", "none"]
@@ -116,14 +115,4 @@ def guard_sciences(science: Science) -> dict[str, Science]:
     """The experiment on each of promotion.datasets, by name; champion and challenger play its test
     split.
     """
-    found = {}
-    for name, guard in science.promotion.datasets.items():
-        seed = science.data.seed if guard.seed is None else guard.seed
-        data = Data.model_validate({**guard.data, "seed": seed})
-        found[name] = science.model_copy(update={"data": data})
-    return found
-
-
-def on(context: ExperimentContext, science: Science) -> ExperimentContext:
-    """The same place, with the data of another science."""
-    return replace(context, resolved=replace(context.resolved, science=science))
+    return {name: science.on(guard) for name, guard in science.promotion.datasets.items()}

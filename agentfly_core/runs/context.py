@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts.run_layout import RunLayout, done_by
@@ -84,6 +84,10 @@ class ExperimentContext:
     def science(self) -> Science:
         """What the experiment is."""
         return self.resolved.science
+
+    def on(self, science: Science) -> ExperimentContext:
+        """The same place and parts, with the data or the model of another science."""
+        return replace(self, resolved=replace(self.resolved, science=science))
 
     @property
     def parent(self) -> Parent | None:

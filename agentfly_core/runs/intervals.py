@@ -1,13 +1,44 @@
-"""Intervals around success rates, and around two policies' difference on the same problems."""
+"""Rates over problems with their intervals, and two policies' difference on the same problems."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agentfly_core.formats.json_value import JSON
 
 Z95 = 1.959963984540054
 Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A mean over problems, its 95 % interval and their number:
+    `Rate(0.91, (0.89, 0.93), 1000)`.
+    """
+
+    share: float
+    interval: Interval
+    problems: int
+
+    @classmethod
+    def of(cls, by_problem: Mapping[str, float]) -> Rate:
+        """The rate of a number from 0 to 1 for each problem, see `success`; raises ValueError
+        when there is no problem.
+        """
+        return cls(*success(by_problem), len(by_problem))
+
+    def to_json(self) -> dict[str, JSON]:
+        """`{"problems": 1000, "success": 0.91, "interval_low": 0.89, "interval_high": 0.93}`."""
+        low, high = self.interval
+        return {
+            "problems": self.problems,
+            "success": self.share,
+            "interval_low": low,
+            "interval_high": high,
+        }
 
 
 def wilson(successes: float, trials: int) -> Interval:
@@ -52,6 +83,21 @@ def mean(values: Mapping[str, float]) -> tuple[float, Interval | None] | None:
         return middle, None
     spread = Z95 * statistics.stdev(values.values()) / math.sqrt(len(values))
     return middle, (middle - spread, middle + spread)
+
+
+def pass_at(k: int, solved: int, episodes: int) -> float:
+    """The chance that one or more of k episodes of a problem solve it, of which `solved` of
+    `episodes` did: `pass_at(2, 1, 4)` is 0.5.
+
+    1 - C(n - c, k) / C(n, k), which is unbiased (Chen et al. 2021, arXiv 2107.03374, section 2.1).
+    Raises ValueError for fewer than k episodes.
+    """
+    if not 1 <= k <= episodes or not 0 <= solved <= episodes:
+        raise ValueError(
+            f"Got pass@{k} of {solved} solved of {episodes} episodes, expected 1 <= k <= episodes "
+            "and 0 <= solved <= episodes."
+        )
+    return 1.0 - math.comb(episodes - solved, k) / math.comb(episodes, k)
 
 
 def improvement(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[float, Interval]:

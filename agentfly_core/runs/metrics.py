@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +10,14 @@ from statistics import fmean
 
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.timing import Doing, Timing, union
-from agentfly_core.records.trajectory import BadCall, Ending, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Ending,
+    Problem,
+    Scored,
+    Trajectory,
+    Unscored,
+)
 
 ZERO_SPREAD = "agent/rollout/zero_spread_groups"
 
@@ -62,12 +70,34 @@ def solved_by_problem(
     trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
 ) -> dict[str, float]:
     """The share of each problem's scored episodes that were solved: `{"add-41-58": 1.0}`."""
+    outcomes = outcomes_by_problem(trajectories, scored, goal)
+    return {problem: fmean(values) for problem, values in outcomes.items()}
+
+
+def outcomes_by_problem(
+    trajectories: Iterable[Trajectory], scored: Iterable[Scored], goal: str
+) -> dict[str, list[bool]]:
+    """Whether each problem's scored episodes were solved, in their order:
+    `{"add-41-58": [True, False]}`.
+    """
     found = {s.trajectory_id: solved(s, goal) for s in scored}
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
     for trajectory in trajectories:
         if (outcome := found[trajectory.id]) is not None:
             outcomes[trajectory.problem.id].append(outcome)
-    return {problem: fmean(values) for problem, values in outcomes.items()}
+    return dict(outcomes)
+
+
+def tag(problem: Problem, fact: str) -> str:
+    """The value of a problem's fact, as text; raises ValueError where it has no such fact."""
+    if fact not in problem.facts:
+        raise ValueError(
+            f"evaluate.by: the problem {problem.id!r} has no fact {fact!r}, it has "
+            f"{', '.join(problem.facts) or 'none'}. Give it to each held-out problem, or leave "
+            "evaluate.by out."
+        )
+    value = problem.facts[fact]
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JSON]:

@@ -4,6 +4,7 @@ again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -15,9 +16,15 @@ from agentfly_core.models.adapter_artifact import base_of
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import episodes
 from agentfly_core.runs.context import ExperimentContext, final_policy
+from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.mlflow_client import Success, Tracker
 from agentfly_core.runs.run import Run
-from agentfly_core.runs.summary import Evaluation, stored_evaluation, stored_stages
+from agentfly_core.runs.summary import (
+    Evaluation,
+    stored_evaluation,
+    stored_stages,
+    with_stored_datasets,
+)
 
 
 class MlflowReporter:
@@ -57,16 +64,11 @@ class MlflowReporter:
                 self.tracker.points(metrics, number, each.time_ms)
 
     def evaluation(self, evaluation: Evaluation, step: int) -> None:
-        """How the policy of a step did on held-out problems."""
-        low, high = evaluation.interval
-        told = {
-            "success": evaluation.success,
-            "success_low": low,
-            "success_high": high,
-            "seconds": evaluation.seconds,
-        }
-        metrics = {f"evaluate/{evaluation.split}/{name}": value for name, value in told.items()}
+        """How the policy of a step did on held-out problems, those of further datasets too."""
+        metrics = evaluation_metrics(evaluation, self.context.science.evaluate.by)
         self.tracker.points(metrics, step, evaluation.time_ms)
+        for other in evaluation.datasets.values():
+            MlflowReporter.evaluation(self, other, step)
 
     def _where(self, uri: str) -> str:
         return f"{self.context.store.uri}/{uri}"
@@ -143,7 +145,9 @@ class RunReporter(MlflowReporter):
         assert summary is not None, f"{run.name} is not finished"
         self.data(run.store.artifact(keys.prepare(science).uri))
         self.made(stored_stages(run.context, run.parent))
-        self.evaluation(stored_evaluation(run.context, run.start, "test"), science.start_step)
+        before = stored_evaluation(run.context, run.start, "test")
+        before = with_stored_datasets(run.context, run.start, before)
+        self.evaluation(before, science.start_step)
         for step in science.own_steps:
             self.step(step)
             with suppress(FileNotFoundError):  # a policy that was not evaluated
@@ -151,7 +155,7 @@ class RunReporter(MlflowReporter):
                 self.evaluation(stored_evaluation(run.context, policy, "validation"), step)
         policy = final_policy(run.store, run.name)
         after = stored_evaluation(run.context, policy, "test")
-        self.evaluation(after, science.steps)
+        self.evaluation(with_stored_datasets(run.context, policy, after), science.steps)
         self.end(policy, summary, after.time_ms)
 
     def mlflow_run_id(self) -> str | None:
@@ -162,6 +166,30 @@ class RunReporter(MlflowReporter):
         if self.tracker.run_id:
             self.run.link("mlflow_run_ids", self.tracker.run_id)
         return self.tracker.run_id
+
+
+def evaluation_metrics(evaluation: Evaluation, by: str) -> dict[str, float]:
+    """An evaluation by metric name: `evaluate/test/success`, `evaluate/test/pass_at_4`,
+    `evaluate/test/kind/hard/success`, each with `_low` and `_high`; `by` is the fact's name.
+    """
+    success = Rate(evaluation.success, evaluation.interval, len(evaluation.solved))
+    rates = {"success": success}
+    rates |= {f"pass_at_{k}": rate for k, rate in evaluation.pass_at.items()}
+    rates |= {f"{by}/{value}/success": rate for value, rate in evaluation.by.items()}
+    metrics = {"seconds": evaluation.seconds}
+    for name, rate in rates.items():
+        low, high = rate.interval
+        metrics |= {name: rate.share, f"{name}_low": low, f"{name}_high": high}
+    metrics |= {f"{by}/{value}/problems": rate.problems for value, rate in evaluation.by.items()}
+    return {
+        _metric_name(f"evaluate/{evaluation.split}/{name}"): value
+        for name, value in metrics.items()
+    }
+
+
+def _metric_name(name: str) -> str:
+    """A name that MLflow takes: other characters as their number, `+` as `_2b`."""
+    return re.sub(r"[^\w/.\- ]", lambda found: f"_{ord(found[0]):x}", name)
 
 
 def _parents(run: Run) -> dict[str, str]:

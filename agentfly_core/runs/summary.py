@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 import pandas as pd
 
@@ -11,15 +14,17 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
-from agentfly_core.records.run_record import Summary
-from agentfly_core.records.trajectory import Unscored
+from agentfly_core.records.run_record import Details, Summary
+from agentfly_core.records.trajectory import Problem, Unscored
 from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent
-from agentfly_core.runs.metrics import solved_by_problem
+from agentfly_core.runs.intervals import Rate
+from agentfly_core.runs.metrics import outcomes_by_problem, tag
 
 StagesBefore = Mapping[str, Sequence[Artifact]]
 
@@ -29,7 +34,10 @@ class Evaluation:
     """How a policy does on the held-out problems of a split, and when that was known.
 
     `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2,
-    1763740000000)`; `solved` is the share of each problem's episodes that reached the goal.
+    1763740000000, {4: Rate(...)}, {"hard": Rate(...)}, {"gsm8k": Evaluation(...)})`; `split` is the
+    name of one of evaluate.datasets where their test split was played, `solved` is the share of
+    each problem's episodes that reached the goal, `pass_at` are rates by k and `by` those of the
+    problems with each value of the fact evaluate.by. `datasets` are evaluations of the same policy.
     """
 
     policy: str
@@ -39,6 +47,28 @@ class Evaluation:
     solved: Mapping[str, float]
     seconds: float
     time_ms: int
+    pass_at: Mapping[int, Rate] = field(default_factory=dict)
+    by: Mapping[str, Rate] = field(default_factory=dict)
+    datasets: Mapping[str, Evaluation] = field(default_factory=dict)
+
+    @property
+    def all_seconds(self) -> float:
+        """The seconds of this evaluation and of those on the datasets."""
+        return self.seconds + sum(other.all_seconds for other in self.datasets.values())
+
+    @property
+    def details(self) -> dict[str, JSON]:
+        """What there is beside the success, as JSON; empty where nothing of it was asked for."""
+        pass_at = {str(k): rate.to_json() for k, rate in self.pass_at.items()}
+        by = {value: rate.to_json() for value, rate in self.by.items()}
+        datasets = {name: other.to_json() for name, other in self.datasets.items()}
+        found: dict[str, JSON] = {"pass_at": pass_at, "by": by, "datasets": datasets}
+        return {name: value for name, value in found.items() if value}
+
+    def to_json(self) -> dict[str, JSON]:
+        """An evaluation as JSON, without its single problems."""
+        rate = Rate(self.success, self.interval, len(self.solved))
+        return {"policy": self.policy, **rate.to_json(), **self.details}
 
 
 def evaluation(
@@ -55,7 +85,9 @@ def evaluation(
         t for rollout in rollouts for t in read_trajectories(context.store.open(rollout) / EPISODES)
     ]
     scores = read_scores(context.store.open(scored) / SCORES)
-    if not (solved := solved_by_problem(played, scores, context.resolved.goal)):
+    outcomes = outcomes_by_problem(played, scores, context.resolved.goal)
+    solved = {problem: fmean(values) for problem, values in outcomes.items()}
+    if not solved:
         causes = [score.reward.reason for score in scores if isinstance(score.reward, Unscored)]
         first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
         stored = ", ".join(artifact.uri for artifact in (*rollouts, scored))
@@ -67,7 +99,47 @@ def evaluation(
     success, interval = intervals.success(solved)
     stages = [measured(context.store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
-    return Evaluation(policy.digest, split, success, interval, solved, seconds, time_ms)
+    settings = context.science.evaluate
+    pass_at = {
+        k: Rate.of(chances)
+        for k in settings.pass_at
+        if (chances := _chances(outcomes, k))  # none where too few episodes have a score
+    }
+    by = rates_by(settings.by, [t.problem for t in played], solved) if settings.by else {}
+    return Evaluation(
+        policy.digest, split, success, interval, solved, seconds, time_ms, pass_at, by
+    )
+
+
+def rates_by(
+    fact: str, problems: Iterable[Problem], solved: Mapping[str, float]
+) -> dict[str, Rate]:
+    """The success on the problems with each value of a fact: `{"hard": Rate(...)}`, sorted."""
+    groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for problem in problems:
+        if problem.id in solved:
+            groups[tag(problem, fact)][problem.id] = solved[problem.id]
+    return {value: Rate.of(groups[value]) for value in sorted(groups)}
+
+
+def _chances(outcomes: Mapping[str, Sequence[bool]], k: int) -> dict[str, float]:
+    return {
+        problem: intervals.pass_at(k, sum(values), len(values))
+        for problem, values in outcomes.items()
+        if len(values) >= k
+    }
+
+
+def with_stored_datasets(
+    context: ExperimentContext, policy: Artifact, found: Evaluation
+) -> Evaluation:
+    """An evaluation with those of evaluate.datasets that were made before."""
+    datasets = {}
+    for name, dataset in context.science.evaluate.datasets.items():
+        with suppress(FileNotFoundError):  # it was added to the settings since then
+            other = stored_evaluation(context.on(context.science.on(dataset)), policy, "test")
+            datasets[name] = replace(other, split=name)
+    return replace(found, datasets=datasets)
 
 
 def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) -> Evaluation:
@@ -105,7 +177,9 @@ def summarise(
         for stage, artifacts in made.items()
     }
     seconds |= {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
-    seconds["evaluate"] = before.seconds + after.seconds
+    seconds["evaluate"] = before.all_seconds + after.all_seconds
+    details = {"before": before.to_json(), "after": after.to_json()}
+    evaluations: Details = {"evaluations": details} if before.details or after.details else {}
     return {
         "run": run,
         "experiment": context.experiment,
@@ -118,6 +192,7 @@ def summarise(
         "policy_digest": after.policy,
         "mlflow_run_id": mlflow_run_id,
         "prefect_flow_run_ids": prefect_flow_run_ids,
+        **evaluations,
     }
 
 

@@ -17,7 +17,6 @@ from agentfly_core.reports.confirmation import (
     fresh_science,
     guard_sciences,
     looks,
-    on,
     unseen,
     way,
 )
@@ -52,7 +51,7 @@ class Match:
             looks(science, held) for held in test
         )
         guards = {
-            name: self._played(on(self.context, changed))
+            name: self._played(self.context.on(changed))
             for name, changed in guard_sciences(science).items()
         }
         verdict = judge(first, first_of_challenger, settings, guards)
@@ -67,7 +66,7 @@ class Match:
         data = self.context.store.open(prepare(self.context))
         own = {problem.id for name in SPLITS for problem in split(data, name)}
         *before, now = (
-            on(self.context, fresh_science(self.context.science, number))
+            self.context.on(fresh_science(self.context.science, number))
             for number in range(earlier + 1)
         )
         champion, challenger = self._played(now)

@@ -13,7 +13,7 @@ from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.config.experiment import Science
 from agentfly_core.records.dataset import prepare, split
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.reports.confirmation import fresh_science, on
+from agentfly_core.reports.confirmation import fresh_science
 from agentfly_core.runs.context import ExperimentContext
 from flows.nights import judging
 from flows.nights.judging import Match
@@ -88,8 +88,8 @@ def test_a_confirmation_counts_no_problem_of_the_experiment_and_of_the_confirmat
     tmp_path: Path, asked: list[Artifact]
 ) -> None:
     tiny = context_in(tmp_path, rollout={"shard": 4000})
-    context = on(tiny, Science.model_validate({**tiny.science.model_dump(), "data": DATA}))
-    before = on(context, fresh_science(context.science, 0))
+    context = tiny.on(Science.model_validate({**tiny.science.model_dump(), "data": DATA}))
+    before = context.on(fresh_science(context.science, 0))
     used = {problem.id for problem in split(context.store.open(published(before)), "test")}
     data = context.store.open(published(context))
     own = {problem.id for name in ("train", "test") for problem in split(data, name)}
