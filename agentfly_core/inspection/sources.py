@@ -69,15 +69,16 @@ def data_of(store: Store, record: RunRecord) -> Artifact:
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
-    """What the policy of a run's step, 0 for the start, played on held-out problems; without a
-    step, that of the last step that was evaluated.
+    """What the policy of a run's step, 0 for the start, played on held-out problems, those of a
+    split or of one of evaluate.datasets; without a step, that of the last step that was evaluated.
 
     Raises ValueError, with the steps that were, where it was not.
     """
     record = known_run(store, run)
+    played = _held_out(store, record, split)
     begun = [0, *RunLayout(run).steps(store)]
     asked = reversed(begun) if step is None else [step]
-    where = partial(_evaluation, store, science_of(record), data_of(store, record), run, split)
+    where = partial(_evaluation, store, *played, run)
     found = next(((step, folder) for step in asked if (folder := where(step))), None)
     if found is None:
         there = [step for step in begun if where(step)]
@@ -129,8 +130,17 @@ def read_play(store: Store, name: str) -> Episodes:
     return Episodes(f"play:{name}", title, read_pairs(store, shards, layout.scored), read, {})
 
 
+def _held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Artifact, str]:
+    """The experiment, dataset and split that a split, or one of evaluate.datasets, means."""
+    science = science_of(record)
+    if (further := science.evaluate.datasets.get(name)) is None:
+        return science, data_of(store, record), name
+    there = science.on(further)
+    return there, store.artifact(keys.prepare(there).uri), "test"
+
+
 def _evaluation(
-    store: Store, science: Science, data: Artifact, run: str, split: str, step: int
+    store: Store, science: Science, data: Artifact, split: str, run: str, step: int
 ) -> str | None:
     """The folder of a policy's evaluation, None where it is not stored or not scored."""
     try:

@@ -65,8 +65,7 @@ class MlflowReporter:
 
     def evaluation(self, evaluation: Evaluation, step: int) -> None:
         """How the policy of a step did on held-out problems, those of further datasets too."""
-        metrics = evaluation_metrics(evaluation, self.context.science.evaluate.by)
-        self.tracker.points(metrics, step, evaluation.time_ms)
+        self.tracker.points(evaluation_metrics(evaluation), step, evaluation.time_ms)
         for other in evaluation.datasets.values():
             MlflowReporter.evaluation(self, other, step)
 
@@ -168,19 +167,20 @@ class RunReporter(MlflowReporter):
         return self.tracker.run_id
 
 
-def evaluation_metrics(evaluation: Evaluation, by: str) -> dict[str, float]:
+def evaluation_metrics(evaluation: Evaluation) -> dict[str, float]:
     """An evaluation by metric name: `evaluate/test/success`, `evaluate/test/pass_at_4`,
-    `evaluate/test/kind/hard/success`, each with `_low` and `_high`; `by` is the fact's name.
+    `evaluate/test/kind/hard/success`, each with `_low` and `_high`.
     """
     success = Rate(evaluation.success, evaluation.interval, len(evaluation.solved))
     rates = {"success": success}
     rates |= {f"pass_at_{k}": rate for k, rate in evaluation.pass_at.items()}
-    rates |= {f"{by}/{value}/success": rate for value, rate in evaluation.by.items()}
     metrics = {"seconds": evaluation.seconds}
+    for fact, tagged in evaluation.by.items():
+        rates |= {f"{fact}/{value}/success": rate for value, rate in tagged.items()}
+        metrics |= {f"{fact}/{value}/problems": rate.problems for value, rate in tagged.items()}
     for name, rate in rates.items():
         low, high = rate.interval
         metrics |= {name: rate.share, f"{name}_low": low, f"{name}_high": high}
-    metrics |= {f"{by}/{value}/problems": rate.problems for value, rate in evaluation.by.items()}
     return {
         _metric_name(f"evaluate/{evaluation.split}/{name}"): value
         for name, value in metrics.items()

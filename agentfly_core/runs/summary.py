@@ -34,10 +34,10 @@ class Evaluation:
     """How a policy does on the held-out problems of a split, and when that was known.
 
     `Evaluation("9f2c...", "test", 0.91, (0.89, 0.93), {"add-41-58": 1.0, ...}, 14.2,
-    1763740000000, {4: Rate(...)}, {"hard": Rate(...)}, {"gsm8k": Evaluation(...)})`; `split` is the
-    name of one of evaluate.datasets where their test split was played, `solved` is the share of
-    each problem's episodes that reached the goal, `pass_at` are rates by k and `by` those of the
-    problems with each value of the fact evaluate.by. `datasets` are evaluations of the same policy.
+    1763740000000, {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`.
+    `split` is the name of one of evaluate.datasets where its test split was played, `solved` is the
+    share of each problem's episodes that reached the goal, `pass_at` are rates by k and `by` those
+    of the problems with each value of a fact. `datasets` are evaluations of the same policy.
     """
 
     policy: str
@@ -48,7 +48,7 @@ class Evaluation:
     seconds: float
     time_ms: int
     pass_at: Mapping[int, Rate] = field(default_factory=dict)
-    by: Mapping[str, Rate] = field(default_factory=dict)
+    by: Mapping[str, Mapping[str, Rate]] = field(default_factory=dict)
     datasets: Mapping[str, Evaluation] = field(default_factory=dict)
 
     @property
@@ -60,7 +60,10 @@ class Evaluation:
     def details(self) -> dict[str, JSON]:
         """What there is beside the success, as JSON; empty where nothing of it was asked for."""
         pass_at = {str(k): rate.to_json() for k, rate in self.pass_at.items()}
-        by = {value: rate.to_json() for value, rate in self.by.items()}
+        by = {
+            fact: {value: rate.to_json() for value, rate in rates.items()}
+            for fact, rates in self.by.items()
+        }
         datasets = {name: other.to_json() for name, other in self.datasets.items()}
         found: dict[str, JSON] = {"pass_at": pass_at, "by": by, "datasets": datasets}
         return {name: value for name, value in found.items() if value}
@@ -105,7 +108,8 @@ def evaluation(
         for k in settings.pass_at
         if (chances := _chances(outcomes, k))  # none where too few episodes have a score
     }
-    by = rates_by(settings.by, [t.problem for t in played], solved) if settings.by else {}
+    facts = [settings.by] if settings.by else []
+    by = {fact: rates_by(fact, (t.problem for t in played), solved) for fact in facts}
     return Evaluation(
         policy.digest, split, success, interval, solved, seconds, time_ms, pass_at, by
     )

@@ -35,8 +35,8 @@ def add_episodes(commands: Commands) -> None:
     parser.add_argument("what", metavar="WHAT", help=WHAT)
     parser.add_argument("--step", type=int, help="which step (default: the last one)")
     source = parser.add_mutually_exclusive_group()
-    evaluation = "what the step's policy played on held-out problems: test or validation"
-    source.add_argument("--evaluation", metavar="SPLIT", default="", help=evaluation)
+    evaluation = "what the step's policy played on test, validation or one of evaluate.datasets"
+    source.add_argument("--evaluation", metavar="NAME", default="", help=evaluation)
     demonstrations = "the episodes that the warm start imitated"
     source.add_argument("--demonstrations", action="store_true", help=demonstrations)
     _add_choice(parser)

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -16,6 +18,7 @@ from agentfly_core.pipeline import checks
 from flows import dvc_outputs
 from flows.commands.arguments import Commands, experiment_context, flow_arguments
 from flows.commands.orchestration import orchestrated
+from flows.local.display import rates_table
 
 POLICY = (
     "run:NAME (its last), run:NAME@STEP (0: the start), a model's folder or hub id, a policy.json "
@@ -25,9 +28,11 @@ POLICY = (
 
 def add_stages(commands: Commands) -> None:
     """The command that evaluates, and those that come before training."""
-    commands.add_experiment(
+    evaluating = commands.add_experiment(
         "evaluate", evaluate, "held-out success of any policy, with an interval"
-    ).add_argument("--policy", default="", metavar="REF", help=POLICY)
+    )
+    evaluating.add_argument("--policy", default="", metavar="REF", help=POLICY)
+    evaluating.add_argument("--json", action="store_true", help="print one JSON document")
     commands.add_experiment("prepare", prepare, "build, check and version the dataset only")
     commands.add_experiment("warm-start", warm_start, "make the policy that training starts from")
     commands.add_experiment(
@@ -41,15 +46,20 @@ def add_stages(commands: Commands) -> None:
 def evaluate(arguments: Namespace) -> None:
     """Play a policy on held-out problems."""
     experiment_context(arguments)
-    with orchestrated("evaluate", lambda: arguments.typed):
+    with _only_json(arguments.json), orchestrated("evaluate", lambda: arguments.typed):
         from flows.evaluate import evaluate as flow
 
         found = flow(**flow_arguments(arguments), policy=arguments.policy)
+    if arguments.json:
+        print(json.dumps(found, ensure_ascii=False))
+        return
     low, high, problems = found["interval_low"], found["interval_high"], found["problems"]
     print(
         f"{found['success']:.1%} of {problems} held-out problems solved, 95 % interval {low:.1%} "
         f"to {high:.1%}."
     )
+    if found.keys() & {"pass_at", "by", "datasets"}:
+        Console().print(rates_table(found))
 
 
 def prepare(arguments: Namespace) -> None:
@@ -60,6 +70,13 @@ def prepare(arguments: Namespace) -> None:
 
         data = flow(**flow_arguments(arguments))
     print(f"{data.uri}\n{data.digest}")
+
+
+@contextmanager
+def _only_json(wanted: bool) -> Iterator[None]:
+    """What is said meanwhile goes to stderr where stdout is to hold one JSON document."""
+    with redirect_stdout(sys.stderr if wanted else sys.stdout):
+        yield
 
 
 def warm_start(arguments: Namespace) -> None:

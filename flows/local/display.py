@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -179,7 +180,41 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
         ("after", summary["success_after"], summary["interval_after"]),
     ):
         success.add_row(when, f"{share:.1%}", f"{low:.1%} to {high:.1%}")
-    return Group(success, "", times, "", *opening)
+    more = [
+        rates_table(found, f"\n{when}") for when, found in summary.get("evaluations", {}).items()
+    ]
+    return Group(success, *more, "", times, "", *opening)
+
+
+def rates_table(found: Mapping[str, Any], title: str = "") -> Table:
+    """All rates of an evaluation, as `Evaluation.to_json` has them: the success, pass@k, by tag of
+    the problems, and on the further datasets.
+    """
+    table = Table(
+        "held-out problems",
+        Column("solved", justify="right", no_wrap=True),
+        Column("95 % interval", justify="right", no_wrap=True),
+        Column("problems", justify="right", no_wrap=True),
+        title=title,
+        title_justify="left",
+        show_edge=False,
+    )
+    for name, rate in _rates(found, "test"):
+        low, high = rate["interval_low"], rate["interval_high"]
+        solved, interval = f"{rate['success']:.1%}", f"{low:.1%} to {high:.1%}"
+        table.add_row(escape(name), solved, interval, f"{rate['problems']}")
+    return table
+
+
+def _rates(found: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[str, float]]]:
+    yield name, found
+    for k, rate in found.get("pass_at", {}).items():
+        yield f"{name}, pass@{k}", rate
+    for fact, rates in found.get("by", {}).items():
+        for value, rate in rates.items():
+            yield f"{name}, {fact} {value}", rate
+    for other, its in found.get("datasets", {}).items():
+        yield from _rates(its, other)
 
 
 @contextmanager

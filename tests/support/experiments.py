@@ -28,8 +28,8 @@ SUMMARY = {
 def context(tmp_path, **settings):
     """The context of an experiment with these settings, with its store in a folder of the test."""
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
-    usual = {"model": "nano:calculator", "rewards": REWARDS, "steps": 2}
-    science = Science(data=data, **{**usual, **settings})
+    usual = {"model": "nano:calculator", "data": data, "rewards": REWARDS, "steps": 2}
+    science = Science(**{**usual, **settings})
     return ExperimentContext(
         "tiny", resolve(science), {}, Site(), Store.at(str(tmp_path / "store"), tmp_path / "cache")
     )

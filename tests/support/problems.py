@@ -16,3 +16,14 @@ def clean(seed, train, validation, test):
         "validation": problems("b", validation),
         "test": problems("c", test),
     }
+
+
+def kinds(seed, train, validation, test, hard=("c-001",)):
+    """The same, each with its kind."""
+
+    def told(problem):
+        kind = "hard" if problem.id in hard else "easy"
+        return Problem(problem.id, problem.prompt, {**problem.facts, "kind": kind})
+
+    splits = clean(seed, train, validation, test)
+    return {split: [told(problem) for problem in found] for split, found in splits.items()}

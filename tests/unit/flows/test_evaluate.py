@@ -1,9 +1,10 @@
-"""Which policy is evaluated."""
+"""Which policy is evaluated, and on what."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,10 @@ from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.run import name_of
-from flows.evaluate import policy_named
+from agentfly_core.runs.summary import Evaluation
+from flows import evaluate
+from flows.evaluate import evaluated_everywhere, policy_named
+from tests.support import experiments
 
 
 @pytest.fixture
@@ -42,6 +46,29 @@ def context(tmp_path: Path) -> ExperimentContext:
             ):
                 pass
     return made
+
+
+def test_the_test_split_is_played_first_and_then_each_further_dataset_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hard = {"use": "tests.support.problems:clean", "test": 2, "seed": 9}
+    here = experiments.context(tmp_path, evaluate={"datasets": {"hard": hard}})
+    played: list[tuple[int, str, str]] = []
+
+    def evaluated(
+        there: ExperimentContext, _: Any, policy: Artifact, data: Artifact, split: str, step: int
+    ) -> Evaluation:
+        played.append((there.science.data.test, data.digest, split))
+        return Evaluation(policy.digest, split, 0.5, (0.0, 1.0), {}, 1.0, step)
+
+    monkeypatch.setattr(evaluate, "evaluated", evaluated)
+    there = here.on(here.science.on(here.science.evaluate.datasets["hard"]))
+    policy, own, other = (Artifact("", name) for name in ("9f2c", "da7a", "4a6d"))
+    services: Any = None
+    found = evaluated_everywhere(here, services, policy, own, {"hard": (there, other)}, 3)
+    assert played == [(4, "da7a", "test"), (2, "4a6d", "test")]
+    assert (found.split, found.datasets["hard"].split) == ("test", "hard")
+    assert there.science.data.seed == 9
 
 
 def test_a_policy_is_named_by_its_run_and_step(context: ExperimentContext) -> None:

@@ -92,6 +92,22 @@ def test_without_a_step_it_is_the_last_that_was_evaluated(here: ExperimentContex
     assert read(here.store, reference("demo"), "test", False).reference == "run:demo@2"
 
 
+def test_the_evaluation_on_a_further_dataset_is_opened_by_its_name(tmp_path: Path) -> None:
+    hard = {"use": "tests.support.problems:clean", "test": 1}
+    found = context(tmp_path, evaluate={"datasets": {"hard": hard}})
+    there = found.science.on(found.science.evaluate.datasets["hard"])
+    start = publish(found.store, ArtifactKey("artifacts/model/ab", "model", "key", {}))
+    data = publish(found.store, keys.prepare(there))
+    target = keys.evaluation(there, start, data, "test", 0)
+    publish(found.store, target, WRONG)
+    score(found.store, f"{target.uri.rpartition('/')[0]}/scored", WRONG)
+    with opened(found, "demo") as run:
+        run.remember_data(Artifact("", "da7a"), "none")
+        run.remember_start(start)
+    stored = read(found.store, reference("demo@0"), "hard", False)
+    assert seen(stored)[1:] == ("demo, evaluation of step 0 on hard", ["chain-1"])
+
+
 def test_a_step_that_was_not_evaluated_is_told_with_those_that_were(
     here: ExperimentContext,
 ) -> None:

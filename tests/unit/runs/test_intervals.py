@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 
-from agentfly_core.runs.intervals import improvement, success, wilson
+from agentfly_core.runs.intervals import Rate, improvement, pass_at, success, wilson
 
 
 def test_the_interval_of_eight_in_ten_is_the_published_one() -> None:
@@ -59,3 +61,32 @@ def test_a_policy_compared_with_itself_gains_exactly_nothing() -> None:
 def test_policies_evaluated_on_different_problems_are_not_compared() -> None:
     with pytest.raises(ValueError, match=r"in one only: \['b', 'c'\]"):
         improvement({"a": 1.0, "b": 0.0}, {"a": 1.0, "c": 1.0})
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("solved", [0, 1, 3, 5])
+def test_pass_at_k_is_the_share_of_all_choices_of_k_episodes_with_one_that_solved(
+    k: int, solved: int
+) -> None:
+    choices = [*combinations([True] * solved + [False] * (5 - solved), k)]
+    assert pass_at(k, solved, 5) == pytest.approx(sum(map(any, choices)) / len(choices))
+
+
+def test_pass_at_k_of_one_in_four_is_a_quarter_a_half_and_one() -> None:
+    assert [pass_at(k, 1, 4) for k in (1, 2, 4)] == [0.25, 0.5, 1.0]
+
+
+def test_pass_at_k_of_fewer_episodes_is_refused() -> None:
+    with pytest.raises(ValueError, match="pass@4 of 1 solved of 3 episodes, expected 1 <= k"):
+        pass_at(4, 1, 3)
+
+
+def test_a_rate_counts_problems_and_not_their_episodes() -> None:
+    rate = Rate.of({"a": 0.5, "b": 1.0, "c": 0.0, "d": 0.5})
+    assert rate == Rate(0.5, wilson(2, 4), 4)
+    assert rate.to_json() == {
+        "problems": 4,
+        "success": 0.5,
+        "interval_low": wilson(2, 4)[0],
+        "interval_high": wilson(2, 4)[1],
+    }

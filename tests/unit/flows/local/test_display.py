@@ -4,13 +4,15 @@ import io
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
+from agentfly_core.runs.intervals import wilson
 from agentfly_core.system.progress import Progress, listening, report
-from flows.local.display import Display, duration, logging_to, summary_table
+from flows.local.display import Display, duration, logging_to, rates_table, summary_table
 from tests.support.experiments import SUMMARY
 
 REPORTS = [
@@ -74,6 +76,38 @@ def test_the_end_of_a_run_shows_success_with_intervals_and_where_the_time_went_s
         in text
     )
     assert text.endswith(f"MLflow {command}")
+
+
+def test_all_rates_of_an_evaluation_stand_in_a_table_and_in_the_end_of_a_run() -> None:
+    def rate(success: float, problems: int) -> dict[str, float]:
+        low, high = wilson(success * problems, problems)
+        return {
+            "problems": problems,
+            "success": success,
+            "interval_low": low,
+            "interval_high": high,
+        }
+
+    found = {
+        **rate(0.5, 1000),
+        "pass_at": {"4": rate(0.75, 990)},
+        "by": {"kind": {"hard": rate(0.25, 400)}},
+        "datasets": {"gsm8k": {**rate(0.1, 200), "pass_at": {"4": rate(0.2, 200)}}},
+    }
+    console = Console(file=io.StringIO(), width=80)
+    console.print(rates_table(found))
+    assert isinstance(console.file, io.StringIO)
+    lines = [[*map(str.strip, line.split("│"))] for line in console.file.getvalue().splitlines()]
+    assert lines[2:] == [
+        ["test", "50.0%", "46.9% to 53.1%", "1000"],
+        ["test, pass@4", "75.0%", "72.2% to 77.6%", "990"],
+        ["test, kind hard", "25.0%", "21.0% to 29.5%", "400"],
+        ["gsm8k", "10.0%", "6.6% to 14.9%", "200"],
+        ["gsm8k, pass@4", "20.0%", "15.0% to 26.1%", "200"],
+    ]
+    summary: Any = {**SUMMARY, "evaluations": {"before": found, "after": found}}
+    console.print(summary_table(summary, {}))
+    assert console.file.getvalue().count("gsm8k, pass@4") == 3
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""What an evaluation says beside the success on the test split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.stage_metrics import measuring
+from agentfly_core.artifacts.store import Artifact
+from agentfly_core.config import loading
+from agentfly_core.pipeline.playing import require_tags
+from agentfly_core.records import dataset
+from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
+from agentfly_core.records.trajectory import Problem, Scored, Unscored
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.intervals import Rate
+from agentfly_core.runs.mlflow_reporter import evaluation_metrics
+from agentfly_core.runs.summary import (
+    Evaluation,
+    rates_by,
+    stored_evaluation,
+    with_stored_datasets,
+)
+from agentfly_core.testing.trajectories import trajectory, turn
+from tests.support.experiments import TINY, context
+
+POLICY = Artifact("runs/demo/steps/000002/policy", "9f2c")
+KINDS = {"use": "tests.support.problems:kinds", "train": 8, "test": 3}
+FOUR = {"episodes": 4, "pass_at": [1, 2, 4], "by": "kind"}
+Rewards = Mapping[str, Sequence[float | Unscored]]
+
+
+def played(there: ExperimentContext, rewards: Rewards) -> None:
+    """Publish a dataset, and as episodes of its test problems what each earned, by its id."""
+    store = there.store
+    with store.publish(target := keys.prepare(there.science)) as folder, measuring(folder):
+        dataset.prepare(there.science, folder, folder / "quarantine.json")
+    data = store.artifact(target.uri)
+    problems = {one.id: one for one in dataset.split(store.open(data), "test")}
+    said = turn([1], {3: -1.0})
+    episodes, scores = [], []
+    for problem, earned in rewards.items():
+        for chain, reward in enumerate(earned):
+            name = f"{problem} {chain}"
+            episodes.append(trajectory(said, name=name, problem=problems[problem]))
+            known = {} if isinstance(reward, Unscored) else {"exact": reward}
+            scores.append(Scored(name, known, (), reward))
+    target = keys.evaluation(there.science, POLICY, data, "test", 0)
+    with store.publish(target) as folder, measuring(folder):
+        write_trajectories(folder / EPISODES, episodes)
+    target = keys.scored(there.science, [store.artifact(target.uri)])
+    with store.publish(target) as folder, measuring(folder):
+        write_scores(folder / SCORES, scores)
+
+
+def evaluated(folder: Path, rewards: Rewards, **evaluate: Any) -> Evaluation:
+    here = context(folder, data=KINDS, evaluate={**FOUR, **evaluate})
+    played(here, rewards)
+    return stored_evaluation(here, POLICY, "test")
+
+
+def test_pass_at_k_is_a_mean_over_problems_with_an_interval(tmp_path: Path) -> None:
+    found = evaluated(
+        tmp_path, {"c-000": [1, 0, 0, 0], "c-001": [0, 0, 0, 0], "c-002": [1, 1, 1, 1]}
+    )
+    assert found.success == pytest.approx((0.25 + 0 + 1) / 3)
+    assert found.pass_at == {
+        1: Rate.of({"a": 0.25, "b": 0.0, "c": 1.0}),
+        2: Rate.of({"a": 0.5, "b": 0.0, "c": 1.0}),
+        4: Rate.of({"a": 1.0, "b": 0.0, "c": 1.0}),
+    }
+
+
+def test_a_problem_with_too_few_scored_episodes_is_left_out_and_not_failed(tmp_path: Path) -> None:
+    lost = Unscored("judge: ServiceFailure: 503")
+    found = evaluated(
+        tmp_path, {"c-000": [1, 0, 0, lost], "c-001": [0, 0, 0, 0], "c-002": [1, lost, lost, lost]}
+    )
+    assert {k: rate.problems for k, rate in found.pass_at.items()} == {1: 3, 2: 2, 4: 1}
+    assert found.pass_at[4].share == 0.0
+
+
+def test_the_success_is_told_by_the_values_of_a_fact(tmp_path: Path) -> None:
+    found = evaluated(
+        tmp_path, {"c-000": [1, 1, 1, 1], "c-001": [0, 0, 0, 1], "c-002": [1, 1, 0, 0]}
+    )
+    assert found.by == {
+        "kind": {"easy": Rate.of({"c-000": 1.0, "c-002": 0.5}), "hard": Rate.of({"c-001": 0.25})}
+    }
+    metrics = evaluation_metrics(found)
+    assert metrics["evaluate/test/kind/hard/success"] == 0.25
+    assert metrics["evaluate/test/kind/easy/problems"] == 2
+    assert metrics["evaluate/test/pass_at_4_low"] == found.pass_at[4].interval[0]
+
+
+def test_values_that_are_no_text_or_no_name_of_a_metric_are_told_apart() -> None:
+    problems = [Problem("a", "?", {"sign": "+"}), Problem("b", "?", {"sign": 2})]
+    rates = rates_by("sign", problems, {"a": 1.0, "b": 0.0})
+    assert {value: rate.share for value, rate in rates.items()} == {"+": 1.0, "2": 0.0}
+    found = Evaluation("9f2c", "test", 0.5, (0.0, 1.0), {}, 1.0, 0, by={"sign": rates})
+    assert evaluation_metrics(found)["evaluate/test/sign/_2b/success"] == 1.0
+
+
+def test_further_datasets_are_read_where_they_were_played(tmp_path: Path) -> None:
+    hard = {"use": "tests.support.problems:clean", "test": 2}
+    later = {"use": "tests.support.problems:clean", "test": 1}
+    here = context(tmp_path, evaluate={"datasets": {"hard": hard, "later": later}})
+    played(here, {f"c-{i:03d}": [1] for i in range(4)})
+    played(here.on(here.science.on(here.science.evaluate.datasets["hard"])), {"c-001": [0]})
+    found = with_stored_datasets(here, POLICY, stored_evaluation(here, POLICY, "test"))
+    assert {name: (one.split, one.success) for name, one in found.datasets.items()} == {
+        "hard": ("hard", 0.0)
+    }
+    assert found.all_seconds == found.seconds + found.datasets["hard"].seconds
+    hard_rate = Rate.of({"c-001": 0.0}).to_json()
+    assert found.to_json()["datasets"] == {"hard": {"policy": "9f2c", **hard_rate}}
+
+
+def test_an_evaluation_says_no_more_than_before_where_nothing_is_asked_for(tmp_path: Path) -> None:
+    found = evaluated(tmp_path, {"c-000": [1]}, episodes=1, pass_at=[], by="")
+    before = ["policy", "problems", "success", "interval_low", "interval_high"]
+    assert list(found.to_json()) == before
+
+
+def test_what_is_told_of_an_evaluation_changes_no_key_and_no_digest(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+
+    def science(*overrides: str) -> Any:
+        file = str(tmp_path / "tiny.yaml")
+        return loading.read(file, ["evaluate.episodes=4", *overrides]).science
+
+    plain = science()
+    asked = science(
+        "evaluate.pass_at=[1, 4]",
+        "evaluate.by=kind",
+        'evaluate.datasets={hard: {use: "tests.support.problems:clean", test: 4}}',
+    )
+    data = Artifact("artifacts/prepare/ab", "da7a")
+    first, second = (keys.evaluation(one, POLICY, data, "test", 0) for one in (plain, asked))
+    assert first == second
+    assert "pass_at" not in plain.identity()["evaluate"]
+    changes = loading.differences(plain.model_dump(mode="json"), asked.model_dump(mode="json"))
+    assert {change.key.split(".")[1] for change in changes} == {"pass_at", "by", "datasets"}
+    assert all(change.resumable for change in changes)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("evaluate.pass_at=[8]", r"pass_at: got 8 with 1 episodes.*evaluate\.episodes=8"),
+        ("evaluate.datasets={test: {use: 'a:b', test: 4}}", "got the name 'test', expected"),
+        ("evaluate.datasets={a/b: {use: 'a:b', test: 4}}", "got the name 'a/b', expected"),
+        ("evaluate.datasets={hard: {use: 'a:b'}}", r"evaluate\.datasets\.hard\.test: it must"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    with pytest.raises(ValueError, match=message):
+        loading.read(str(tmp_path / "tiny.yaml"), [override])
+
+
+def test_a_fact_that_problems_lack_or_that_tells_all_apart_is_refused(tmp_path: Path) -> None:
+    here = context(tmp_path, evaluate={"by": "kind"})
+    some = [Problem("a", "?", {"kind": "hard"}), Problem("b", "?", {"answer": "2"})]
+    with pytest.raises(ValueError, match="the problem 'b' has no fact 'kind', it has answer"):
+        require_tags(here.science, some)
+    many = [Problem(f"{i}", "?", {"kind": i}) for i in range(51)]
+    with pytest.raises(ValueError, match=r"kind, which has 51 values .* expected 50 at most"):
+        require_tags(here.science, many)
+    require_tags(here.science, many[:50])
