@@ -66,10 +66,16 @@ def check_inputs(science: Science) -> None:
         require(science.model)
         if Path(science.model).is_dir():
             _require_template(science)
-    guards = {
-        f"promotion.datasets.{name}": g.data for name, g in science.promotion.datasets.items()
+    further = {
+        "promotion.datasets": science.promotion.datasets,
+        "evaluate.datasets": science.evaluate.datasets,
     }
-    for key, data in {"data": science.data, **guards}.items():
+    others = {
+        f"{key}.{name}": dataset.data
+        for key, datasets in further.items()
+        for name, dataset in datasets.items()
+    }
+    for key, data in {"data": science.data, **others}.items():
         with at(key):
             part = Data.model_validate(data)
             if load(part.use) is files:
@@ -89,7 +95,7 @@ def remarks(resolved: Resolved) -> list[str]:
             f"{part.name!r} reads the fact {fact!r}, and {source} has no such field in its first "
             f"rows.{did_you_mean(fact, sorted(fields))}"
             for part in resolved.parts
-            for fact in facts_read(part.function)
+            for fact in facts_read(part.made_of)
             if fact not in fields
         ]
     return found
