@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import math
 import threading
 import time
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from agentfly_core.formats.text import fault, shown
+from agentfly_core.system.background_loop import mailbox
 
 R = TypeVar("R")
 
@@ -48,7 +50,7 @@ class Work:
     def settle(self, error: Exception | None) -> None:
         """End the call with an error, or None where it returned; from any thread."""
         with suppress(RuntimeError):  # the asker's loop was closed meanwhile
-            self._asker.call_soon_threadsafe(self._settle, error)
+            mailbox(self._asker).post(functools.partial(self._settle, error))
 
     @property
     def begun(self) -> bool:

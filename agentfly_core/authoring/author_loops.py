@@ -71,6 +71,7 @@ class Loop:
         self._advice = ADVICE[which]
         self._loop, self._thread = background_loop.started(f"authors' {which}")
         self._loop.set_task_factory(self._made)
+        self._mailbox = background_loop.mailbox(self._loop)
         self._works: dict[Work, asyncio.Task[None] | None] = {}
         self._owners: WeakKeyDictionary[asyncio.Future[Any], Work | None] = WeakKeyDictionary()
         self._residents: WeakValueDictionary[int, Environment] = WeakValueDictionary()
@@ -85,12 +86,12 @@ class Loop:
             self._works[work] = None
             if self.given_up:
                 work.settle(LoopLost("other code held the event loop until it was given up"))
-        self._loop.call_soon_threadsafe(self._start, work, function, context=context)
+        self._mailbox.post(functools.partial(self._start, work, function), context)
 
     def cancel(self, work: Work) -> None:
         """Cancel what was begun, which may not listen."""
         work.cancel()
-        self._loop.call_soon_threadsafe(self._cancel, work)
+        self._mailbox.post(functools.partial(self._cancel, work))
 
     def adopt(self, environment: Environment) -> None:
         """Have an environment lost with this loop."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from agentfly_core.authoring import author_loops
+from agentfly_core.system.background_loop import mailbox
 
 R = TypeVar("R")
 
@@ -25,14 +28,26 @@ class LoopCrossing:
         Raises `refusal` when this is closed, and to an asker whose own time is over.
         """
         asker = author_loops.calling_work.get()
-        done = self._done(work, refusal, over=asker is not None and asker.overdue >= 0)
+        over = asker is not None and asker.overdue >= 0
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        tasks: list[asyncio.Task[R]] = []
+
+        def start() -> None:
+            task = self._loop.create_task(self._done(work, refusal, over))
+            tasks.append(task)
+            task.add_done_callback(functools.partial(_tell, answer))
+
         try:
-            future = asyncio.run_coroutine_threadsafe(done, self._loop)
+            mailbox(self._loop).post(start)
         except RuntimeError:  # the loop was closed meanwhile
-            done.close()
             work.close()
             raise refusal from None
-        return await asyncio.wrap_future(future)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            with suppress(RuntimeError):
+                mailbox(self._loop).post(functools.partial(_cancel, tasks))
+            raise
 
     async def close(self) -> None:
         """Refuse what is asked from now on, and end what is being done."""
@@ -50,3 +65,24 @@ class LoopCrossing:
         self._doing.add(task)
         task.add_done_callback(self._doing.discard)
         return await work
+
+
+def _tell(answer: asyncio.Future[R], task: asyncio.Task[R]) -> None:
+    with suppress(RuntimeError):  # the asker's loop was closed meanwhile
+        mailbox(answer.get_loop()).post(functools.partial(_settle, answer, task))
+
+
+def _settle(answer: asyncio.Future[R], task: asyncio.Task[R]) -> None:
+    if answer.done():
+        return
+    if task.cancelled():
+        answer.cancel()
+    elif (error := task.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(task.result())
+
+
+def _cancel(tasks: list[asyncio.Task[R]]) -> None:
+    for task in tasks:
+        task.cancel()

@@ -111,7 +111,7 @@ def redact(text: str) -> str:
     A secret is the value, of 8 characters or more, of an environment variable whose name ends with
     KEY, SECRET, TOKEN, PASSWORD, PASSWD, CREDENTIALS or AUTH_STRING; also the password in a URL.
     """
-    for name in holders(text):
+    for name in holders(text) if len(text) >= SHORTEST else ():
         text = text.replace(os.environ[name], f"[{name}]")
     return PASSWORD_IN_URL.sub(r"\1[password]", text) if "://" in text else text
 

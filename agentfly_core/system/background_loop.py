@@ -7,10 +7,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import Context, copy_context
 from typing import ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+_turn = threading.Lock()
 
 
 def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
@@ -19,6 +23,43 @@ def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
     thread = threading.Thread(target=_run, args=[begun], name=name, daemon=True)
     thread.start()
     return begun.result(), thread
+
+
+class Mailbox:
+    """Callbacks for an event loop from other threads, which wake it once for all that wait.
+
+    To wake a loop costs its thread and the one that wakes it more than most callbacks do.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._turn = loop, threading.Lock()
+        self._posted: list[tuple[Context, Callable[[], None]]] = []
+
+    def post(self, callback: Callable[[], None], context: Context | None = None) -> None:
+        """Run a callback on the loop, in this context or in a copy of the caller's, after those
+        that were posted before; raises RuntimeError when the loop is closed.
+        """
+        if self._loop.is_closed():
+            raise RuntimeError("The event loop is closed.")
+        with self._turn:
+            self._posted.append((context or copy_context(), callback))
+            first = len(self._posted) == 1
+        if first:
+            self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        with self._turn:
+            posted, self._posted = self._posted, []
+        for context, callback in posted:
+            self._loop.call_soon(callback, context=context)
+
+
+def mailbox(loop: asyncio.AbstractEventLoop) -> Mailbox:
+    """The mailbox of an event loop."""
+    with _turn:
+        if loop not in _mailboxes:
+            _mailboxes[loop] = Mailbox(loop)
+        return _mailboxes[loop]
 
 
 class Threads(ThreadPoolExecutor):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 START, END = "<|im_start|>", "<|im_end|>"
+MOST_TOKENS_OF_A_BYTE = 16
+"""More than any tokenizer makes: one of Unicode's characters of 3 bytes has a normal form of 33."""
 _CALL = re.compile(r"\n?<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
 _TOOLS = """# Tools
 
@@ -103,6 +105,8 @@ class Hermes:
         `tokens` tokens.
         """
         fitting, kept = text, len(text.encode("utf-8", "replace"))
+        if kept * MOST_TOKENS_OF_A_BYTE <= tokens:
+            return text
         while kept and (size := len(self._encode(fitting))) > tokens:
             kept = min(kept - 1, kept * tokens // size)
             fitting = clip(text, kept)

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
-from agentfly_core.templates.chatml import Hermes
+from agentfly_core.templates.chatml import MOST_TOKENS_OF_A_BYTE, Hermes
 
 ADD = ToolCall("calculator", {"expression": "41+58"})
 ADD_TEXT = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "41+58"}}\n</tool_call>'
@@ -192,6 +192,15 @@ def test_an_observation_of_too_many_tokens_loses_its_middle(
     assert fitting.endswith(" 7 tail")
     assert 50 < len(tokenizer(fitting, add_special_tokens=False).input_ids) <= 100
     assert template.fit("head tail", 100) == "head tail"
+
+
+@pytest.mark.parametrize("text", ["", "99", "\ufdfa" * 40, "\u0344\u1f82" * 40, "\x00\x01 \t" * 30])
+def test_no_text_has_so_many_tokens_that_it_is_called_short_and_is_not(
+    text: str, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    size = len(tokenizer(text, add_special_tokens=False).input_ids)
+    assert size <= MOST_TOKENS_OF_A_BYTE * len(text.encode())
+    assert Hermes(tokenizer).fit(text, size) == text
 
 
 def test_half_a_surrogate_pair_is_read_as_a_question_mark(

@@ -1,0 +1,46 @@
+"""How many scripted episodes `agentfly play` plays in a second on one core.
+
+    python -m benchmarks.play [--episodes 1000] [--repeats 5] [--core 0]
+
+Each run is a process of its own, pinned to one core: two turns an episode in the quickstart, with a
+tool call each, the template, the record, parquet files that are read back and verified, and scores.
+The rate is the one that the command prints; imports and the dataset are not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from benchmarks import harness
+
+
+def rate(experiment: str, episodes: int, store: str) -> float:
+    """The episodes/s of one run of the command."""
+    words = ["play", experiment, "--policy", "oracle", "-n", str(episodes), "--store", store]
+    command = [sys.executable, "-m", "flows", *words, "--json"]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    found = json.loads(done.stdout)
+    assert found["episodes"] == found["endings"]["terminal"] == episodes
+    return float(found["episodes_per_second"])
+
+
+def main() -> None:
+    """Measure and print the median."""
+    options = harness.parser(__doc__, episodes=1000, repeats=5, core=0).parse_args()
+    os.sched_setaffinity(0, {options.core})  # children inherit it
+    with tempfile.TemporaryDirectory(prefix="agentfly-") as store:
+        rate("quickstart", options.episodes, store)  # makes the dataset
+        taken = [rate("quickstart", options.episodes, store) for _ in range(options.repeats)]
+    median, low, high = statistics.median(taken), min(taken), max(taken)
+    row = [str(options.episodes), f"{median:.0f}/s", f"{low:.0f} to {high:.0f}/s"]
+    title = f"quickstart, policy oracle, core {options.core}, {options.repeats} runs"
+    harness.show(("episodes", "median", "lowest to highest"), [row], title)
+
+
+if __name__ == "__main__":
+    main()

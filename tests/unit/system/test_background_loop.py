@@ -1,0 +1,82 @@
+"""Callbacks that threads post to an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from agentfly_core.system.background_loop import mailbox, started
+
+where: contextvars.ContextVar[str] = contextvars.ContextVar("where", default="nowhere")
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop in a thread of its own."""
+    loop, thread = started("test")
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+
+
+def test_all_that_threads_post_runs_once_and_each_threads_in_its_order(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    ran: list[tuple[int, int]] = []
+
+    def post(thread: int) -> None:
+        for number in range(500):
+            mailbox(loop).post(partial(ran.append, (thread, number)))
+
+    threads = [threading.Thread(target=post, args=[thread]) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    over = threading.Event()
+    mailbox(loop).post(over.set)
+    assert over.wait(10)
+    for thread in range(4):
+        assert [number for who, number in ran if who == thread] == list(range(500))
+
+
+def test_a_callback_runs_in_the_context_of_who_posted_it_or_in_the_one_given(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    seen: list[str] = []
+    other = contextvars.copy_context()
+    other.run(where.set, "elsewhere")
+    where.set("here")
+    mailbox(loop).post(lambda: seen.append(where.get()))
+    mailbox(loop).post(lambda: seen.append(where.get()), other)
+    over = threading.Event()
+    mailbox(loop).post(over.set)
+    assert over.wait(10)
+    assert seen == ["here", "elsewhere"]
+
+
+def test_a_callback_that_raises_costs_none_of_the_others(loop: asyncio.AbstractEventLoop) -> None:
+    told: list[object] = []
+    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+    over = threading.Event()
+    error = ValueError("no")
+
+    def fails() -> None:
+        raise error
+
+    mailbox(loop).post(fails)
+    mailbox(loop).post(over.set)
+    assert over.wait(10)
+    assert told == [error]
+
+
+def test_a_closed_loop_takes_no_callbacks() -> None:
+    closed = asyncio.new_event_loop()
+    closed.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        mailbox(closed).post(lambda: None)
