@@ -15,7 +15,7 @@ from agentfly_core.config.experiment import Gates
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import as_json
 from agentfly_core.formats.text import did_you_mean
-from agentfly_core.pipeline.playing import play_shard, watching
+from agentfly_core.pipeline.playing import Watch, play_shard, watching
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.play.players import Model, Player
@@ -88,8 +88,10 @@ def play(
     services: RolloutServices,
     spec: RolloutSpec,
     asked: Asked,
+    ended: Watch,
 ) -> Played:
-    """Play, publish and score the episodes under the experiment's next free name.
+    """Play, publish and score the episodes under the experiment's next free name; `ended` hears of
+    each that ends.
 
     Raises SamplerLost with the sampler, and EpisodeBroken for what an author's code raised.
     """
@@ -102,7 +104,7 @@ def play(
     begun = time.monotonic()
     rollouts: list[Artifact] = []
     for shard in asked.shards:
-        done = len(rollouts) * asked.at_once
+        progress = watching("play", 0, len(rollouts) * asked.at_once, len(asked.episodes))
         target = _key(layout.rollout(len(rollouts)), layout, inputs)
         with context.store.publish(target) as folder, measuring(folder) as metrics:
             metrics |= play_shard(
@@ -111,7 +113,7 @@ def play(
                 services.sampler,
                 shard,
                 folder,
-                watching("play", 0, done, len(asked.episodes)),
+                _both(ended, progress),
                 services.environments,
             )
         rollouts.append(context.store.artifact(target.uri))
@@ -124,6 +126,14 @@ def play(
         read_scores(context.store.open(scored) / SCORES),
         seconds,
     )
+
+
+def _both(first: Watch, second: Watch) -> Watch:
+    def watch(trajectory: Trajectory) -> None:
+        first(trajectory)
+        second(trajectory)
+
+    return watch
 
 
 def _score(context: ExperimentContext, rollouts: Sequence[Artifact]) -> Artifact:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.playing import of_split, rollout_spec
-from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.play import episodes, players
 from agentfly_core.play.episodes import Asked, Played
 from agentfly_core.play.players import Player
 from agentfly_core.play.services import services
-from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.play.way import Way
 from agentfly_core.runs.context import ExperimentContext
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,6 @@ class Table:
     asked: Asked
 
 
-Way = Callable[[RolloutServices, RolloutSpec], tuple[RolloutServices, RolloutSpec]]
-"""Another way of playing: what plays and the rules, changed."""
-
-
 def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
     """Prepare the dataset and the policy; raises ValueError for what is not there."""
     data, _ = inputs.dataset(context)
@@ -55,12 +57,26 @@ def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
 
 
 def play(context: ExperimentContext, laid: Table, logs: Path, way: Way) -> Played:
-    """Play and store the episodes; services end with the call. Raises as `episodes.play`."""
+    """Play and store the episodes in this way; services end with the call. Raises as
+    `episodes.play`.
+    """
     with services(context, laid.player, logs) as found:
-        changed, spec = way(found, rollout_spec(context.resolved, found.tokenizer))
-        return episodes.play(context, laid.player, changed, spec, laid.asked)
+        decode = partial(_decode, found.tokenizer)
+        changed = replace(found, sampler=way.sampler(found.sampler, decode))
+        spec = way.rules(rollout_spec(context.resolved, found.tokenizer))
+        with _frozen():
+            return episodes.play(context, laid.player, changed, spec, laid.asked, way.ended)
 
 
-def as_it_is(found: RolloutServices, spec: RolloutSpec) -> tuple[RolloutServices, RolloutSpec]:
-    """The way of playing that changes nothing."""
-    return found, spec
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """Keep the garbage collector from looking through all that was imported, again and again."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _decode(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
+    return str(tokenizer.decode(list(tokens), skip_special_tokens=False))

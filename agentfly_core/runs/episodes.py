@@ -19,7 +19,7 @@ from agentfly_core.artifacts.run_layout import RunLayout, StepLayout
 from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
-from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
 
 Decode = Callable[[Sequence[int]], str]
 AsPieces = Callable[[Trajectory], "list[Piece]"]
@@ -133,10 +133,19 @@ def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
     found = []
     for turn in trajectory.turns:
         found.append(Piece("read", decode(turn.given.tokens)))
-        for span in turn.sampled:
-            cut = " (cut: no room for more tokens)" if span.finish == "length" else ""
-            found.append(Piece("sampled", decode(span.tokens) + cut))
-    return found + [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
+        found += [sampled_piece(span, decode) for span in turn.sampled]
+    return found + answered_last(trajectory)
+
+
+def sampled_piece(span: Sampled, decode: Decode) -> Piece:
+    """What was sampled, with a word where it was cut."""
+    cut = " (cut: no room for more tokens)" if span.finish == "length" else ""
+    return Piece("sampled", decode(span.tokens) + cut)
+
+
+def answered_last(trajectory: Trajectory) -> list[Piece]:
+    """What was answered after the last reply and never read."""
+    return [Piece("after", f"{item.tool}: {item.content}") for item in trajectory.closing]
 
 
 def lines(piece: Piece, width: int) -> list[str]:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agentfly_core.config.experiment import SPLITS
+from agentfly_core.play.chat import Chat
+from agentfly_core.play.live import Live
 from agentfly_core.play.players import Model, Player
-from agentfly_core.play.session import Wish, as_it_is, table
+from agentfly_core.play.session import Table, Wish, table
 from agentfly_core.play.session import play as play_episodes
 from agentfly_core.play.summary import Figures, figures
+from agentfly_core.play.way import Usual, Way
+from agentfly_core.runs.episodes import UNPRINTABLE, Piece
 from agentfly_core.runs.intervals import Interval
 from agentfly_core.runs.listing import in_store
 from agentfly_core.system.progress import Progress as Told
@@ -43,23 +48,27 @@ def add_play(commands: Commands) -> None:
     )
     parser.add_argument("--split", choices=SPLITS, default="train", help="default: train")
     parser.add_argument("--problem", default="", metavar="ID", help=PROBLEM)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--live", action="store_true", help="one after another, shown turn by turn")
+    ways.add_argument("--chat", action="store_true", help="talk to the policy yourself")
+    ways.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def play(arguments: Namespace) -> None:
     """Play, store and sum up."""
     context = experiment_context(arguments)
     logs = settle(Path.cwd()).state / "logs" / "play"
-    wish = Wish(
-        arguments.policy, arguments.split, arguments.episodes, arguments.problem, arguments.typed
-    )
+    console = Console(stderr=arguments.json)
     with logging_to(logs / "play.log"):
-        laid = table(context, wish, context.science.rollout.shard)
-        console = Console(stderr=arguments.json)
-        who = described(laid.player, context.science.model)
-        console.print(f"{who} plays.", highlight=False, markup=False, soft_wrap=True)
-        with _bar(console):
-            played = play_episodes(context, laid, logs, as_it_is)
+        laid = table(
+            context, _wish(arguments), 1 if arguments.live else context.science.rollout.shard
+        )
+        _say(console, f"{described(laid.player, context.science.model)} plays.")
+        if (way := _way(arguments, console, laid)) is None:
+            return
+        shown = nullcontext() if arguments.live or arguments.chat else _bar(console)
+        with shown:
+            played = play_episodes(context, laid, logs, way)
     found = figures(played, context.resolved.goal)
     if arguments.json:
         print(json.dumps({"play": played.name, **asdict(found)}))
@@ -67,6 +76,43 @@ def play(arguments: Namespace) -> None:
     for line in lines(found):
         print(line)
     print(f"Read them: {in_store(context.store, 'agentfly', 'show', f'play:{played.name}')}")
+
+
+def _wish(arguments: Namespace) -> Wish:
+    episodes = 1 if arguments.chat else arguments.episodes
+    return Wish(arguments.policy, arguments.split, episodes, arguments.problem, arguments.typed)
+
+
+def _way(arguments: Namespace, console: Console, laid: Table) -> Way | None:
+    """How to play; None for a chat that the person ends at once."""
+    if arguments.live:
+        return Live(partial(_show, console))
+    if not arguments.chat:
+        return Usual()
+    problem = laid.asked.episodes[0].problem
+    _say(console, f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
+    first = _typed()
+    return Chat(first, _typed, partial(_say, console)) if first else None
+
+
+def _typed() -> str:
+    """A line that the person types; empty at the end of the input."""
+    try:
+        return input("you>    ").strip()
+    except EOFError:
+        return ""
+
+
+def _show(console: Console, what: Piece | str) -> None:
+    if isinstance(what, Piece):
+        console.print(what)
+    else:
+        _say(console, what)
+
+
+def _say(console: Console, text: str) -> None:
+    visible = UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    console.print(visible, highlight=False, markup=False, soft_wrap=True)
 
 
 def described(player: Player, model: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from agentfly_core.artifacts.play_layout import PlayLayout, plays
 from agentfly_core.artifacts.run_layout import rollouts
 from agentfly_core.artifacts.store import Store
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
-from agentfly_core.records.trajectory import Ending, Trajectory
+from agentfly_core.records.trajectory import Ending, Message, Trajectory
 from flows.__main__ import main
 from tests.support.capitals import EXPERIMENT
 
@@ -156,3 +157,82 @@ def test_a_scripted_policy_needs_no_prefect_no_mlflow_and_no_weights(store: Stor
     assert played("--policy", "oracle") == 0
     assert {"prefect", "mlflow", "vllm"} & {*sys.modules} == before
     assert store.names("artifacts") == ["prepare"]
+
+
+def test_live_shows_each_turn_of_each_episode_with_the_marks_of_show(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert played("--policy", f"{PATH}:knows", "-n", "2", "--live") == 0
+    shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    first = shown[shown.index("problem Chile, chain 0") : shown.index("problem Japan, chain 0")]
+    assert first == [
+        "problem Chile, chain 0",
+        "     read | <|im_start|>user",
+        "          | What is the capital of Chile?<|im_end|>",
+        "          | <|im_start|>assistant",
+        "          |",
+        "  sampled > <tool_call>",
+        '          > {"name": "look_up", "arguments": {"country": "Chile"}}',
+        "          > </tool_call><|im_end|>",
+        "     read |",
+        "          | <|im_start|>user",
+        "          | <tool_response>",
+        "          | Santiago",
+        "          | </tool_response><|im_end|>",
+        "          | <|im_start|>assistant",
+        "          |",
+        "  sampled > <tool_call>",
+        '          > {"name": "answer", "arguments": {"text": "Santiago"}}',
+        "          > </tool_call><|im_end|>",
+        "    after . answer: Santiago",
+        "ended terminal",
+        "",
+    ]
+    assert rewards(store, "atlas-1") == [1.0, 1.0]
+
+
+def chat(monkeypatch: pytest.MonkeyPatch, policy: str, *typed: str) -> int:
+    """Chat with a policy about Japan, typing these lines, then the end of the input."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in typed)))
+    return played("--policy", f"{PATH}:{policy}", "--problem", "Japan", "--chat")
+
+
+def test_a_chat_shows_what_the_policy_calls_and_what_its_tools_answer(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chat(monkeypatch, "knows", "And its capital?") == 0
+    out = capsys.readouterr().out
+    shown = out[out.index("problem Japan") :].splitlines()
+    assert shown[:6] == [
+        "problem Japan: What is the capital of Japan?",
+        "An empty line ends the chat.",
+        'you>    call>   look_up {"country": "Japan"}',
+        "tool>   look_up: Tokyo",
+        'call>   answer {"text": "Tokyo"}',
+        "tool>   answer: Tokyo",
+    ]
+    (found,) = episodes(store, "atlas-1")
+    assert found.turns[0].read == (Message("user", "And its capital?"),)
+    assert (found.ending, found.agent) == (Ending.TERMINAL, "chat")
+
+
+@pytest.mark.parametrize("last", [[], [""], ["", "never read"]])
+def test_a_chat_ends_with_an_empty_line_or_the_end_of_the_input(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    last: list[str],
+) -> None:
+    assert chat(monkeypatch, "chats", "Norway's?", "Are you sure?", *last) == 0
+    (found,) = episodes(store, "atlas-1")
+    typed = [item.content for turn in found.turns for item in turn.read]
+    assert typed == ["Norway's?", "Are you sure?"]
+    assert found.ending is Ending.NO_TOOL_CALLS
+    assert "policy> I think that it is Oslo." in capsys.readouterr().out
+
+
+def test_a_chat_in_which_nothing_is_said_is_not_stored(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chat(monkeypatch, "chats") == 0
+    assert plays(store) == []

@@ -1,0 +1,38 @@
+"""How episodes are played for a person: as in training, or so that they can be followed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from agentfly_core.inference.sampler import Sampler
+from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.runs.episodes import Decode
+
+
+class Way(Protocol):
+    """What a way of playing changes, and what it hears."""
+
+    def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
+        """The sampler to play with; `decode` gives the text of tokens, special ones shown."""
+
+    def rules(self, spec: RolloutSpec) -> RolloutSpec:
+        """The rules to play by."""
+
+    def ended(self, trajectory: Trajectory) -> None:
+        """Hear of an episode that ended."""
+
+
+class Usual:
+    """The way that changes nothing and says nothing."""
+
+    def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
+        """The same one."""
+        return sampler
+
+    def rules(self, spec: RolloutSpec) -> RolloutSpec:
+        """The same ones."""
+        return spec
+
+    def ended(self, trajectory: Trajectory) -> None:
+        """Do nothing."""
