@@ -13,7 +13,7 @@ CAPITALS = {"Chile": "Santiago", "Japan": "Tokyo", "Kenya": "Nairobi", "Norway":
 EXPERIMENT = """
 model: nano:calculator
 template: {use: "agentfly_core.templates.chatml:Hermes", show_tools: false}
-data: {use: "tests.support.capitals:capitals", train: 3, test: 1}
+data: {use: "tests.support.capitals:capitals", train: 3, validation: 0, test: 1}
 agent: {max_turns: 3, max_tokens: 200, max_model_len: 1000}
 tools: ["tests.support.capitals:look_up", "tests.support.capitals:answer"]
 rewards: {"tests.support.capitals:right": 1.0}
