@@ -47,10 +47,7 @@ def prepare(science: Science, folder: Path, quarantine: Path) -> None:
             f"{science.data.tolerate_bad_rows}), first {first} All are listed in {quarantine}; "
             "mend them or raise data.tolerate_bad_rows."
         )
-    splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
-    _check(splits)
-    for split in SPLITS:
-        _require_count(science.data, split, built[split])
+    splits = problems_of(science.data, built)
     for split, problems in splits.items():
         write_problems(folder / f"{split}.parquet", problems)
     write_json(folder / "report.json", {split: len(problems) for split, problems in splits.items()})
@@ -70,6 +67,21 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
     for name in SPLITS:
         _require_problems(f"{data.use} returned {name}", built[name])
     return built
+
+
+def problems_of(
+    data: Data, built: Mapping[str, Sequence[Problem | BadRow]]
+) -> dict[str, list[Problem]]:
+    """The problems of splits that `build` made.
+
+    Raises ValueError for an empty split, a problem id that comes again, and for more or fewer
+    problems than asked for, unless a split has a BadRow for each that is missing.
+    """
+    splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
+    _check(splits)
+    for split in SPLITS:
+        _require_count(data, split, built[split])
+    return splits
 
 
 def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Problem]:

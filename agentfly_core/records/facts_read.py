@@ -14,9 +14,10 @@ def facts_read(function: Callable[..., Any]) -> list[str]:
 
     What it reads by another name for the facts, or through another function, is not seen.
     """
+    code = function if inspect.isroutine(function) else type(function).__call__
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):  # an object, a lambda, what was typed at a prompt
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, TypeError, SyntaxError):  # a lambda, or what was typed at a prompt
         return []
     found = []
     for node in ast.walk(tree):

@@ -1,0 +1,22 @@
+"""What a dataset makes, checked as a run does."""
+
+from __future__ import annotations
+
+from agentfly_core.config.experiment import Data
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.records import dataset
+from agentfly_core.records.trajectory import Problem
+
+
+def problems_of(
+    use: str, *, seed: int = 0, train: int = 8, validation: int = 2, test: int = 4, **settings: JSON
+) -> dict[str, list[Problem]]:
+    """The problems of each split that a dataset, named by its import path, makes with its settings.
+
+        problems_of("my_quiz:capitals", train=2, validation=0, test=2)["train"][0].prompt
+
+    Raises ValueError where a run would refuse what it returns.
+    """
+    sizes = {"train": train, "validation": validation, "test": test}
+    data = Data.model_validate({"use": use, **sizes, **settings})
+    return dataset.problems_of(data, dataset.build(data, seed))
