@@ -66,15 +66,11 @@ def check_inputs(science: Science) -> None:
         require(science.model)
         if Path(science.model).is_dir():
             _require_template(science)
-    further = {
-        "promotion.datasets": science.promotion.datasets,
-        "evaluate.datasets": science.evaluate.datasets,
-    }
-    others = {
-        f"{key}.{name}": dataset.data
-        for key, datasets in further.items()
-        for name, dataset in datasets.items()
-    }
+    further = (
+        *((f"promotion.datasets.{name}", d) for name, d in science.promotion.datasets.items()),
+        *((f"evaluate.datasets.{name}", d) for name, d in science.evaluate.datasets.items()),
+    )
+    others = {key: dataset.data for key, dataset in further}
     for key, data in {"data": science.data, **others}.items():
         with at(key):
             part = Data.model_validate(data)
