@@ -26,8 +26,9 @@ def dataset(context: ExperimentContext) -> tuple[Artifact, bool]:
     target = keys.prepare(context.science)
     if found := context.store.find(target):
         return found, False
-    with context.store.publish(target) as folder, measuring(folder):
-        datasets.prepare(context.science, folder, QUARANTINE / f"{context.experiment}.json")
+    with context.store.publish(target) as folder, measuring(folder) as metrics:
+        file = QUARANTINE / f"{context.experiment}.json"
+        metrics |= datasets.prepare(context.science, folder, file)
     return context.store.artifact(target.uri), True
 
 

@@ -14,6 +14,8 @@ from agentfly_core.records.parquet import count_rows, read_problems, write_probl
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.files import write_json
 
+QUARANTINED = "quarantined"
+
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
@@ -29,8 +31,9 @@ class BadRow:
         return f"{self.source}, row {self.row}: {self.fault}"
 
 
-def prepare(science: Science, folder: Path, quarantine: Path) -> None:
-    """Build and check the splits and write them into `folder`, one parquet file each.
+def prepare(science: Science, folder: Path, quarantine: Path) -> dict[str, float]:
+    """Build and check the splits and write them into `folder`, one parquet file each; returns how
+    many rows were QUARANTINED, where there are any.
 
     Rows that are no problems go to the `quarantine` file; more than `data.tolerate_bad_rows` of
     them, a repeated id, a problem in two splits, and more or fewer problems than asked for, unless
@@ -51,6 +54,7 @@ def prepare(science: Science, folder: Path, quarantine: Path) -> None:
     for split, problems in splits.items():
         write_problems(folder / f"{split}.parquet", problems)
     write_json(folder / "report.json", {split: len(problems) for split, problems in splits.items()})
+    return {QUARANTINED: len(bad)} if bad else {}
 
 
 def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:

@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from agentfly_core.config import loading
+from agentfly_core.inspection.dataset import preview
 from agentfly_core.pipeline import checks
 from flows import dvc_outputs
-from flows.commands.arguments import Commands, experiment_context, flow_arguments
+from flows.commands.arguments import Commands, experiment_context, flow_arguments, positive
 from flows.commands.orchestration import orchestrated
 from flows.local.display import rates_table
 
@@ -33,7 +34,12 @@ def add_stages(commands: Commands) -> None:
     )
     evaluating.add_argument("--policy", default="", metavar="REF", help=POLICY)
     evaluating.add_argument("--json", action="store_true", help="print one JSON document")
-    commands.add_experiment("prepare", prepare, "build, check and version the dataset only")
+    preparing = commands.add_experiment(
+        "prepare", prepare, "build, check and version the dataset, and show some of its problems"
+    )
+    sample = "so many problems of each split are shown (default: 2)"
+    preparing.add_argument("--sample", type=positive, default=2, metavar="N", help=sample)
+    preparing.add_argument("--json", action="store_true", help="print one JSON document")
     commands.add_experiment("warm-start", warm_start, "make the policy that training starts from")
     commands.add_experiment(
         "config", config, "check an experiment; the resolved settings, each with where it came from"
@@ -64,12 +70,18 @@ def evaluate(arguments: Namespace) -> None:
 
 def prepare(arguments: Namespace) -> None:
     """Build, check and version the dataset."""
-    experiment_context(arguments)
-    with orchestrated("prepare", lambda: arguments.typed):
+    context = experiment_context(arguments)
+    with _only_json(arguments.json), orchestrated("prepare", lambda: arguments.typed):
         from flows.prepare import prepare as flow
 
         data = flow(**flow_arguments(arguments))
+    found = preview(context.store, data, arguments.sample)
+    if arguments.json:
+        print(json.dumps(found.to_json(), ensure_ascii=False))
+        return
     print(f"{data.uri}\n{data.digest}")
+    for line in found.lines():
+        print(line)
 
 
 @contextmanager

@@ -1,0 +1,70 @@
+"""What is in a prepared dataset: its sizes, what was left out, and some of its problems."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from agentfly_core.artifacts.stage_metrics import measured
+from agentfly_core.artifacts.store import Artifact, Store
+from agentfly_core.config.experiment import SPLITS
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.text import clip
+from agentfly_core.records.dataset import QUARANTINED, size_of_split, split
+from agentfly_core.records.trajectory import Problem
+
+LONGEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A dataset at a glance: `Preview(Artifact("artifacts/prepare/9f2c", "77b0..."), {"train":
+    4096, "validation": 200, "test": 1000}, 3, {"train": [Problem("add-41-58", ...)], ...})`.
+
+    `quarantined` are the rows of its files that are no problems.
+    """
+
+    data: Artifact
+    sizes: Mapping[str, int]
+    quarantined: int
+    sample: Mapping[str, Sequence[Problem]]
+
+    def to_json(self) -> dict[str, JSON]:
+        """As one JSON document, its texts in full."""
+        return {
+            "uri": self.data.uri,
+            "digest": self.data.digest,
+            "problems": self.sizes,
+            "quarantined": self.quarantined,
+            "sample": {name: [_whole(one) for one in some] for name, some in self.sample.items()},
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people, long texts with their middle left out."""
+        for name, size in self.sizes.items():
+            yield f"{name:<10} {size:>8,} problems"
+        if self.quarantined:
+            yield f"{'left out':<10} {self.quarantined:>8,} rows that are no problems"
+        for name, problems in self.sample.items():
+            for problem in problems:
+                yield f"\n{name}: {problem.id}"
+                yield clip(problem.prompt, LONGEST)
+                yield clip(json.dumps(problem.facts, ensure_ascii=False), LONGEST)
+
+
+def preview(store: Store, data: Artifact, each: int) -> Preview:
+    """A dataset with `each` problems of each split, evenly spread over it."""
+    folder = store.open(data)
+    sizes = {name: size_of_split(folder, name) for name in SPLITS}
+    sample = {}
+    for name, size in sizes.items():
+        count = min(each, size)
+        rows = [size * number // count for number in range(count)]
+        sample[name] = split(folder, name, rows) if rows else []
+    quarantined = measured(store, data).metrics.get(QUARANTINED, 0)
+    return Preview(data, sizes, int(quarantined), sample)
+
+
+def _whole(problem: Problem) -> dict[str, JSON]:
+    return {"id": problem.id, "prompt": problem.prompt, "facts": problem.facts}

@@ -1,0 +1,50 @@
+"""A prepared dataset at a glance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from agentfly_core.inspection.dataset import preview
+from agentfly_core.pipeline import inputs
+from tests.support.experiments import context
+
+
+def test_a_preview_counts_problems_and_shows_some_of_each_split(tmp_path: Path) -> None:
+    data = {"use": "tests.support.problems:clean", "train": 8, "validation": 1, "test": 4}
+    here = context(tmp_path, data=data)
+    made, _ = inputs.dataset(here)
+    found = preview(here.store, made, 2)
+    assert found.sizes == {"train": 8, "validation": 1, "test": 4}
+    assert {name: [one.id for one in some] for name, some in found.sample.items()} == {
+        "train": ["a-000", "a-004"],
+        "validation": ["b-000"],
+        "test": ["c-000", "c-002"],
+    }
+    assert found.to_json()["sample"]["test"][1] == {  # type: ignore[index, call-overload]
+        "id": "c-002",
+        "prompt": "What is c 2?",
+        "facts": {"answer": "2"},
+    }
+    lines = [*found.lines()]
+    assert lines[0].split() == ["train", "8", "problems"]
+    assert lines[3:6] == ["\ntrain: a-000", "What is a 0?", '{"answer": "0"}']
+    assert json.loads(json.dumps(found.to_json()))["quarantined"] == 0
+
+
+def test_rows_that_are_no_problems_are_counted_however_often_the_dataset_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    rows = [{"question": f"{number}?", "answer": number} for number in range(6)]
+    text = "\n".join([*map(json.dumps, rows), '{"answer": 1}', "no JSON"])
+    (tmp_path / "train.jsonl").write_text(text)
+    files = {"use": "agentfly_core.datasets.files:files", "train_file": f"{tmp_path}/train.jsonl"}
+    data = {**files, "train": 4, "validation": 0, "test": 2, "tolerate_bad_rows": 2}
+    here = context(tmp_path, data=data)
+    for _ in range(2):
+        made, _ = inputs.dataset(here)
+        found = preview(here.store, made, 1)
+        assert (found.quarantined, found.sizes["train"]) == (2, 4)
+        assert "left out 2 rows that are no problems" in [
+            " ".join(x.split()) for x in found.lines()
+        ]
