@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from agentfly_core.inspection.dataset import preview
 from agentfly_core.pipeline import inputs
 from tests.support.experiments import context
@@ -33,8 +35,9 @@ def test_a_preview_counts_problems_and_shows_some_of_each_split(tmp_path: Path) 
 
 
 def test_rows_that_are_no_problems_are_counted_however_often_the_dataset_is_asked_for(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # where the rows are listed
     rows = [{"question": f"{number}?", "answer": number} for number in range(6)]
     text = "\n".join([*map(json.dumps, rows), '{"answer": 1}', "no JSON"])
     (tmp_path / "train.jsonl").write_text(text)
@@ -45,6 +48,5 @@ def test_rows_that_are_no_problems_are_counted_however_often_the_dataset_is_aske
         made, _ = inputs.dataset(here)
         found = preview(here.store, made, 1)
         assert (found.quarantined, found.sizes["train"]) == (2, 4)
-        assert "left out 2 rows that are no problems" in [
-            " ".join(x.split()) for x in found.lines()
-        ]
+        lines = [" ".join(line.split()) for line in found.lines()]
+        assert "left out 2 rows that are no problems" in lines
