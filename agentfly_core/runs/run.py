@@ -121,10 +121,12 @@ class Run:
         """Write down, in run.json, the digest of the dataset that the run reads and DVC's version
         of it.
 
-        Raises ValueError when the run was started with other data.
+        Raises ValueError when the run, or the one that it goes on from with the same settings of
+        the data, was started with other data.
         """
         record = self.record
-        if (before := record.get("dataset_digest", data.digest)) != data.digest:
+        before = record.get("dataset_digest") or self._dataset_of_origin() or data.digest
+        if before != data.digest:
             raise ValueError(
                 f"The run {self.name!r} was started with the dataset {before[:12]}, and its files "
                 f"now make another, {data.digest[:12]}. Restore them, or give the run on the new "
@@ -132,6 +134,16 @@ class Run:
             )
         record["dataset_digest"], record["dataset_version"] = data.digest, version
         self.store.write_json(self.layout.record, as_json(record))
+
+    def _dataset_of_origin(self) -> str | None:
+        """The digest of the dataset whose order of problems a fork goes on in."""
+        fork, mine = self.science.fork, self.science.model_dump(mode="json")
+        origin = record_of(self.store, fork.run) if fork else None
+        if origin is None:
+            return None
+        its = Science.restored(origin["science"])
+        alike = (its["data"], its["seed"]) == (mine["data"], mine["seed"])
+        return origin.get("dataset_digest") if alike else None
 
     def remember_sandbox(self) -> None:
         """Write down, in run.json, the backend of the sandbox in which its tools and rewards run

@@ -22,6 +22,7 @@ from agentfly_core.pipeline.update import catch_up, fresh, label_of, step_job
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.runs.context import ExperimentContext, policy_of
+from agentfly_core.runs.listing import Listed, listed
 from agentfly_core.runs.run import Run, opened
 from flows.lookahead import Played, ahead
 from tests.support.experiments import context
@@ -140,6 +141,38 @@ def test_the_problems_that_the_other_run_played_are_behind_a_fork(run: Run) -> N
     assert run.problems_before(3) == 3 + 1
     scored(run, 3)
     assert run.problems_before(4) == 3 + 1 + 2
+
+
+def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from_unless_it_asks_for_another(
+    origin: ExperimentContext,
+) -> None:
+    theirs, changed = Artifact("artifacts/prepare/1", "9f2c"), Artifact("artifacts/prepare/2", "77")
+    with opened(origin, "old") as old:
+        old.remember_data(theirs, "none")
+    with opened(fork_of(origin), "new") as run:
+        with pytest.raises(ValueError, match="'new' was started with the dataset 9f2c, and its"):
+            run.remember_data(changed, "none")
+        run.remember_data(theirs, "none")
+    with opened(fork_of(origin, seed=1), "other") as run:
+        run.remember_data(changed, "none")
+
+
+def test_a_fork_stays_near_the_policy_that_the_first_run_started_from(
+    origin: ExperimentContext,
+) -> None:
+    near = {"use": "agentfly_core.algorithms.grpo:GRPO", "kl": {"use": "loss", "weight": 0.1}}
+    with opened(fork_of(origin, algorithm=near), "new") as run:
+        run.remember_start(policy_of(run.store, "old", 2))
+        assert str(job_of(run, 3).reference).endswith("artifacts/model/tiny")
+
+
+def test_a_fork_that_has_begun_is_listed_at_the_step_it_goes_on_from(run: Run) -> None:
+    found = {one.name: one for one in listed(run.store) if isinstance(one, Listed)}
+    assert (found["new"].step, found["new"].steps) == (2, 4)
+    step(run, 3)
+    (again,) = [one for one in listed(run.store) if one.name == "new"]
+    assert isinstance(again, Listed)
+    assert again.step == 3
 
 
 def job_of(run: Run, number: int) -> Any:
