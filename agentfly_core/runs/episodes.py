@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 from tokenizers import Tokenizer
 
-from agentfly_core.artifacts.run_layout import RunLayout, StepLayout
+from agentfly_core.artifacts.run_layout import RunLayout, StepLayout, done_by
 from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
@@ -65,8 +65,10 @@ class Episodes:
 
 
 def read_step(store: Store, run: str, number: int | None) -> Episodes:
-    """A step's episodes, the last one's when `number` is None; raises ValueError without any."""
-    layout = RunLayout(run)
+    """A step's episodes, the last one's when `number` is None, of a fork those of the steps that it
+    goes on from, too; raises ValueError without any.
+    """
+    layout = RunLayout(run if number is None else done_by(store, run, number))
     begun = reversed(layout.steps(store)) if number is None else [number]
     step = next((step for step in begun if published_rollouts(store, layout.step(step))), None)
     if step is None:

@@ -34,6 +34,15 @@ def test_a_step_or_run_that_is_not_there_is_told_with_what_is(store: Store) -> N
         read_step(store, "dmo", None)
 
 
+def test_a_fork_shows_the_steps_that_it_goes_on_from(store: Store) -> None:
+    store.write_json("runs/new/run.json", {"science": {"fork": {"run": "demo", "step": 6}}})
+    start = store.read_json("runs/demo/start.json")
+    store.write_json("runs/new/start.json", start)
+    assert len(read_step(store, "new", 6).pairs) == 4
+    with pytest.raises(ValueError, match="no episodes of step 7"):
+        read_step(store, "new", 7)
+
+
 def test_numbers_in_a_row_are_told_as_one_span() -> None:
     assert spans([1, 2, 3, 7, 9, 10]) == "1 to 3, 7, 9 to 10"
 
