@@ -48,7 +48,7 @@ def finished(store: Store, name: str, solved: str, *overrides: str) -> None:
     with opened(context, name) as run:
         data = published(context, keys.prepare(context.science), _prepared(context))
         run.remember_data(data, "none")
-        for number in range(1, context.science.steps + 1):
+        for number in context.science.own_steps:
             _step(run, number)
         policy = store.artifact(run.layout.step(context.science.steps).policy)
         run.remember_start(policy)
