@@ -31,8 +31,6 @@ from agentfly_core.reports.comparing.tried_policy import tried
 from agentfly_core.runs.listing import experiment_of, in_store
 from agentfly_core.runs.run import name_of, record_of
 from flows.commands.arguments import (
-    OVERRIDES,
-    SITE,
     STORE,
     Commands,
     experiment_context,
@@ -75,10 +73,12 @@ def add_comparing(commands: Commands) -> None:
         "fork", fork, "go on from a step of a run with other settings, as another run"
     )
     forking.add_argument("origin", metavar="RUN@STEP", help="the run, and the step to go on from")
-    forking.add_argument("overrides", metavar="key=value", nargs="*", help=OVERRIDES)
+    overrides = "settings that differ from the run's, for example update.learning_rate=3e-5"
+    forking.add_argument("overrides", metavar="key=value", nargs="*", help=overrides)
     forking.add_argument("--run", default="", help=RUN)
     forking.add_argument("--new", action="store_true", help="start another run of the same fork")
-    forking.add_argument("--site", default="", help=f"{SITE.split(' (')[0]} (default: the run's)")
+    site = "where it runs: a file in ./conf/site (default: where the run was)"
+    forking.add_argument("--site", default="", help=site)
     forking.add_argument("--store", default="", help=STORE)
 
 

@@ -1,0 +1,45 @@
+"""A sweep of real runs, killed after the first one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from agentfly_core.artifacts.store import Store
+from agentfly_core.reports.comparing.sweep_record import is_finished, stored_sweep
+from tests.support.project import PROGRAMS, Project, until
+
+SWEEP = (
+    str(PROGRAMS / "agentfly"),
+    *("sweep", "tiny", "update.learning_rate=1e-4,3e-4", "steps=1", "--name", "rates"),
+)
+
+
+def test_a_killed_sweep_goes_on_with_the_run_that_it_was_at(
+    tmp_path: Path, prefect_api: str
+) -> None:
+    home = str(tmp_path / "home")
+    env = {"PREFECT_API_URL": prefect_api, "PREFECT_HOME": home, "AGENTFLY_THREADS": "1"}
+    project = Project.clone(tmp_path / "project", AGENTFLY_LOCKS=str(tmp_path), **env)
+    store = Store.at(str(project.root), tmp_path / "cache")
+    sweep = project.start(*SWEEP)
+    until(lambda: stored_sweep(store, "rates"))
+    made = stored_sweep(store, "rates")
+    assert made is not None
+    first, second = [member.run for member in made.members]
+    record = project.root / "runs" / first / "run.json"
+    until(lambda: is_finished(store, first))
+    sweep.kill()
+    sweep.wait()
+    uid = json.loads(record.read_text())["uid"]
+
+    printed = project.run(*SWEEP)
+    assert "Sweep rates: 2 runs, 1 are finished." in printed
+    assert "Run 1 of 2" not in printed
+    assert "Run 2 of 2: update.learning_rate=3e-4 steps=1" in printed
+    assert is_finished(store, second)
+    assert json.loads(record.read_text())["uid"] == uid
+    assert printed.splitlines()[-1] == "The same again: agentfly compare sweep:rates"
+    again = project.run(str(PROGRAMS / "agentfly"), "compare", "sweep:rates")
+    assert again.splitlines()[-1] == printed.splitlines()[-2]
+    assert "points" in printed.splitlines()[-2]
