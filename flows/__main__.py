@@ -30,6 +30,7 @@ examples:
 it goes on
   agentfly train quickstart seed=1              another seed is another run
   agentfly train quickstart --run mine steps=30 continue the run 'mine' up to step 30
+  agentfly play quickstart --policy oracle      play problems without training, and look at them
   agentfly show quickstart-1a2b3c4d --worst 3   read the three worst episodes of the last step
   agentfly evaluate quickstart --policy run:quickstart-1a2b3c4d
 """

@@ -1,0 +1,60 @@
+"""The commands of docs/play.md work as they stand, in their order, on its own files too."""
+
+import io
+import json
+import re
+import shlex
+import sys
+
+import pytest
+
+from flows.__main__ import main
+from tests.support.project import ROOT
+
+PAGE = (ROOT / "docs/play.md").read_text()
+QUICKSTART = (ROOT / "conf/quickstart.yaml").read_text()
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert found
+    return found[1]
+
+
+def commands() -> list[list[str]]:
+    shown = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+    return [shlex.split(line)[1:] for lines in shown for line in lines.splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A project with the page's files and a quickstart of few problems."""
+    (tmp_path / "conf").mkdir()
+    few = QUICKSTART.replace("train: 4096", "train: 64").replace("episodes: 4096", "episodes: 64")
+    (tmp_path / "conf/quickstart.yaml").write_text(few)
+    (tmp_path / "my_maze.py").write_text(block("python"))
+    (tmp_path / "my_maze.yaml").write_text(block("yaml"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_every_command_of_the_page_runs_and_the_oracle_solves_every_maze(
+    folder, monkeypatch, capsys
+):
+    for words in commands():
+        monkeypatch.setattr(sys, "stdin", io.StringIO("What can you do?\n"))  # of the chat
+        assert main(words) == 0, words
+    capsys.readouterr()
+    assert main(["play", "my_maze.yaml", "--policy", "oracle", "-n", "40", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["success"][0] == 1.0
+    assert main(["play", "my_maze.yaml", "--policy", "my_maze:feels", "-n", "32", "--json"]) == 0
+    assert 0 < json.loads(capsys.readouterr().out)["success"][0] < 1
+
+
+def test_the_output_on_the_page_is_what_its_first_command_prints(folder, capsys):
+    first = commands()[0]
+    assert main(first) == 0
+    printed = re.sub(r"\S+ episodes/s", "N episodes/s", capsys.readouterr().out)
+    shown = re.findall(r"```\n(oracle.*?)```", PAGE, re.DOTALL)[0]
+    assert printed == re.sub(r"\S+ episodes/s", "N episodes/s", shown)
