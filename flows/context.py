@@ -21,7 +21,6 @@ def context_of(
     resolved = checks.check(read.science)
     place = experiments.site(site, store)
     checks.check_place(read.science, place)
-    checks.check_inputs(read.science)
     # or DeepSpeed guesses, on the terminal, when it is imported
     os.environ.setdefault("DS_ACCELERATOR", place.device)
     return ExperimentContext(read.name, resolved, read.origin, place, store_at(place.store))

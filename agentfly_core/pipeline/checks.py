@@ -64,7 +64,7 @@ def check_inputs(science: Science) -> None:
     """
     with at("model"):
         require(science.model)
-        if Path(science.model).is_dir():
+        if ":" not in science.model:
             _require_template(science)
     further = (
         *((f"promotion.datasets.{name}", d) for name, d in science.promotion.datasets.items()),
@@ -120,13 +120,21 @@ def check_place(science: Science, place: Site) -> None:
 
 
 def _require_template(science: Science) -> None:
-    """Raise ValueError unless the template can write for the tokenizer in the model's folder."""
+    """Raise ValueError unless the template can write for the tokenizer of a folder, or of a hub's
+    model that was fetched before.
+    """
     from transformers import AutoTokenizer  # takes seconds
 
+    is_folder = Path(science.model).is_dir()
+    name, _, revision = (science.model, "", "") if is_folder else science.model.partition("@")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(science.model, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(
+            name, revision=revision or "main", local_files_only=True, trust_remote_code=False
+        )
     except Exception as error:
         # whatever damaged files make it raise
+        if not is_folder:
+            return  # what is not here yet is looked at when it is fetched
         raise ValueError(
             f"The tokenizer in {science.model} cannot be loaded: {sentence(fault(error))}"
         ) from None
@@ -137,7 +145,8 @@ def _require_template(science: Science) -> None:
 def _require_sizes(science: Science) -> None:
     """Raise ValueError for sizes that do not fit each other."""
     agent, rollout, update = science.agent, science.rollout, science.update
-    if agent.max_tokens > agent.max_model_len:
+    # a default says of no reply that it shall be so long
+    if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
         raise ValueError(
             f"agent.max_tokens is {agent.max_tokens}, and agent.max_model_len leaves an episode "
             f"{agent.max_model_len} tokens in all, prompt and replies: raise that, or set "

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from typing import Any
 
+from agentfly_core.pipeline.checks import check_inputs
 from agentfly_core.runs.context import ExperimentContext
 from flows.context import context_of
 
@@ -58,8 +59,10 @@ def positive(text: str) -> int:
 
 
 def experiment_context(arguments: Namespace) -> ExperimentContext:
-    """The experiment that a command is about, checked."""
-    return context_of(arguments.experiment, arguments.overrides, arguments.site, arguments.store)
+    """The experiment that a command is about, checked, its model and its data files, too."""
+    context = context_of(arguments.experiment, arguments.overrides, arguments.site, arguments.store)
+    check_inputs(context.science)
+    return context
 
 
 def flow_arguments(arguments: Namespace) -> dict[str, Any]:

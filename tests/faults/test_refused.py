@@ -55,7 +55,7 @@ def test_a_bad_row_is_refused_by_its_number_and_kept_in_quarantine(
 def test_a_run_whose_prompts_leave_no_room_for_a_reply_is_refused_before_anything_is_played(
     tmp_path: Path, lives: Lives
 ) -> None:
-    end = lives.run(tmp_path, *TRAIN, "agent.max_model_len=12")
+    end = lives.run(tmp_path, *TRAIN, "agent.max_model_len=12", "agent.max_tokens=8")
     assert end.code == 2
     message, _ = end.printed.splitlines()[-2:]
     assert (

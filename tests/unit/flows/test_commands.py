@@ -252,3 +252,17 @@ def test_config_tells_what_is_seldom_meant_on_the_side(
     assert main(["config", "tiny", "tools=[my_quiet_tools:look]"]) == 0
     told = "agentfly: The tool 'look': its parameter 'key' has no description: "
     assert capsys.readouterr().err.startswith(told)
+
+
+def test_every_command_on_an_experiment_looks_at_its_data_files_and_its_model_first(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = (
+        'data={use: "agentfly_core.datasets.files:files", train_file: x.jsonl, train: 9, test: 1}'
+    )
+    for command in ("train", "evaluate", "prepare", "warm-start", "config"):
+        assert main([command, "tiny", files]) == 2
+        assert "agentfly: data: There is no data file x.jsonl" in capsys.readouterr().err
+        assert main([command, "tiny", "model=nano:calc"]) == 2
+        assert "agentfly: model: There is no nano model 'calc'" in capsys.readouterr().err
+    assert not (project / "runs").exists()

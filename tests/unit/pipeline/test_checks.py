@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agentfly_core import Problem, Trajectory, reward, tool
+from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.models import known, nano, packaged
 from agentfly_core.pipeline import checks
@@ -61,6 +62,17 @@ def test_sizes_that_do_not_fit_each_other_are_refused(settings: Any, told: str) 
     with pytest.raises(ValueError) as refused:
         checks.check(science(**settings))
     assert str(refused.value) == told
+
+
+def test_a_default_gives_way_to_the_room_of_an_episode(tmp_path: Path) -> None:
+    small = {"agent": {"max_model_len": 128}}
+    assert science(**small).agent.max_tokens == 256
+    checks.check(science(**small))
+    path = tmp_path / "small.yaml"
+    path.write_text(json.dumps({**science().model_dump(mode="json", exclude_unset=True), **small}))
+    checks.check(loading.read(str(path)).science)
+    with pytest.raises(ValueError, match=r"agent.max_tokens is 256, and agent.max_model_len"):
+        checks.check(loading.read(str(path), ["agent.max_tokens=256"]).science)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +146,22 @@ def test_a_template_that_does_not_fit_the_tokenizer_of_a_folder_is_refused(
         (tmp_path / path.name).write_bytes(other)
     with pytest.raises(ValueError, match=r"model: The tokenizer has no <\|im_end\|> token"):
         checks.check_inputs(science(model=str(tmp_path)))
+
+
+def test_a_model_of_the_hub_that_was_fetched_before_is_looked_at_too(
+    nano: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    folder = tmp_path / "models--someone--small"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs/main").write_text("0f1e2d")
+    fetched = folder / "snapshots/0f1e2d"
+    fetched.mkdir(parents=True)
+    for path in nano.glob("*.json"):
+        (fetched / path.name).write_bytes(path.read_bytes().replace(b"<|im_end|>", b"<|im_ent|>"))
+    checks.check_inputs(science(model="someone/unknown"))
+    with pytest.raises(ValueError, match=r"model: The tokenizer has no <\|im_end\|> token"):
+        checks.check_inputs(science(model="someone/small"))
 
 
 def of_file(path: Path, **settings: Any) -> Science:
