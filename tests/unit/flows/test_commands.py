@@ -258,7 +258,7 @@ def test_every_command_on_an_experiment_looks_at_its_data_files_and_its_model_fi
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = (
-        'data={use: "agentfly_core.datasets.files:files", train_file: x.jsonl, train: 9, test: 1}'
+        'data={use: "agentfly_core.datasets.files:files", train_file: x.jsonl, train: 64, test: 1}'
     )
     for command in ("train", "evaluate", "prepare", "warm-start", "config"):
         assert main([command, "tiny", files]) == 2
