@@ -48,6 +48,12 @@ class RunLayout:
         """Where the outputs of step 1, 2, ... lie."""
         return StepLayout(f"{self.uri}/steps/{number:06d}")
 
+    def rescored(self, rewards: str) -> str:
+        """Below which the scores of other rewards lie, one artifact a step; `rewards` is a digest
+        of these.
+        """
+        return f"{self.uri}/rescored/{rewards[:16]}"
+
     def steps(self, store: Store) -> list[int]:
         """The steps that have begun, in order."""
         return [int(name) for name in store.names(f"{self.uri}/steps") if name.isdigit()]

@@ -6,7 +6,7 @@ from functools import partial
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.play_layout import PlayLayout, plays
-from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.text import did_you_mean
@@ -42,7 +42,8 @@ def read(store: Store, named: Reference, evaluation: str, demonstrations: bool) 
             f"Step 0 of {named.run} is its start, which plays no step; see what it did on held-out "
             "problems with --evaluation test, or what it imitated with --demonstrations."
         )
-    return read_step(store, named.run, named.step)
+    run = named.run if named.step is None else done_by(store, named.run, named.step)
+    return read_step(store, run, named.step)
 
 
 def known_run(store: Store, run: str) -> RunRecord:

@@ -1,4 +1,4 @@
-"""The command that opens stored episodes: of a step, an evaluation, a warm start or a play."""
+"""Commands about stored episodes: open them, and score them with other rewards."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from agentfly_core.artifacts.store import Store
-from agentfly_core.inspection import choice
+from agentfly_core.inspection import choice, rescored_view
 from agentfly_core.inspection.as_json import both_json, episodes_json
 from agentfly_core.inspection.printed import show as printed
+from agentfly_core.inspection.reference import PlayReference, reference
 from agentfly_core.inspection.reference import against as against_of
-from agentfly_core.inspection.reference import reference
+from agentfly_core.inspection.rescored_view import Second, judged
+from agentfly_core.inspection.rescoring import new_reward, rescored
 from agentfly_core.inspection.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.inspection.sources import read
 from agentfly_core.runs.episodes import Episodes, Pair
@@ -28,7 +30,7 @@ AGAINST = (
 
 
 def add_episodes(commands: Commands) -> None:
-    """The command that opens episodes."""
+    """The commands that open and rescore episodes."""
     parser = commands.add(
         "show", show, "read episodes in the terminal, sampled tokens told apart from read ones"
     )
@@ -43,6 +45,7 @@ def add_episodes(commands: Commands) -> None:
     parser.add_argument("--against", metavar="STEP", help=AGAINST)
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument("--store", default="", help=STORE)
+    _add_score(commands)
 
 
 def show(arguments: Namespace) -> None:
@@ -62,6 +65,21 @@ def show(arguments: Namespace) -> None:
         Console().print(printed(stored, len(found), filters, chosen))
 
 
+def score(arguments: Namespace) -> None:
+    """Score a run's stored episodes with other rewards."""
+    store = store_at(arguments.store)
+    named = reference(arguments.what)
+    if isinstance(named, PlayReference):
+        raise ValueError(f"Got {arguments.what}, expected RUN or RUN@STEP: a step has groups.")
+    rewards = [new_reward(text) for text in arguments.reward]
+    steps = [judged(step) for step in rescored(store, named.run, named.step, rewards)]
+    second = Second(named.run, rewards, steps)
+    if arguments.json:
+        print(json.dumps(rescored_view.as_json(second, store), ensure_ascii=False))
+    else:
+        Console().print(rescored_view.view(second, store), soft_wrap=True)
+
+
 def _show_both(
     arguments: Namespace,
     store: Store,
@@ -77,6 +95,19 @@ def _show_both(
         print(json.dumps(both_json(stored, against, len(found), chosen), ensure_ascii=False))
     else:
         Console().print(show_both(stored, against, twice, len(found), filters, chosen))
+
+
+def _add_score(commands: Commands) -> None:
+    scoring = commands.add(
+        "score", score, "score a run's stored episodes with other rewards; nothing is played again"
+    )
+    scoring.add_argument("what", metavar="RUN", help="RUN, all its steps, or RUN@STEP")
+    paths = "import path of a reward, may be given again; =0.5 or ={weight: 0.5, ...} sets it"
+    scoring.add_argument(
+        "--reward", metavar="PATH[=WEIGHT]", action="append", required=True, help=paths
+    )
+    scoring.add_argument("--json", action="store_true", help="one JSON document")
+    scoring.add_argument("--store", default="", help=STORE)
 
 
 def _order(arguments: Namespace) -> tuple[choice.Order, int]:

@@ -1,0 +1,133 @@
+"""Other rewards for stored episodes: nothing is played again."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agentfly_core.artifacts.run_layout import RunLayout, rollouts
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.config.parts import RewardPart
+from agentfly_core.formats import strict_yaml
+from agentfly_core.formats.hashing import digest
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.inspection.sources import known_run
+from agentfly_core.records.parquet import (
+    EPISODES,
+    SCORES,
+    read_scores,
+    read_trajectories,
+    write_scores,
+)
+from agentfly_core.records.trajectory import Scored, Trajectory
+from agentfly_core.rollout.parts import reward_of as reward_at
+from agentfly_core.runs.episodes import spans
+from agentfly_core.system.files import sha256
+
+
+@dataclass(frozen=True)
+class NewReward:
+    """A reward that is asked for, with its weight and settings: `NewReward("my_rewards:brief",
+    RewardPart(weight=0.5), brief)`.
+    """
+
+    path: str
+    part: RewardPart
+    reward: Reward
+
+    @property
+    def identity(self) -> list[JSON]:
+        """Its path, its weight and settings, and the digest of the file that defines it."""
+        source = inspect.getsourcefile(inspect.unwrap(self.reward.made_of))
+        code = sha256(Path(source)) if source else ""
+        return [self.path, self.part.model_dump(mode="json"), code]
+
+
+@dataclass(frozen=True, slots=True)
+class RescoredStep:
+    """The episodes of a step with their old and new scores; `artifact` holds the new ones.
+
+    `RescoredStep(7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."), ((trajectory, old,
+    new), ...))`
+    """
+
+    step: int
+    artifact: Artifact
+    episodes: tuple[tuple[Trajectory, Scored, Scored], ...]
+
+
+def new_reward(text: str) -> NewReward:
+    """What `my_rewards:brief`, `my_rewards:brief=0.5` with a weight, or `my_rewards:cites={weight:
+    0.5, least: 2}` with settings names; raises ValueError where it is no reward, or needs more than
+    the record of an episode.
+    """
+    path, equals, value = text.partition("=")
+    given = strict_yaml.parse(value, f"--reward {path}") if equals else 1.0
+    try:
+        part = RewardPart.model_validate(given)
+    except ValidationError:
+        raise ValueError(
+            f"--reward {path}: got {value!r}, expected its weight, such as 0.5, or its settings, "
+            "such as {weight: 0.5, timeout: 60}."
+        ) from None
+    found = reward_at(path, part)
+    if found.needs:
+        kinds = ", ".join(kind.__name__ for kind in found.needs.values())
+        raise ValueError(
+            f"The reward {path} needs {kinds}, which ended with the episode: only what is in the "
+            "record can be scored again. Play anew with it: `agentfly play`, or another run."
+        )
+    found.ready()
+    return NewReward(path, part, found)
+
+
+def rescored(
+    store: Store, run: str, step: int | None, rewards: Sequence[NewReward]
+) -> Iterator[RescoredStep]:
+    """Score a step of a run, or each, with other rewards and publish the scores; those that are
+    published are read.
+
+    Raises ValueError for a step that is not scored, FileNotFoundError where its episodes are gone.
+    """
+    known_run(store, run)
+    layout = RunLayout(run)
+    done = [number for number in layout.steps(store) if store.holds(layout.step(number).scored)]
+    if not done or (step is not None and step not in done):
+        which = f"steps {spans(done)}" if done else "none"
+        what = f"step {step} of {run!r}" if step is not None else f"the run {run!r}"
+        raise ValueError(f"Nothing of {what} is scored in {store.uri}; it has scored {which}.")
+    identity = digest(sorted((each.identity for each in rewards), key=str))
+    for number in done if step is None else [step]:
+        yield _rescored(store, layout, number, rewards, identity)
+
+
+def _rescored(
+    store: Store, layout: RunLayout, step: int, rewards: Sequence[NewReward], identity: str
+) -> RescoredStep:
+    scored = store.artifact(layout.step(step).scored)
+    shards = rollouts(store, scored)
+    played = [t for shard in shards for t in read_trajectories(store.open(shard) / EPISODES)]
+    inputs = {shard.uri.rpartition("/")[2]: shard.digest for shard in shards}
+    where = f"{layout.rescored(identity)}/{step:06d}"
+    target = ArtifactKey(where, "rescore", digest([identity, inputs]), inputs)
+    artifact = store.find(target) or _scored_again(store, target, played, rewards)
+    new = {one.trajectory_id: one for one in read_scores(store.open(artifact) / SCORES)}
+    old = {one.trajectory_id: one for one in read_scores(store.open(scored) / SCORES)}
+    return RescoredStep(step, artifact, tuple((t, old[t.id], new[t.id]) for t in played))
+
+
+def _scored_again(
+    store: Store, target: ArtifactKey, played: Sequence[Trajectory], rewards: Sequence[NewReward]
+) -> Artifact:
+    # what an earlier reward of the same name observed says nothing of this one
+    unobserved = [replace(trajectory, observed={}) for trajectory in played]
+    weights = {each.reward: each.part.weight for each in rewards}
+    with store.publish(target) as folder:
+        write_scores(folder / SCORES, asyncio.run(score(unobserved, weights)))
+    return store.artifact(target.uri)

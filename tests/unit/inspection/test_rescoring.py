@@ -1,0 +1,126 @@
+"""Other rewards for stored episodes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.artifacts.store import ArtifactKey, Store
+from agentfly_core.inspection.rescoring import RescoredStep, new_reward, rescored
+from agentfly_core.records.parquet import write_scores
+from agentfly_core.records.trajectory import Unscored
+from flows.__main__ import main
+from tests.support.stored_run import SCORES, stored_run
+
+REWARDS = """
+from agentfly_core import Environment, Trajectory, reward
+
+class Stock(Environment):
+    pass
+
+@reward
+def long(trajectory: Trajectory) -> float:
+    open("calls", "a").write("x")
+    return len(trajectory.turns)
+
+@reward
+class AtMost:
+    def __init__(self, turns: int = 1) -> None:
+        self.turns = turns
+
+    def __call__(self, trajectory: Trajectory) -> float:
+        return float(len(trajectory.turns) <= self.turns)
+
+@reward
+def stock(shop: Stock) -> float:
+    return 1.0
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The run `demo`, with a scored step 6, in the working directory; beside it, rewards."""
+    found = stored_run(tmp_path)
+    names = ("rollout-000", "rollout-001")
+    digests = {name: found.artifact(f"runs/demo/steps/000006/{name}").digest for name in names}
+    found.remove("runs/demo/steps/000006/scored")
+    with found.publish(ArtifactKey("runs/demo/steps/000006/scored", "score", "k", digests)) as to:
+        write_scores(to / "scores.parquet", SCORES)
+    found.write_json("runs/demo/run.json", {"science": {}})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / f"rewards_{tmp_path.name}.py").write_text(REWARDS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return found
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> str:
+    return f"rewards_{tmp_path.name}"
+
+
+def again(store: Store, *rewards: str) -> RescoredStep:
+    (step,) = rescored(store, "demo", 6, [new_reward(text) for text in rewards])
+    return step
+
+
+def new(step: RescoredStep) -> list[float | Unscored]:
+    return [new.reward for _, _, new in step.episodes]
+
+
+def test_stored_episodes_get_another_reward_and_failed_ones_none(store: Store, module: str) -> None:
+    *scored, failed = new(again(store, f"{module}:long"))
+    assert scored == [2.0, 1.0, 1.0]
+    assert isinstance(failed, Unscored)
+
+
+def test_rewards_have_weights_and_settings(store: Store, module: str) -> None:
+    step = again(store, f"{module}:long=0.5", f"{module}:AtMost={{weight: 10, turns: 1}}")
+    assert new(step)[:3] == [1.0, 10.5, 10.5]
+
+
+def test_what_is_published_is_read_until_the_code_of_a_reward_changes(
+    store: Store, module: str
+) -> None:
+    first, second = again(store, f"{module}:long"), again(store, f"{module}:long")
+    assert first.artifact == second.artifact
+    assert Path("calls").read_text() == "xxx"
+    path = Path(f"{module}.py")
+    path.write_text(path.read_text() + "\n# changed\n")
+    assert again(store, f"{module}:long").artifact.uri != first.artifact.uri
+    assert store.holds(first.artifact.uri)
+
+
+def test_a_reward_of_an_environment_is_refused_by_name_with_why(store: Store, module: str) -> None:
+    with pytest.raises(ValueError, match=r":stock needs Stock, which ended with the episode"):
+        new_reward(f"{module}:stock")
+    with pytest.raises(ValueError, match="got 'much', expected its weight"):
+        new_reward(f"{module}:long=much")
+    with pytest.raises(ValueError, match="expected a Reward"):
+        new_reward(f"{module}:Stock")
+
+
+def test_a_step_that_is_not_scored_is_told_with_those_that_are(store: Store, module: str) -> None:
+    with pytest.raises(ValueError, match=r"Nothing of step 7 of 'demo' is scored.* steps 6"):
+        [*rescored(store, "demo", 7, [new_reward(f"{module}:long")])]
+    with pytest.raises(ValueError, match="Did you mean 'demo'"):
+        [*rescored(store, "dmo", None, [new_reward(f"{module}:long")])]
+
+
+def test_the_command_shows_where_rewards_differ_most_and_how_to_open_it(
+    store: Store, module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["score", "demo@6", "--reward", f"{module}:AtMost"]
+    assert main(words) == 0
+    table = capsys.readouterr().out
+    assert "6         3     0.500     0.667  -0.82            1/1     1/1" in table
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["all"]["episodes"], found["all"]["old"]) == (3, 0.5)
+    first = found["furthest"][0]
+    assert (first["chain"], first["old"], first["new"]) == (0, 1.0, 0.0)
+    assert main(shlex.split(first["command"])[1:]) == 0
+    assert "chain 0; reward 1 (exact 1)" in capsys.readouterr().out
