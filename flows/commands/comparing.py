@@ -57,8 +57,8 @@ def add_comparing(commands: Commands) -> None:
     comparing.add_argument("policies", metavar="RUN", nargs="+", help=REFERENCE)
     against = "the run that the others are held against (default: the first)"
     comparing.add_argument("--against", default="", metavar="RUN", help=against)
-    split = "which problems: test (default), or validation where a run played them"
-    comparing.add_argument("--split", default="test", choices=("test", "validation"), help=split)
+    split = "which problems: test (default), validation, or one of evaluate.datasets"
+    comparing.add_argument("--split", default="test", metavar="NAME", help=split)
     comparing.add_argument("--png", default="", metavar="FILE", help="write a picture as well")
     comparing.add_argument("--json", action="store_true", help="one JSON document for programs")
     comparing.add_argument("--store", default="", help=STORE)

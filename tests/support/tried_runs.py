@@ -13,7 +13,7 @@ from agentfly_core.config.site import Site
 from agentfly_core.formats.json_value import as_json
 from agentfly_core.records import dataset, ledger
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.metrics import point
 from agentfly_core.runs.run import Run, opened
 from tests.support.experiments import SUMMARY
@@ -55,6 +55,15 @@ def finished(store: Store, name: str, solved: str, *overrides: str) -> None:
         evaluated(context, policy, data, "test", lambda i: ("reply", _reward(solved[i])))
         summary: Any = {**SUMMARY, "run": name, "steps": context.science.steps}
         store.write_json(run.layout.summary, as_json(summary))
+
+
+def on_further(store: Store, run: str, name: str, solved: str, *overrides: str) -> None:
+    """The last policy of a finished run on one of its evaluate.datasets, too."""
+    context = experiment(store, *overrides)
+    there = context.on(context.science.on(context.science.evaluate.datasets[name]))
+    data = published(there, keys.prepare(there.science), _prepared(there))
+    policy = policy_of(store, run, context.science.steps)
+    evaluated(there, policy, data, "test", lambda i: ("reply", _reward(solved[i])))
 
 
 def _prepared(context: ExperimentContext) -> Any:

@@ -21,6 +21,7 @@ from agentfly_core.runs.metrics import solved_by_problem
 from agentfly_core.runs.run import record_of, summary_of
 
 STEP = "step"
+HELD_OUT = ("test", "validation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,10 @@ class TriedPolicy:
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
-    """The policy that NAME, a finished run's last, or NAME@STEP names, with or without `run:`.
+    """The policy that NAME, a finished run's last, or NAME@STEP names, with or without `run:`, on a
+    split or one of its evaluate.datasets.
 
-    Raises ValueError for one that is not there, not finished, or was not evaluated on the split.
+    Raises ValueError for one that is not there, not finished, or was not evaluated there.
     """
     run, step = step_named(f"run:{reference.removeprefix('run:')}") or (
         reference.removeprefix("run:"),
@@ -68,10 +70,10 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
 
     place = Site(), store
     context = ExperimentContext(record["experiment"], resolve(science), record["origin"], *place)
-    data = _data_of(context, run, record)
-    if not is_evaluated(context, policy, data, split):
+    there, data, part = _held_out(context, run, record, split)
+    if not is_evaluated(there, policy, data, part):
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
-    episodes, scores = evaluated_episodes(context, policy, data, split)
+    episodes, scores = evaluated_episodes(there, policy, data, part)
     solved = solved_by_problem(episodes, scores, context.resolved.goal)
     settings = _settings(science, step)
     return TriedPolicy(run, step, science.seed, settings, data.digest, science.goal, solved)
@@ -86,28 +88,38 @@ def _require_finished(store: Store, run: str, record: RunRecord, science: Scienc
         )
 
 
-def _data_of(context: ExperimentContext, run: str, record: RunRecord) -> Artifact:
-    target, store = keys.prepare(context.science), context.store
+def _held_out(
+    context: ExperimentContext, run: str, record: RunRecord, name: str
+) -> tuple[ExperimentContext, Artifact, str]:
+    """The experiment, dataset and split that a split, or one of evaluate.datasets, means."""
+    further = context.science.evaluate.datasets
+    if name not in (*HELD_OUT, *further):
+        known = ", ".join([*HELD_OUT, *further])
+        raise ValueError(f"--split: got {name!r}; {run!r} has the held-out problems {known}.")
+    there = context.on(context.science.on(further[name])) if name in further else context
+    target, store = keys.prepare(there.science), context.store
     data = store.artifact(target.uri) if store.manifest(target.uri) else None
-    if data is None or data.digest != record.get("dataset_digest", data.digest):
+    known_digest = None if name in further else record.get("dataset_digest")
+    if data is None or known_digest not in (None, data.digest):
         raise ValueError(
             f"The dataset of {run!r} is not in {store.uri}, or the files that it was made of have "
             "changed, so what was played on it is not found. Restore the files."
         )
-    return data
+    return there, data, "test" if name in further else name
 
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:
-    if split != "test":
+    if split == "validation":
         return (
-            f"{policy} was not evaluated on the {split} problems. A run does that each "
+            f"{policy} was not evaluated on the validation problems. A run does that each "
             "`evaluate.every` steps, if it is asked to; the test problems are played after the "
             "last step, and by `agentfly evaluate`."
         )
     what, overrides = experiment_of(record)
     words = ("agentfly", "evaluate", what, *overrides, "--policy", f"run:{policy}")
     return (
-        f"{policy} was not evaluated on the test problems. This does it: {in_store(store, *words)}"
+        f"{policy} was not evaluated on the {split} problems. This does it: "
+        f"{in_store(store, *words)}"
     )
 
 
@@ -117,7 +129,9 @@ def _settings(science: Science, step: int) -> dict[str, JSON]:
     free = {*resumable(Science), "seed", "data.seed"}
     said = flat(science.model_dump(mode="json", exclude={"fork"}))
     kept = {
-        key: value for key, value in said.items() if free.isdisjoint((key, key.partition(".")[0]))
+        key: value
+        for key, value in said.items()
+        if not any(f"{key}.".startswith(f"{name}.") for name in free)
     }
     return {**kept, "fork": _origin(science), STEP: step}
 

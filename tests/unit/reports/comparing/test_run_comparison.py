@@ -11,7 +11,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.reports.comparing.run_comparison import RunComparison, compared, shown
 from agentfly_core.reports.comparing.tried_policy import tried
 from agentfly_core.runs.run import opened
-from tests.support.tried_runs import experiment, finished, project
+from tests.support.tried_runs import experiment, finished, on_further, project
 
 
 @pytest.fixture
@@ -153,3 +153,21 @@ def test_a_fork_differs_in_what_it_goes_on_from(store: Store) -> None:
     mine, slower = comparison(store, "mine", "slower").groups
     assert mine.differs == {"update.learning_rate": 1e-6, "fork": None}
     assert slower.differs == {"update.learning_rate": 1e-7, "fork": "mine@1"}
+
+
+def test_runs_are_compared_on_further_datasets_by_their_name(store: Store) -> None:
+    data = '{use: "tests.support.problems:clean", test: 4, seed: 7}'
+    settings = f"evaluate.datasets={{hard: {data}}}"
+    finished(store, "one", "11110000", settings)
+    finished(store, "two", "11110000", "update.epochs=2")
+    on_further(store, "one", "hard", "1000", settings)
+    assert tried(store, "one", "hard").solved == {
+        "c-000": 1.0,
+        "c-001": 0.0,
+        "c-002": 0.0,
+        "c-003": 0.0,
+    }
+    assert [*comparison(store, "one", "two").groups[1].differs] == ["update.epochs"]
+    said = r"--split: got 'hard'; 'two' has the held-out problems test, validation\."
+    with pytest.raises(ValueError, match=said):
+        tried(store, "two", "hard")
