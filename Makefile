@@ -13,9 +13,9 @@ LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --cust
 
 PYTEST := $(BIN)/python -m pytest
 SHORT := and not long
-BESIDE := $(MAKE) --no-print-directory --jobs=2 --keep-going
+BESIDE := $(MAKE) --no-print-directory --keep-going
 
-.PHONY: quickstart install check test test-all style types test-quick test-faults test-flows test-rest repro lock deploy worker
+.PHONY: quickstart install check test test-all style types test-quick test-faults test-flows test-services repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -23,13 +23,13 @@ quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 install: $(INSTALLED)  ## install everything into .venv, for GPUs: make install REQUIREMENTS=requirements/gpu.txt
 
 check: $(INSTALLED)  ## check style and types, run the tests that start no service
-	@+$(BESIDE) types style test-quick
+	@+$(BESIDE) --jobs=2 types style test-quick
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
-	@+$(BESIDE) test-rest test-faults test-flows types style
+	@+$(BESIDE) --jobs=3 test-faults test-services test-flows types style test-quick
 
 test-all: $(INSTALLED)  ## all tests: every moment of death, every table
-	@+$(BESIDE) test-faults test-rest test-flows types style SHORT=
+	@+$(BESIDE) --jobs=3 test-faults test-services test-flows types style test-quick SHORT=
 
 style:
 	$(BIN)/ruff check .
@@ -37,18 +37,19 @@ style:
 types:
 	$(BIN)/mypy --strict agentfly_core flows tasks benchmarks
 
+# Four processes of tests, each with the services that it needs. Three work at a time, since each
+# waits for its services now and then.
 test-quick:
-	$(PYTEST) -m "not service and not smollm2 and not long"
+	$(PYTEST) -m "not service and not smollm2 $(SHORT)" --ignore=tests/faults
 
-# Three processes of tests, two of them at a time, each with the services that it needs.
 test-faults:
 	$(PYTEST) tests/faults -m "(long or not long) $(SHORT)"
 
 test-flows:
 	$(PYTEST) -m "prefect $(SHORT)" --ignore=tests/faults
 
-test-rest:
-	$(PYTEST) -m "not prefect $(SHORT)" --ignore=tests/faults
+test-services:
+	$(PYTEST) -m "(service or smollm2) and not prefect $(SHORT)" --ignore=tests/faults
 
 repro: $(INSTALLED)  ## reproduce an experiment with DVC: make repro EXP=shop
 	$(BIN)/agentfly repro $(EXP)

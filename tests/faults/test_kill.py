@@ -115,6 +115,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(
             (CORRECTED, OLDER, "update.mini_batches=2", "adapter={rank: 4}", "steps=2"),
             ("update 2 1",),
             id="a critic, an adaptive penalty, an adapter and older policies",
+            marks=pytest.mark.long,
         ),
         pytest.param(
             ("algorithm={use: remax, correction: icepop}", OLDER),
@@ -164,6 +165,7 @@ def refilled(lives: Lives, whole: Whole, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
+@pytest.mark.long
 def test_a_step_is_refilled_within_its_budget(refilled: Path) -> None:
     for _, step in ledger(refilled).groupby("step"):
         used = (step["outcome"] == "used").tolist()

@@ -46,6 +46,7 @@ def kl_to(reference: str, lives: Lives, folder: Path) -> float:
     return float(found["metrics"]["train/kl_reference"])
 
 
+@pytest.mark.long
 def test_a_run_stays_near_a_policy_of_another_run(
     whole: Whole, lives: Lives, tmp_path: Path
 ) -> None:

@@ -178,6 +178,7 @@ def test_other_data_has_no_version_and_says_why(root, name, overrides, reason):
     assert dataset_version(name, science(*overrides), root) == f"none: {reason}"
 
 
+@pytest.mark.long
 def test_a_dataset_of_changed_files_has_another_version(root):
     rows = [{"question": f"What is {n}+{n}?", "answer": str(n + n)} for n in range(20)]
     (root / "rows.json").write_text(json.dumps(rows))
@@ -238,6 +239,7 @@ def let_stages_sleep(root: Path) -> None:
     file.write_text(file.read_text().replace("PATH=.venv/bin:$PATH agentfly", "sleep 600 &&"))
 
 
+@pytest.mark.long
 def test_data_that_cannot_be_built_stops_with_the_reason(root):
     conf = yaml.safe_load((root / "conf/tiny.yaml").read_text())
     (root / "conf/tiny.yaml").write_text(

@@ -183,6 +183,7 @@ def start_run(state: Path, uid: str) -> None:
     sys.exit(1 if tracker.close(60) else 0)
 
 
+@pytest.mark.long
 @pytest.mark.service
 def test_four_processes_may_start_on_a_project_without_a_store(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")

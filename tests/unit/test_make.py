@@ -9,16 +9,19 @@ import pytest
 from tests.support.project import ROOT
 
 CALLED = '#!/bin/sh\necho "{name} $*" >> {calls}\nexit {code}\n'
+REST = "--ignore=tests/faults"
 TIERS = {
-    "check": ["-m not service and not smollm2 and not long"],
+    "check": [f"-m not service and not smollm2 and not long {REST}"],
     "test": [
-        "-m not prefect and not long --ignore=tests/faults",
-        "-m prefect and not long --ignore=tests/faults",
+        f"-m (service or smollm2) and not prefect and not long {REST}",
+        f"-m not service and not smollm2 and not long {REST}",
+        f"-m prefect and not long {REST}",
         "tests/faults -m (long or not long) and not long",
     ],
     "test-all": [
-        "-m not prefect  --ignore=tests/faults",
-        "-m prefect  --ignore=tests/faults",
+        f"-m (service or smollm2) and not prefect  {REST}",
+        f"-m not service and not smollm2  {REST}",
+        f"-m prefect  {REST}",
         "tests/faults -m (long or not long) ",
     ],
 }

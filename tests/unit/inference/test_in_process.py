@@ -110,6 +110,7 @@ async def test_importance_weights_of_the_nano_model_start_at_one(
     assert largest_deviation(nano, asked, await played(sampler, asked)) < 1e-4
 
 
+@pytest.mark.long
 async def test_importance_weights_of_smollm2_start_at_one(smollm2: Path) -> None:
     sampler = TransformersSampler()
     sampler.load(smollm2, 0)
