@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.play_layout import PlayLayout, next_play
 from agentfly_core.artifacts.stage_metrics import measuring
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Gates
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import as_json
@@ -93,39 +94,55 @@ def play(
     """Play, publish and score the episodes under the experiment's next free name; `ended` hears of
     each that ends.
 
-    Raises SamplerLost with the sampler, and EpisodeBroken for what an author's code raised.
+    What ends it before any shard is stored leaves nothing. Raises SamplerLost with the sampler, and
+    EpisodeBroken for what an author's code raised.
     """
-    layout = PlayLayout(_take_name(context, player, asked))
-    with context.store.publish(_key(layout.tokenizer, layout, {})) as folder:
-        services.tokenizer.save_pretrained(folder)
-    inputs = {"data": asked.data.digest}
-    if isinstance(player, Model):
-        inputs["policy"] = player.policy.digest
-    begun = time.monotonic()
-    rollouts: list[Artifact] = []
-    for shard in asked.shards:
-        progress = watching("play", 0, len(rollouts) * asked.at_once, len(asked.episodes))
-        target = _key(layout.rollout(len(rollouts)), layout, inputs)
+    name = _take_name(context, player, asked)
+    with _forgotten_if_empty(context.store, PlayLayout(name)):
+        with context.store.publish(_key(PlayLayout(name).tokenizer, {})) as folder:
+            services.tokenizer.save_pretrained(folder)
+        begun = time.monotonic()
+        rollouts = list(
+            _rollouts(context, services, spec, asked, ended, _inputs(player, asked), name)
+        )
+        scored = _score(context, rollouts)
+        seconds = time.monotonic() - begun
+    folders = [context.store.open(rollout) for rollout in rollouts]
+    played = [t for folder in folders for t in read_trajectories(folder / EPISODES)]
+    return Played(name, played, read_scores(context.store.open(scored) / SCORES), seconds)
+
+
+def _rollouts(
+    context: ExperimentContext,
+    services: RolloutServices,
+    spec: RolloutSpec,
+    asked: Asked,
+    ended: Watch,
+    inputs: Mapping[str, str],
+    name: str,
+) -> Iterator[Artifact]:
+    """Play and publish one shard after the other."""
+    done = 0
+    for number, shard in enumerate(asked.shards):
+        target = _key(PlayLayout(name).rollout(number), inputs)
+        watch = _both(ended, watching("play", 0, done, len(asked.episodes)))
         with context.store.publish(target) as folder, measuring(folder) as metrics:
             metrics |= play_shard(
-                spec,
-                OPEN,
-                services.sampler,
-                shard,
-                folder,
-                _both(ended, progress),
-                services.environments,
+                spec, OPEN, services.sampler, shard, folder, watch, services.environments
             )
-        rollouts.append(context.store.artifact(target.uri))
-    scored = _score(context, rollouts)
-    seconds = time.monotonic() - begun
-    folders = [context.store.open(rollout) for rollout in rollouts]
-    return Played(
-        layout.uri.rpartition("/")[2],
-        [t for folder in folders for t in read_trajectories(folder / EPISODES)],
-        read_scores(context.store.open(scored) / SCORES),
-        seconds,
-    )
+        done += len(shard)
+        yield context.store.artifact(target.uri)
+
+
+@contextmanager
+def _forgotten_if_empty(store: Store, layout: PlayLayout) -> Iterator[None]:
+    """Remove what was begun if the block raises before a shard is published."""
+    try:
+        yield
+    except BaseException:  # whatever it is, it passes on
+        if not store.holds(layout.rollout(0)):
+            store.remove(layout.uri)
+        raise
 
 
 def _both(first: Watch, second: Watch) -> Watch:
@@ -171,5 +188,10 @@ def _take_name(context: ExperimentContext, player: Player, asked: Asked) -> str:
             return name  # or another process took it meanwhile
 
 
-def _key(uri: str, layout: PlayLayout, inputs: dict[str, str]) -> ArtifactKey:
-    return ArtifactKey(uri, "play", digest(["play", layout.uri, uri, as_json(inputs)]), inputs)
+def _inputs(player: Player, asked: Asked) -> dict[str, str]:
+    policy = {"policy": player.policy.digest} if isinstance(player, Model) else {}
+    return {"data": asked.data.digest, **policy}
+
+
+def _key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:
+    return ArtifactKey(uri, "play", digest(["play", uri, dict(inputs)]), inputs)

@@ -9,6 +9,7 @@ from pathlib import Path
 from agentfly_core.artifacts.lock import Locked, LockLost
 from agentfly_core.formats import tracebacks
 from agentfly_core.formats.text import fault, words_of
+from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.pipeline.stop_conditions import GateClosed
 from agentfly_core.sandbox.backends import Unavailable
 from agentfly_core.system.service import ServiceLost
@@ -22,7 +23,17 @@ class Stopped(RuntimeError):
 
 
 LONGEST_CAUSE = 20_000
-MISTAKES = (ValueError, Locked, LockLost, GateClosed, ServiceLost, Unavailable, OSError, Stopped)
+MISTAKES = (
+    ValueError,
+    Locked,
+    LockLost,
+    GateClosed,
+    ServiceLost,
+    SamplerLost,
+    Unavailable,
+    OSError,
+    Stopped,
+)
 
 
 def message(error: BaseException) -> str:

@@ -6,6 +6,7 @@ from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import reward
 from agentfly_core.authoring.tool import tool
+from agentfly_core.inference.sampler import SamplerLost
 from agentfly_core.inference.scripted import Policy
 from agentfly_core.records.trajectory import Message, Problem, ToolCall, Trajectory
 
@@ -86,3 +87,13 @@ async def chats(conversation: Conversation) -> str:
 async def breaks(conversation: Conversation) -> str:
     """Ask for a fact that there is not."""
     return str(conversation.problem.facts["river"])
+
+
+async def loses(conversation: Conversation) -> str:
+    """Fail as a sampler whose server is gone does."""
+    raise SamplerLost("the server died")
+
+
+async def breaks_at_kenya(conversation: Conversation) -> str:
+    """Answer in words; raise for Kenya."""
+    return {"Chile": "Santiago", "Japan": "Tokyo"}[conversation.problem.id]
