@@ -42,8 +42,9 @@ def rollout_spec(
     """Rules of episodes; by default tokens are letters, and the agent is the default one.
 
     `rewards` are those that need an environment. Without `limits`, there is one environment of each
-    kind that tools and rewards need. Raises ValueError as an experiment does for two tools of one
-    name and for an environment without a limit.
+    kind that tools and rewards need; `{Game: Limit(1, settings={"highest": 10})}` gives each Game
+    settings. Raises ValueError as an experiment does for two tools of one name and for an
+    environment without a limit.
     """
     given = limits if limits is not None else dict.fromkeys(kinds_needed(tools, rewards), Limit(1))
     bounds = {

@@ -1,8 +1,14 @@
 """What docs/tools.md shows can be done, and what it says of the decorators is so."""
 
 import inspect
+import json
 import re
+import sys
+import threading
+from dataclasses import replace
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 from transformers import AutoTokenizer
@@ -16,9 +22,9 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline import checks
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.records import dataset
-from agentfly_core.records.trajectory import Ending
+from agentfly_core.records.trajectory import Ending, Problem
 from agentfly_core.runs.context import resolve
-from agentfly_core.testing.episodes import episode_specs, play_all
+from agentfly_core.testing.episodes import episode_specs, play, play_all, score_of
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/tools.md").read_text()
@@ -33,6 +39,7 @@ def science(tmp_path, monkeypatch):
     (tmp_path / "quiz.yaml").write_text(re.search(r"```yaml\n(model.*?)```", PAGE, re.DOTALL)[1])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_quiz", raising=False)  # that of another test
     return loading.read("quiz.yaml").science
 
 
@@ -51,6 +58,39 @@ async def test_the_quiz_of_the_page_is_a_valid_experiment_and_its_script_solves_
     ]
     scores = await score(played, {load("my_quiz:right"): 1.0})
     assert [one.rewards for one in scores] == [{"right": 1.0, "right/short": 1.0}] * 2
+
+
+class Server(BaseHTTPRequestHandler):
+    """A model that is busy at first, and then says what it was asked."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append(body["messages"][0]["content"])
+        said = "yes" if "Answer: Santiago\n" in self.asked[-1] else "no"
+        answer = json.dumps({"choices": [{"message": {"content": said}}]}).encode()
+        self.send_response(503 if len(self.asked) == 1 else 200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_): ...
+
+
+async def test_the_judge_of_the_page_asks_a_server_that_is_busy_once_more(science):
+    chile = Problem("Chile", "What is the capital of Chile?", {"answer": "Santiago"})
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        judge = load("my_quiz:Judge").with_settings(url=f"http://127.0.0.1:{server.server_port}")
+        judge = replace(judge, backoff=0.0)
+        found = [
+            (await score_of(await play([reply], problem=chile), judge)).reward
+            for reply in ("Santiago", "Lima")
+        ]
+        server.shutdown()
+    assert found == [1.0, 0.0]
+    assert len(Server.asked) == 3
 
 
 @pytest.mark.parametrize("decorator", [tool, reward])

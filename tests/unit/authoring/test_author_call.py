@@ -362,6 +362,23 @@ async def test_an_environment_that_does_not_listen_is_given_up_after_its_time(
     )
 
 
+async def test_a_reset_that_blocks_is_named_with_what_to_do_instead(
+    released: threading.Event,
+) -> None:
+    async def reset(self: Room, problem: Problem) -> None:
+        released.wait(30)
+
+    sluggish = broken(reset=reset)
+    async with ResourceManager({sluggish: 1}) as resources:
+        with pytest.raises(
+            ServiceFailure,
+            match=r"not ready for problem 'one': Overdue: Broken\.reset\(\) held the event loop "
+            r"for \S+ s: use .*`await asyncio\.to_thread\(\.\.\.\)`",
+        ):
+            async with lease(resources, sluggish, ONE, 0.05):
+                pass
+
+
 async def test_making_an_environment_and_asking_for_its_state_are_bounded_too(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:

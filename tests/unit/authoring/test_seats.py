@@ -35,7 +35,7 @@ async def test_who_gives_up_waiting_takes_no_seat_with_it() -> None:
     await asyncio.gather(gone, return_exceptions=True)
     assert not next_one.done()
     await seats.__aexit__(None, None, None)
-    await next_one
+    await asyncio.wait_for(next_one, 30)
 
 
 async def test_who_is_cancelled_as_it_gets_a_seat_hands_it_on() -> None:
@@ -46,7 +46,7 @@ async def test_who_is_cancelled_as_it_gets_a_seat_hands_it_on() -> None:
     await seats.__aexit__(None, None, None)  # late has it, and is cancelled before it runs
     late.cancel()
     await asyncio.gather(late, return_exceptions=True)
-    await next_one
+    await asyncio.wait_for(next_one, 30)
 
 
 def test_seats_are_shared_by_event_loops() -> None:
