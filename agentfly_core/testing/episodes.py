@@ -24,6 +24,7 @@ from agentfly_core.testing.letters import STOP, Letters, call_text, encode
 
 ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
 Reply = str | ToolCall | Sequence[ToolCall]
+MOST_TURNS = 100
 
 
 def rollout_spec(
@@ -105,20 +106,23 @@ async def play_all(
 
 
 async def play(
-    replies: Sequence[Reply], *tools: Tool, problem: Problem = ADD, spec: RolloutSpec | None = None
+    replies: Sequence[Reply] | Policy,
+    *tools: Tool,
+    problem: Problem = ADD,
+    spec: RolloutSpec | None = None,
 ) -> Trajectory:
-    """An episode in which the model gives these replies and the tools really answer.
+    """An episode in which the model gives these replies, or a policy's, and the tools really
+    answer.
 
         await play([ToolCall("look_up", {"country": "Chile"}), "Santiago"], look_up, problem=chile)
 
-    A reply is a text, a call or several calls. `spec=rollout_spec(...)` sets limits, rewards that
-    need an environment, or an agent.
+    A reply is a text, a call or several calls; a policy, an `async def` of a Conversation, has up
+    to 100. `spec=rollout_spec(...)` sets limits, rewards that need an environment, or an agent.
     """
-    texts = [_text(reply) for reply in replies]
-    rules = spec or rollout_spec(
-        *tools, max_turns=len(texts), max_tokens=10_000, max_model_len=100_000
-    )
-    (trajectory,), *_ = await play_all(episode_specs(problem), rules, scripted(saying(*texts)))
+    policy = replies if callable(replies) else saying(*map(_text, replies))
+    turns = MOST_TURNS if callable(replies) else len(replies)
+    rules = spec or rollout_spec(*tools, max_turns=turns, max_tokens=10_000, max_model_len=100_000)
+    (trajectory,), *_ = await play_all(episode_specs(problem), rules, scripted(policy))
     return trajectory
 
 
