@@ -34,7 +34,7 @@ STEP_SECONDS = 60.0
 ADVICE: dict[Which, str] = {
     "parts": "use `await` with an async client, `await asyncio.to_thread(...)`, a plain `def` for "
     "a tool or reward, which runs in a thread, or process=True",
-    "agents": "an agent has to `await` whatever takes time",
+    "agents": "an agent or a policy has to `await` whatever takes time",
 }
 _log = logging.getLogger(__name__)
 calling_work: contextvars.ContextVar[Work | None] = contextvars.ContextVar("work", default=None)

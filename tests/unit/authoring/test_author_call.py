@@ -324,7 +324,9 @@ async def test_an_agent_that_blocks_is_named_long_before_its_deadline(
         problems, rollout_spec(agent=blocks, deadline=3600), scripted(saying("99"))
     )
     assert all("The agent blocks held the event loop for" in str(t.error) for t in played)
-    assert all("an agent has to `await` whatever takes time" in str(t.error) for t in played)
+    assert all(
+        "an agent or a policy has to `await` whatever takes time" in str(t.error) for t in played
+    )
 
 
 @pytest.mark.parametrize("method", ["start", "reset", "healthy", "close"])

@@ -1,16 +1,25 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
+from agentfly_core.authoring import author_loops
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.inference.sampler import Request, SamplingParams
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.trajectory import Ending, Message, Problem, Sampled, ToolCall
 from agentfly_core.rollout.shard import EpisodeBroken
-from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
+from agentfly_core.testing.episodes import (
+    ADD,
+    episode_specs,
+    play_all,
+    rollout_spec,
+    saying,
+    scripted,
+)
 from agentfly_core.testing.letters import STOP, as_letters, encode, loss_mask
 from agentfly_core.tools.calculator import calculator
 
@@ -98,3 +107,23 @@ async def test_a_policy_that_waits_for_ever_costs_one_episode() -> None:
         Ending.FAILED,
         Ending.NO_TOOL_CALLS,
     ]
+
+
+async def test_a_policy_that_blocks_is_named_and_the_next_episodes_can_be_played(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(author_loops, "STEP_SECONDS", 0.3)
+    released = threading.Event()
+
+    async def blocks(conversation: Conversation) -> str:
+        released.wait(30)
+        return "ok"
+
+    try:
+        (played,), *_ = await play_all(episode_specs(ADD), rollout_spec(), scripted(blocks))
+        assert played.ending is Ending.FAILED
+        assert "The policy blocks held the event loop for" in str(played.error)
+        (again,), *_ = await play_all(episode_specs(ADD), rollout_spec(), scripted(saying("ok")))
+        assert again.ending is Ending.NO_TOOL_CALLS
+    finally:
+        released.set()
