@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from rich.console import Group, RenderableType
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.text import sentence
 from agentfly_core.inspection.agreement import NOTHING, Agreement, agreement, ranks
 from agentfly_core.inspection.rescoring import NewReward, RescoredStep
 from agentfly_core.records.trajectory import Unscored
@@ -40,13 +41,14 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class StepJudged:
-    """A step by both rewards; `unscored` are the causes of missing new rewards, one an episode.
+    """A step by both rewards; `unscored` are the causes of missing new rewards, one an episode, and
+    `artifact` has the new scores where they are stored.
 
     `StepJudged(7, artifact, (Judged(...), ...), (), Agreement(...))`
     """
 
     step: int
-    artifact: Artifact
+    artifact: Artifact | None
     episodes: tuple[Judged, ...]
     unscored: tuple[str, ...]
     agreement: Agreement
@@ -106,7 +108,12 @@ def view(second: Second, store: Store) -> RenderableType:
         table.add_row("all", *_row(everything, second.agreement), style="bold")
     title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in second.rewards)
     causes = [cause for step in second.steps for cause in step.unscored]
-    missing = [Text(f"{len(causes)} episodes have no new reward: {causes[0]}")] if causes else []
+    again = "Their steps are not stored: the same command scores them again."
+    missing = (
+        [Text(f"{len(causes)} episodes have no new reward: {sentence(causes[0])} {again}")]
+        if causes
+        else []
+    )
     opened = [
         Text(f"  old {each.old:g}, new {each.new:g}: {each.command(store, second.run)}")
         for each in second.furthest
@@ -126,7 +133,7 @@ def as_json(second: Second, store: Store) -> dict[str, JSON]:
     steps: list[JSON] = [
         {
             "step": step.step,
-            "artifact": {"uri": step.artifact.uri, "digest": step.artifact.digest},
+            "artifact": asdict(step.artifact) if step.artifact else None,
             "unscored": len(step.unscored),
             **_numbers(step.episodes, step.agreement),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,10 +26,11 @@ from agentfly_core.records.parquet import (
     read_trajectories,
     write_scores,
 )
-from agentfly_core.records.trajectory import Scored, Trajectory
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.rollout.parts import reward_of as reward_at
 from agentfly_core.runs.episodes import spans
 from agentfly_core.system.files import sha256
+from agentfly_core.system.module_search import OURS
 
 
 @dataclass(frozen=True)
@@ -43,23 +45,42 @@ class NewReward:
 
     @property
     def identity(self) -> list[JSON]:
-        """Its path, its weight and settings, and the digest of the file that defines it."""
-        source = inspect.getsourcefile(inspect.unwrap(self.reward.made_of))
-        code = sha256(Path(source)) if source else ""
+        """Its path, its weight and settings, and the code behind it: its file, and what there is
+        imported of the working directory.
+        """
+        made = inspect.unwrap(self.reward.made_of)
+        own = made.__module__ if hasattr(made, "__name__") else type(made).__module__
+        code: dict[str, JSON] = {
+            name: sha256(Path(file))
+            for name, module in sys.modules.items()
+            if (file := getattr(module, "__file__", None))
+            and (name == own or _is_authors(name, file))
+        }
         return [self.path, self.part.model_dump(mode="json"), code]
 
 
 @dataclass(frozen=True, slots=True)
 class RescoredStep:
-    """The episodes of a step with their old and new scores; `artifact` holds the new ones.
+    """The episodes of a step with their old and new scores; `artifact` holds the new ones, unless
+    some could not be scored.
 
     `RescoredStep(7, Artifact("runs/demo/rescored/9f2c.../000007", "77b0..."), ((trajectory, old,
     new), ...))`
     """
 
     step: int
-    artifact: Artifact
+    artifact: Artifact | None
     episodes: tuple[tuple[Trajectory, Scored, Scored], ...]
+
+
+def new_rewards(texts: Sequence[str]) -> list[NewReward]:
+    """The rewards that are asked for, see `new_reward`; raises ValueError for one that is named
+    twice.
+    """
+    paths = [text.partition("=")[0] for text in texts]
+    if twice := [path for path in paths if paths.count(path) > 1]:
+        raise ValueError(f"--reward {twice[0]} is given twice; give it once, with one weight.")
+    return [new_reward(text) for text in texts]
 
 
 def new_reward(text: str) -> NewReward:
@@ -93,6 +114,8 @@ def rescored(
     """Score a step of a run, or each, with other rewards and publish the scores; those that are
     published are read.
 
+    A step of which an episode could not be scored is not published: a judge may be back later.
+
     Raises ValueError for a step that is not scored, FileNotFoundError where its episodes are gone.
     """
     known_run(store, run)
@@ -116,18 +139,34 @@ def _rescored(
     inputs = {shard.uri.rpartition("/")[2]: shard.digest for shard in shards}
     where = f"{layout.rescored(identity)}/{step:06d}"
     target = ArtifactKey(where, "rescore", digest([identity, inputs]), inputs)
-    artifact = store.find(target) or _scored_again(store, target, played, rewards)
-    new = {one.trajectory_id: one for one in read_scores(store.open(artifact) / SCORES)}
-    old = {one.trajectory_id: one for one in read_scores(store.open(scored) / SCORES)}
-    return RescoredStep(step, artifact, tuple((t, old[t.id], new[t.id]) for t in played))
+    artifact = store.find(target)
+    new = (
+        read_scores(store.open(artifact) / SCORES)
+        if artifact
+        # what an earlier reward of the same name observed says nothing of this one
+        else asyncio.run(score([replace(t, observed={}) for t in played], _weights(rewards)))
+    )
+    if artifact is None and not _missing(played, new):
+        with store.publish(target) as folder:
+            write_scores(folder / SCORES, new)
+        artifact = store.artifact(where)
+    old = read_scores(store.open(scored) / SCORES)
+    before, after = ({one.trajectory_id: one for one in scores} for scores in (old, new))
+    return RescoredStep(step, artifact, tuple((t, before[t.id], after[t.id]) for t in played))
 
 
-def _scored_again(
-    store: Store, target: ArtifactKey, played: Sequence[Trajectory], rewards: Sequence[NewReward]
-) -> Artifact:
-    # what an earlier reward of the same name observed says nothing of this one
-    unobserved = [replace(trajectory, observed={}) for trajectory in played]
-    weights = {each.reward: each.part.weight for each in rewards}
-    with store.publish(target) as folder:
-        write_scores(folder / SCORES, asyncio.run(score(unobserved, weights)))
-    return store.artifact(target.uri)
+def _weights(rewards: Sequence[NewReward]) -> dict[Reward, float]:
+    return {each.reward: each.part.weight for each in rewards}
+
+
+def _missing(played: Sequence[Trajectory], scores: Sequence[Scored]) -> bool:
+    """Whether an episode that could be scored was not."""
+    ended = {t.id for t in played if t.ending is not Ending.FAILED}
+    return any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in scores)
+
+
+def _is_authors(name: str, file: str) -> bool:
+    """Whether a module is one of the working directory, and neither installed nor ours."""
+    ours = name.partition(".")[0] in OURS
+    path = Path(file)
+    return path.is_relative_to(Path.cwd()) and not path.is_relative_to(sys.prefix) and not ours

@@ -15,7 +15,7 @@ from agentfly_core.inspection.printed import show as printed
 from agentfly_core.inspection.reference import PlayReference, reference
 from agentfly_core.inspection.reference import against as against_of
 from agentfly_core.inspection.rescored_view import Second, judged
-from agentfly_core.inspection.rescoring import new_reward, rescored
+from agentfly_core.inspection.rescoring import new_rewards, rescored
 from agentfly_core.inspection.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.inspection.sources import read
 from agentfly_core.runs.episodes import Episodes, Pair
@@ -71,7 +71,7 @@ def score(arguments: Namespace) -> None:
     named = reference(arguments.what)
     if isinstance(named, PlayReference):
         raise ValueError(f"Got {arguments.what}, expected RUN or RUN@STEP: a step has groups.")
-    rewards = [new_reward(text) for text in arguments.reward]
+    rewards = new_rewards(arguments.reward)
     steps = [judged(step) for step in rescored(store, named.run, named.step, rewards)]
     second = Second(named.run, rewards, steps)
     if arguments.json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shlex
 from pathlib import Path
@@ -9,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.artifacts.store import ArtifactKey, Store
-from agentfly_core.inspection.rescoring import RescoredStep, new_reward, rescored
+from agentfly_core.inspection.rescoring import RescoredStep, new_reward, new_rewards, rescored
 from agentfly_core.records.parquet import write_scores
 from agentfly_core.records.trajectory import Unscored
 from flows.__main__ import main
 from tests.support.stored_run import SCORES, stored_run
 
 REWARDS = """
-from agentfly_core import Environment, Trajectory, reward
+import others_NAME
+from agentfly_core import Environment, ServiceFailure, Trajectory, reward
 
 class Stock(Environment):
     pass
@@ -33,6 +35,18 @@ class AtMost:
 
     def __call__(self, trajectory: Trajectory) -> float:
         return float(len(trajectory.turns) <= self.turns)
+
+@reward
+def judge(trajectory: Trajectory) -> float:
+    if not open("judge").read():
+        raise ServiceFailure("the judge is down")
+    return 1.0
+
+class Brief:
+    def __call__(self, trajectory: Trajectory) -> float:
+        return others_NAME.VALUE
+
+brief = reward(Brief())
 
 @reward
 def stock(shop: Stock) -> float:
@@ -52,7 +66,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     found.write_json("runs/demo/run.json", {"science": {}})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    (tmp_path / f"rewards_{tmp_path.name}.py").write_text(REWARDS)
+    (tmp_path / f"rewards_{tmp_path.name}.py").write_text(REWARDS.replace("NAME", tmp_path.name))
+    (tmp_path / f"others_{tmp_path.name}.py").write_text("VALUE = 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     return found
 
@@ -86,12 +101,43 @@ def test_what_is_published_is_read_until_the_code_of_a_reward_changes(
     store: Store, module: str
 ) -> None:
     first, second = again(store, f"{module}:long"), again(store, f"{module}:long")
-    assert first.artifact == second.artifact
+    assert first.artifact and first.artifact == second.artifact
     assert Path("calls").read_text() == "xxx"
     path = Path(f"{module}.py")
     path.write_text(path.read_text() + "\n# changed\n")
-    assert again(store, f"{module}:long").artifact.uri != first.artifact.uri
+    third = again(store, f"{module}:long").artifact
+    assert third and third.uri != first.artifact.uri
     assert store.holds(first.artifact.uri)
+
+
+def test_a_change_in_what_a_reward_imports_scores_again(store: Store, module: str) -> None:
+    assert new(again(store, f"{module}:brief"))[:3] == [1.0, 1.0, 1.0]
+    other = importlib.import_module(module.replace("rewards", "others"))
+    assert other.__file__
+    Path(other.__file__).write_text("VALUE = 0.25\n")
+    other.VALUE = 0.25  # as a new process would read it
+    assert new(again(store, f"{module}:brief"))[:3] == [0.25, 0.25, 0.25]
+
+
+def test_what_a_judge_could_not_score_is_not_stored_and_scored_when_it_is_back(
+    store: Store, module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("judge").write_text("")
+    down = again(store, f"{module}:judge")
+    assert down.artifact is None
+    assert all(isinstance(reward, Unscored) for reward in new(down))
+    assert main(["score", "demo@6", "--reward", f"{module}:judge"]) == 0
+    told = "3 episodes have no new reward: judge: ServiceFailure: the judge is down. Their steps"
+    assert told in capsys.readouterr().out
+    Path("judge").write_text("up")
+    back = again(store, f"{module}:judge")
+    assert back.artifact is not None
+    assert new(back)[:3] == [1.0, 1.0, 1.0]
+
+
+def test_a_reward_that_is_named_twice_is_refused(store: Store, module: str) -> None:
+    with pytest.raises(ValueError, match=f"--reward {module}:long is given twice"):
+        new_rewards([f"{module}:long", f"{module}:long=2"])
 
 
 def test_a_reward_of_an_environment_is_refused_by_name_with_why(store: Store, module: str) -> None:
