@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import time
 
+from agentfly_core.artifacts.run_tags import remember_told, tags_of
 from agentfly_core.formats import hashing
 from agentfly_core.formats.json_value import as_json
 from agentfly_core.formats.text import fault
@@ -30,8 +31,9 @@ def reporting(run: Run) -> Iterator[RunReporter]:
     """Reports to MLflow what a run does; prints at the end what MLflow lacks and how to send it."""
     command = continuing(run.store, run.name, run.record)
     tracker = _tracker(run.context, run.name, run.uid, run.created_ms)
+    reporter = RunReporter(run, tracker)
     try:
-        yield RunReporter(run, tracker)
+        yield reporter
     except BaseException as error:  # whatever it is, MLflow gets it, and it is raised again
         tracker.tags({"agentfly.last_failure": fault(error, LONGEST_TAG)[:LONGEST_TAG]})
         tracker.finish("FAILED" if isinstance(error, Exception) else "KILLED", _now())
@@ -39,8 +41,10 @@ def reporting(run: Run) -> Iterator[RunReporter]:
     finally:
         if unsent := tracker.close():
             print(tracker.missing(unsent, f"`{command}`"))
-        elif run.finished:
-            run.link(TOLD, str(run.science.steps))
+        else:
+            remember_told(run.store, run.name, reporter.tags)
+            if run.finished:
+                run.link(TOLD, str(run.science.steps))
 
 
 @contextmanager
@@ -60,12 +64,13 @@ def reporting_stage(
 
 
 def report_again(context: ExperimentContext, name: str, summary: Summary) -> Summary:
-    """Send a finished run's files to MLflow, unless it has had them; returns the summary, now with
-    MLflow's run id.
+    """Send a finished run's files and tags to MLflow, unless it has had them; returns the summary,
+    now with MLflow's run id.
 
     Raises Locked while a process writes the run.
     """
-    if str(context.science.steps) in links_of(context.store, name).get(TOLD, []):
+    told = str(context.science.steps) in links_of(context.store, name).get(TOLD, [])
+    if told and tags_of(context.store, name).told:
         return summary
     with opened(context, name) as run, reporting(run) as reporter:
         reporter.everything()

@@ -31,8 +31,8 @@ class RunLayout:
     """Paths of a run: `RunLayout("demo").step(7).policy` is `runs/demo/steps/000007/policy`.
 
     `record` says how the run was started, `start` which policy its first step starts from, `links`
-    its ids in other systems, `summary` how it ended; a finished run has a `ledger`, a judged night
-    a `report`.
+    its ids in other systems, `tags` what people call it, `summary` how it ended; a finished run has
+    a `ledger`, a judged night a `report`.
     """
 
     def __init__(self, name: str) -> None:
@@ -40,6 +40,7 @@ class RunLayout:
         self.record = f"{self.uri}/run.json"
         self.start = f"{self.uri}/start.json"
         self.links = f"{self.uri}/links.json"
+        self.tags = f"{self.uri}/tags.json"
         self.summary = f"{self.uri}/summary.json"
         self.ledger = f"{self.uri}/ledger"
         self.report = f"{self.uri}/report.md"

@@ -80,7 +80,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
     path = _path(experiment)
     written = strict_yaml.settings(path)
     refuse_secrets(written, str(path))
-    changes = [_override(text) for text in overrides]
+    changes = [override(text) for text in overrides]
     settings = _merge(PARTS, written)
     for key, value in changes:
         refuse_secrets(_replaced({}, _keys(key), value), "an override")
@@ -214,7 +214,7 @@ def _path(experiment: str) -> Path:
     return path
 
 
-def _override(text: str) -> tuple[str, JSON]:
+def override(text: str) -> tuple[str, JSON]:
     """What `rollout.problems=8` changes: `("rollout.problems", 8)`."""
     key, equals, value = text.partition("=")
     if not equals or not all(_keys(key)):

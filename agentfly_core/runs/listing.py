@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -14,23 +17,31 @@ from rich.text import Text
 from agentfly_core.artifacts.lease import leaseholder
 from agentfly_core.artifacts.lock import holder_of
 from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_tags import tags_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.text import clip
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.run import record_of, summary_of
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
+LONGEST_WORD = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A run as it stands; `step` is the last one whose policy is published, `success` is held-out,
-    None before the end.
+    None before the end, `changed` are the settings that are not its file's.
 
-    `Listed("quickstart-1f2e3d4c", "stopped", "", 7, 15, None, "agentfly train quickstart --run
-    quickstart-1f2e3d4c")`
+        Listed(
+            "quickstart-1f2e3d4c", "stopped", "", 7, 15, None,
+            "agentfly train quickstart seed=1 --run quickstart-1f2e3d4c", experiment="quickstart",
+            created_ms=1763740000000, tags=("baseline",), changed={"seed": 1},
+            settings={"seed": 1, "update.learning_rate": 3e-4, ...},
+        )
     """
 
     name: str
@@ -40,6 +51,11 @@ class Listed:
     steps: int
     success: float | None
     command: str
+    experiment: str
+    created_ms: int
+    tags: tuple[str, ...]
+    changed: Mapping[str, JSON]
+    settings: Mapping[str, JSON]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +87,7 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
     if not runs:
         return Text(f"There is no run in {store.uri} yet. Start one: agentfly train quickstart")
     width = max(len(run.name) for run in runs)
+    differing = differences([run for run in runs if isinstance(run, Listed)])
     shown = []
     for run in runs:
         name = (f"{run.name:<{width}}  ", "bold")
@@ -81,27 +98,53 @@ def view(runs: list[Listed | Unreadable], store: Store) -> RenderableType:
         owner = f"  {run.owner}" if run.owner else ""
         line = Text.assemble(name, (f"{run.state:<8}", STYLES[run.state]))
         line.append(f"  step {run.step}/{run.steps}{success}{owner}")
+        for word in settled(differing[run.name]):
+            line.append(f"  {clip(word, LONGEST_WORD)}", "cyan")
+        for tag in run.tags:
+            line.append(f"  #{tag}", "magenta")
         shown += [line, Text(f"  {run.command}", "dim")]
     return Group(*shown)
+
+
+def differences(runs: Sequence[Listed]) -> dict[str, dict[str, JSON]]:
+    """What runs differ in, by name: of the settings that are not the files' those that not all
+    share, and the seed.
+    """
+    changed = {key for run in runs for key in run.changed} | {"seed"}
+    apart = [key for key in changed if len({str(run.settings.get(key)) for run in runs}) > 1]
+    return {
+        run.name: {
+            key: run.settings.get(key)
+            for key in sorted(apart)
+            if key in run.changed or key == "seed"
+        }
+        for run in runs
+    }
+
+
+def settled(settings: Mapping[str, JSON]) -> list[str]:
+    """Settings as they are typed: `["seed=1", "update.learning_rate=3.0e-04"]`."""
+    words = []
+    for key, value in settings.items():
+        text = yaml.safe_dump(value, default_flow_style=True, width=100_000).removesuffix("...\n")
+        words.append(f"{key}={text.strip()}")
+    return words
 
 
 def continuing(store: Store, name: str, record: RunRecord) -> str:
     """The exact command that continues a run, given its run.json: every setting that differs from
     the file is in it.
     """
-    what, overrides = experiment_of(record)
-    site = record["site"]["name"]
-    where = [] if site == "local" else ["--site", site]
-    return in_store(store, "agentfly", "train", what, *overrides, "--run", name, *where)
+    changed = _changed(record, Science.restored(record["science"]))
+    return _continuing(store, name, record, changed)
 
 
 def experiment_of(record: RunRecord) -> tuple[str, list[str]]:
     """The experiment of a run and the settings that differ from its file as it is now, as a command
     names them: `("quickstart", ["seed=1"])`.
     """
-    path = next((Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml"))), None)
-    known = path is None or path.parent == loading.CONF
-    return record["experiment"] if known else str(path), _overrides(path, record)
+    changed = _changed(record, Science.restored(record["science"]))
+    return _experiment(record), settled(changed)
 
 
 def in_store(store: Store, *words: str) -> str:
@@ -112,15 +155,32 @@ def in_store(store: Store, *words: str) -> str:
     return shlex.join([*words, *([] if store.uri == default.uri else ["--store", store.uri])])
 
 
-def _overrides(path: Path | None, record: RunRecord) -> list[str]:
-    """Each setting in which a run differs from its experiment's file as it is now, as `key=value`.
+def _continuing(store: Store, name: str, record: RunRecord, changed: Mapping[str, JSON]) -> str:
+    site = record["site"]["name"]
+    where = [] if site == "local" else ["--site", site]
+    words = [_experiment(record), *settled(changed), "--run", name, *where]
+    return in_store(store, "agentfly", "train", *words)
+
+
+def _experiment(record: RunRecord) -> str:
+    path = _file(record)
+    return record["experiment"] if path is None or path.parent == loading.CONF else str(path)
+
+
+def _file(record: RunRecord) -> Path | None:
+    files = (Path(o) for o in record["origin"].values() if o.endswith((".yaml", ".yml")))
+    return next(files, None)
+
+
+def _changed(record: RunRecord, science: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Each setting in which a run differs from its experiment's file as it is now.
 
     Where that cannot be read: each one that was overridden when the run was started.
     """
-    science = Science.restored(record["science"])
+    path = _file(record)
     try:
-        now = loading.read(str(path)).science.model_dump(mode="json")
-    except ValueError:
+        now = _settings_of_file(str(path), Path(str(path)).stat().st_mtime_ns, os.getcwd())
+    except (ValueError, OSError):
         keys = [key for key, origin in record["origin"].items() if origin == "override"]
     else:
         keys = [change.key for change in loading.differences(now, science)]
@@ -133,12 +193,14 @@ def _overrides(path: Path | None, record: RunRecord) -> list[str]:
         # an import path has dots of its own
         whole.add(section.partition(".")[0] if ":" in section else section)
 
-    words = []
-    for key in sorted(whole):
-        value = values.get(key, science.get(key))
-        text = yaml.safe_dump(value, default_flow_style=True, width=100_000).removesuffix("...\n")
-        words.append(f"{key}={text.strip()}")
-    return words
+    return {key: values.get(key, science.get(key)) for key in sorted(whole)}
+
+
+@lru_cache(maxsize=64)
+def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSON]:
+    """The settings of an experiment's file as it is now; many runs have the same one."""
+    now: dict[str, JSON] = loading.read(path).science.model_dump(mode="json")
+    return now
 
 
 def _start_step(record: RunRecord) -> int:
@@ -154,7 +216,10 @@ def _listed(store: Store, name: str, record: RunRecord) -> Listed:
     assert isinstance(steps, int)
     remote, here = store.remote, store.root / layout.uri
     owner = leaseholder(remote, layout.uri) if remote else holder_of(here)
-    published = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
+    science = Science.restored(record["science"])
+    changed = _changed(record, science)
+    begun = reversed(layout.steps(store))
+    last = next((step for step in begun if store.holds(layout.step(step).policy)), None)
     summary = summary_of(store, name)
     done = summary is not None and summary["steps"] == steps
     state: Literal["finished", "running", "stopped"] = "running" if owner else "stopped"
@@ -162,10 +227,15 @@ def _listed(store: Store, name: str, record: RunRecord) -> Listed:
         name=name,
         state="finished" if done else state,
         owner=owner,
-        step=max(published, default=_start_step(record)),
+        step=_start_step(record) if last is None else last,
         steps=steps,
         success=summary["success_after"] if summary and done else None,
         command=in_store(store, "agentfly", "show", name)
         if done
-        else continuing(store, name, record),
+        else _continuing(store, name, record, changed),
+        experiment=record["experiment"],
+        created_ms=record["created_ms"],
+        tags=tags_of(store, name).words,
+        changed=changed,
+        settings=loading.flat(science),
     )

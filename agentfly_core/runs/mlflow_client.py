@@ -36,6 +36,7 @@ RUN_UID = "agentfly.run_uid"
 DIGEST = "agentfly.policy_digest"
 SUCCESS = "agentfly.success"
 DATASET = "agentfly.dataset"
+TAGS = "agentfly.tags"
 TABLES = "mlflow.loggedArtifacts"
 TABLES_LISTED = 80
 ENVIRONMENT = {
@@ -192,8 +193,13 @@ def set_aliases(place: Place, model: str, digests: Mapping[str, str]) -> None:
 
 def add_report(place: Place, run_id: str, text: str, tags: Mapping[str, str]) -> None:
     """Log a text as the artifact report.md of a run that may be over, and set tags of the run."""
+    _connect(place).log_text(run_id, text, "report.md")
+    set_tags(place, run_id, tags)
+
+
+def set_tags(place: Place, run_id: str, tags: Mapping[str, str]) -> None:
+    """Set tags of a run that may be over; raises whatever MLflow does where it is not reached."""
     client = _connect(place)
-    client.log_text(run_id, text, "report.md")
     for name, value in tags.items():
         client.set_tag(run_id, name, redact(value))
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_tags import tags_of
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.loading import flat
@@ -17,7 +18,7 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import episodes
 from agentfly_core.runs.context import ExperimentContext, final_policy
 from agentfly_core.runs.intervals import Rate
-from agentfly_core.runs.mlflow_client import Success, Tracker
+from agentfly_core.runs.mlflow_client import TAGS, Success, Tracker
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import (
     Evaluation,
@@ -81,6 +82,9 @@ class RunReporter(MlflowReporter):
         self.run = run
         self._best = -1.0
         tracker.tags({"agentfly.run_folder": self._where(run.layout.uri), **_parents(run)})
+        self.tags = tags_of(run.store, run.name)
+        if self.tags.words or not self.tags.told:
+            tracker.tags({TAGS: str(self.tags)})
 
     def data(self, data: Artifact) -> None:
         """The dataset that the run reads, and its version, as the run wrote them down."""
@@ -134,6 +138,9 @@ class RunReporter(MlflowReporter):
         self.tracker.tags(
             {"agentfly.last_policy": policy.digest, "agentfly.last_step": str(summary["steps"])}
         )
+        if (tags := tags_of(self.run.store, self.run.name)) != self.tags:  # tagged meanwhile
+            self.tags = tags
+            self.tracker.tags({TAGS: str(tags)})
         self.tracker.summary(summary)
         self.tracker.finish("FINISHED", time_ms)
 

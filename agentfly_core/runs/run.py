@@ -273,8 +273,8 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
 
 def _forget_if_empty(store: Store, uri: str) -> None:
     """Remove a run that has its record only; the lock goes last, since it guards the rest."""
-    if {*store.names(uri)} <= {"run.json", "links.json", "lock.json"}:
-        for name in ("run.json", "links.json", "lock.json"):
+    if {*store.names(uri)} <= {"run.json", "links.json", "tags.json", "lock.json"}:
+        for name in ("run.json", "links.json", "tags.json", "lock.json"):
             store.remove(f"{uri}/{name}")
         store.remove(uri)
 

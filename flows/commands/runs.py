@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from pathlib import Path
 
 from rich.console import Console
 
+from agentfly_core.artifacts.run_tags import change_tags, remember_told, tags_of
+from agentfly_core.formats.text import fault
+from agentfly_core.inspection import run_choice
+from agentfly_core.inspection.run_choice import SORTINGS
+from agentfly_core.inspection.sources import known_run
 from agentfly_core.runs.listing import continuing, listed, view
-from agentfly_core.runs.mlflow_client import Place
+from agentfly_core.runs.mlflow_client import TAGS, Place, set_tags
 from agentfly_core.runs.run import links_of, record_of
 from flows.commands.arguments import RUN, STORE, Commands
 from flows.context import store_at
@@ -16,13 +22,28 @@ from flows.local.mlflow_ui import open_run
 from flows.local.prefect_server import open_flow_run
 from flows.local.state_dirs import settle
 
+SORT = "by name, or the newest (time), best (success) or furthest (step) first (default: name)"
+FILTER = (
+    "only runs with this text in their line, or experiment=NAME, state=stopped, tag=WORD, "
+    "update.learning_rate=3e-4; all that are given must hold"
+)
+
 
 def add_listing(commands: Commands) -> None:
-    """The command that lists runs."""
+    """The commands that list runs and tag them."""
     listing = commands.add(
         "list", list_runs, "all runs: state, owner, last step, and the command that continues each"
     )
+    listing.add_argument("--sort", choices=SORTINGS, default="name", help=SORT)
+    listing.add_argument("--filter", action="append", default=[], metavar="TEXT", help=FILTER)
+    listing.add_argument("--json", action="store_true", help="one JSON document")
     listing.add_argument("--store", default="", help=STORE)
+    tagging = commands.add("tag", tag, "put words on a run, to find it again")
+    tagging.add_argument("run", help=RUN)
+    tagging.add_argument("words", metavar="WORD", nargs="*", help="such as baseline")
+    removed = "a tag to take off; may be given again"
+    tagging.add_argument("--remove", metavar="WORD", action="append", default=[], help=removed)
+    tagging.add_argument("--store", default="", help=STORE)
 
 
 def add_opening(commands: Commands) -> None:
@@ -40,7 +61,38 @@ def add_opening(commands: Commands) -> None:
 def list_runs(arguments: Namespace) -> None:
     """All runs of a store."""
     store = store_at(arguments.store)
-    Console().print(view(listed(store), store), soft_wrap=True)
+    everything = listed(store)
+    runs = run_choice.ordered(run_choice.only(everything, arguments.filter), arguments.sort)
+    if arguments.json:
+        print(json.dumps(run_choice.as_json(runs), ensure_ascii=False))
+    elif everything and not runs:
+        print(f"None of {len(everything)} runs matches {' and '.join(arguments.filter)}.")
+    else:
+        Console().print(view(runs, store), soft_wrap=True)
+
+
+def tag(arguments: Namespace) -> None:
+    """Change the tags of a run, at work or not, and tell MLflow where it is reached."""
+    store, name = store_at(arguments.store), arguments.run
+    record = known_run(store, name)
+    tags = tags_of(store, name)
+    if arguments.words or arguments.remove:
+        tags = change_tags(store, name, arguments.words, arguments.remove)
+    print(f"{name}: {tags}" if tags.words else f"{name} has no tags.")
+    ids = links_of(store, name).get("mlflow_run_ids")
+    if tags.told:
+        return
+    try:
+        if ids:
+            place = Place.choose(settle(Path.cwd()).state, record["site"]["mlflow_tracking_uri"])
+            set_tags(place, ids[-1], {TAGS: str(tags)})
+            remember_told(store, name, tags)
+            return
+        why = "which has not heard of the run yet"
+    except Exception as error:  # whatever keeps MLflow from answering, the tags are stored
+        why = f"which was not reached ({fault(error, 200)})"
+    again = continuing(store, name, record)
+    print(f"MLflow, {why}, gets the tags when the run goes on or is shown: {again}")
 
 
 def open_ui(arguments: Namespace) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from rich.console import Console
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_tags import change_tags
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import fault, redact
@@ -43,6 +44,8 @@ def add_training(commands: Commands) -> None:
     parser.add_argument("--run", default="", help=RUN)
     new = "start another run even if there is one: NAME-2, NAME-3, ..."
     parser.add_argument("--new", action="store_true", help=new)
+    tag = "a word that `agentfly list` shows of the run and filters by; may be given again"
+    parser.add_argument("--tag", metavar="WORD", action="append", default=[], help=tag)
 
 
 def train(arguments: Namespace) -> None:
@@ -50,6 +53,8 @@ def train(arguments: Namespace) -> None:
     context = experiment_context(arguments)
     name = name_of(context, arguments.run, arguments.new)
     refuse_other_settings(context.store, name, context.science)
+    if arguments.tag:
+        change_tags(context.store, name, arguments.tag, [])
     summary = None
     if finished := _finished(context, name):
         try:

@@ -1,0 +1,85 @@
+"""`agentfly list` and `agentfly tag` as they are typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.artifacts.lock import local_lock
+from agentfly_core.artifacts.run_tags import Tags, change_tags, remember_told, tags_of
+from agentfly_core.artifacts.store import Store
+from agentfly_core.runs.mlflow_client import Place, _Sink
+from agentfly_core.runs.run import opened
+from flows.__main__ import main
+from flows.context import context_of
+from tests.support.experiments import TINY
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A project folder with the runs `one` and `two`, which have other seeds."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/tiny.yaml").write_text(TINY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for name, seed in (("one", 0), ("two", 1)):
+        with opened(context_of("tiny", [f"seed={seed}"], "local", ""), name):
+            pass
+    return Store.at(".", tmp_path)
+
+
+def names(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert main(["list", "--json", *words]) == 0
+    return [run["name"] for run in json.loads(capsys.readouterr().out)["runs"]]
+
+
+def test_runs_are_filtered_and_sorted(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert names(capsys, "--sort", "time") == ["two", "one"]
+    assert names(capsys, "--filter", "seed=1", "--filter", "state=stopped") == ["two"]
+    assert main(["list", "--filter", "three"]) == 0
+    assert capsys.readouterr().out == "None of 2 runs matches three.\n"
+
+
+def test_tags_are_put_on_and_taken_off_a_run_while_it_is_at_work(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with local_lock(store.root / "runs/one"):
+        assert main(["tag", "one", "baseline", "good"]) == 0
+        assert main(["tag", "one", "--remove", "good"]) == 0
+    assert tags_of(store, "one").words == ("baseline",)
+    capsys.readouterr()
+    assert names(capsys, "--filter", "tag=baseline") == ["one"]
+    assert main(["tag", "one", "two words"]) == 2
+    assert "Got the tag 'two words'" in capsys.readouterr().err
+    assert main(["tag", "on", "x"]) == 2
+    assert "Did you mean 'one'" in capsys.readouterr().err
+
+
+def test_mlflow_gets_the_tags_of_a_run_that_it_knows(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place.choose(store.root / ".agentfly")
+    sink = _Sink(place, "tiny", "one", "uid", 0)
+    store.write_json("runs/one/links.json", {"mlflow_run_ids": [sink.run_id]})
+    assert main(["tag", "one", "baseline"]) == 0
+    assert capsys.readouterr().out == "one: baseline\n"
+    assert sink.client.get_run(sink.run_id).data.tags["agentfly.tags"] == "baseline"
+    assert tags_of(store, "one") == Tags(("baseline",), told=True)
+
+
+def test_tags_that_mlflow_did_not_get_are_kept_for_later(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    store.write_json("runs/one/links.json", {"mlflow_run_ids": ["5f0e"]})
+    assert main(["tag", "one", "baseline"]) == 0
+    told = capsys.readouterr().out
+    assert "MLflow, which was not reached" in told
+    assert "agentfly train tiny --run one" in told
+    sent = tags_of(store, "one")
+    assert sent == Tags(("baseline",), told=False)
+    change_tags(store, "one", ["later"], [])
+    remember_told(store, "one", sent)
+    assert not tags_of(store, "one").told
