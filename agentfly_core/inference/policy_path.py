@@ -51,4 +51,5 @@ def is_policy(found: object) -> TypeGuard[Policy]:
     """Whether it is an `async def`, or an object whose `__call__` is one."""
     if isinstance(found, type):
         return False
-    return any(map(inspect.iscoroutinefunction, (found, getattr(found, "__call__", None))))  # noqa: B004
+    called = getattr(type(found), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(called)

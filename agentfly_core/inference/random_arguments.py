@@ -29,15 +29,13 @@ TRIES = 50
 
 
 class Draw:
-    """Draws values for one schema and its definitions: `Draw(random.Random(0), words, schema)`."""
+    """Draws values of schemas without references: `Draw(random.Random(0), ["41+58"])`."""
 
-    def __init__(self, draw: random.Random, words: Sequence[str], schema: Schema) -> None:
+    def __init__(self, draw: random.Random, words: Sequence[str]) -> None:
         self._draw, self._words = draw, words
-        self._definitions: Schema = schema.get("$defs", {})
 
     def value(self, schema: Schema, depth: int = 0) -> JSON:
         """A value of this schema; below DEEPEST the shortest that there is."""
-        schema = self._resolved(schema)
         if "const" in schema:
             return schema["const"]  # type: ignore[no-any-return]
         if "enum" in schema:
@@ -63,19 +61,10 @@ class Draw:
             return self._number(schema, whole=kind == "integer")
         return None
 
-    def _resolved(self, schema: Schema) -> Schema:
-        while True:
-            if "$ref" in schema:
-                schema = {**self._definitions[schema["$ref"].rpartition("/")[2]], **_rest(schema)}
-            elif len(schema.get("allOf", ())) == 1:
-                schema = {**schema["allOf"][0], **_rest(schema, "allOf")}
-            else:
-                return schema
-
     def _one_of(self, options: Sequence[Schema], depth: int) -> Schema:
         if {"type": "number"} in options:  # a decimal's text has to be a number, too
             options = [option for option in options if option != {"type": "string"}]
-        simple = [o for o in options if self._resolved(o).get("type") not in ("object", "array")]
+        simple = [o for o in options if o.get("type") not in ("object", "array")]
         return self._draw.choice(simple if simple and depth >= DEEPEST else options)
 
     def _object(self, schema: Schema, depth: int) -> JSON:
@@ -134,7 +123,8 @@ class Draw:
         step = schema.get("multipleOf", 1 if whole else 0)
         low, high = _bounds(schema, step)
         if step:
-            return self._draw.randint(math.ceil(low / step), math.floor(high / step)) * step  # type: ignore[no-any-return]
+            times: float = self._draw.randint(math.ceil(low / step), math.floor(high / step))
+            return times * step
         return round(self._draw.uniform(low, high), 2) if high - low > 1 else (low + high) / 2
 
 
@@ -146,7 +136,3 @@ def _bounds(schema: Schema, step: float) -> tuple[float, float]:
     if math.isinf(low) and math.isinf(high):
         return 0, 100
     return (high - 100 if math.isinf(low) else low), (low + 100 if math.isinf(high) else high)
-
-
-def _rest(schema: Schema, key: str = "$ref") -> dict[str, Any]:
-    return {name: value for name, value in schema.items() if name != key}

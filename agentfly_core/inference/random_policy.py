@@ -21,6 +21,6 @@ async def random_policy(conversation: Conversation) -> str | Message:
     if not conversation.tools:
         return " ".join(draw.choices(words, k=3))
     tool = draw.choice(conversation.tools)
-    arguments = Draw(draw, words, tool.parameters).value(tool.parameters)
+    arguments = Draw(draw, words).value(tool.parameters)
     assert isinstance(arguments, dict)
     return Message("assistant", "", (ToolCall(tool.name, arguments),))

@@ -7,7 +7,6 @@ import importlib
 import pkgutil
 import uuid
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NotRequired
 
 import pytest
@@ -36,12 +35,6 @@ class Product(BaseModel):
     key: str
     price: Annotated[float, Field(ge=0, lt=1)]
     tags: list[str] = []
-
-
-@dataclass
-class Tree:
-    value: int
-    children: list["Tree"] = field(default_factory=list)
 
 
 class Place(TypedDict):
@@ -105,10 +98,6 @@ def records(product: Product, place: Place, places: list[Place] | None = None) -
     """Record."""
 
 
-def trees(tree: Tree, other: Tree | None = None) -> None:
-    """Grow."""
-
-
 def optional(text: str = "x", number: int | None = None, colour: Colour = Colour.RED) -> None:
     """Leave out."""
 
@@ -128,7 +117,7 @@ def bounded_text(key: Annotated[str, Field(min_length=2, max_length=2)]) -> None
     """Take two letters."""
 
 
-ODD = [tool(f) for f in (choices, ranges, texts, times, lists, maps, records, trees, optional)]
+ODD = [tool(f) for f in (choices, ranges, texts, times, lists, maps, records, optional)]
 ODD += [tool(f) for f in (nothing, described, bounded_text)]
 SHIPPED = [
     thing
