@@ -150,6 +150,8 @@ def keeping_secrets() -> Iterator[None]:
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """A hint for a mistyped name, or the list of all names when none is near."""
+    """A hint for a mistyped name: the nearest one, all when none is near, or that there is none."""
     near = difflib.get_close_matches(word, known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."
+    if near:
+        return f" Did you mean {near[0]!r}?"
+    return f" Known: {', '.join(known)}." if known else " There is none."

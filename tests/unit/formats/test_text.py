@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import given, strategies
 
-from agentfly_core.formats.text import clip, fault, sentence, shown
+from agentfly_core.formats.text import clip, did_you_mean, fault, sentence, shown
 
 
 def test_a_long_text_keeps_its_head_and_its_tail() -> None:
@@ -105,3 +105,9 @@ def test_a_sentence_ends_with_one_mark() -> None:
         "ReadError.",
         "two lines.",
     ]
+
+
+def test_a_mistyped_name_is_told_the_nearest_or_all_or_that_there_is_none() -> None:
+    assert did_you_mean("mien", ["mine", "demo"]) == " Did you mean 'mine'?"
+    assert did_you_mean("nosuch", ["mine", "demo"]) == " Known: mine, demo."
+    assert did_you_mean("nosuch", []) == " There is none."
