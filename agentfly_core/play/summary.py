@@ -9,7 +9,7 @@ from statistics import fmean
 
 from agentfly_core.play.episodes import Played
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.runs.intervals import Interval, mean, success
+from agentfly_core.runs.intervals import Interval, Mean, mean, success
 from agentfly_core.runs.metrics import solved_by_problem
 
 
@@ -17,18 +17,17 @@ from agentfly_core.runs.metrics import solved_by_problem
 class Figures:
     """Counts of what was played; rewards and success with their 95 % intervals, by problem.
 
-        Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0, (0.875, (0.63, 1.12)),
-                (0.875, (0.53, 0.98)), 16, 1, 312.4)
+        Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0,
+                Mean(0.875, (0.498, 1.102), 8), (0.875, (0.53, 0.98)), 16, 1, 312.4)
 
-    `reward` and `success` are None where no episode could be scored; a mean's interval is None with
-    fewer than two problems.
+    `reward` and `success` are None where no episode could be scored.
     """
 
     episodes: int
     problems: int
     endings: Mapping[str, int]
     unscored: int
-    reward: tuple[float, Interval | None] | None
+    reward: Mean | None
     success: tuple[float, Interval] | None
     tool_calls: int
     tool_errors: int

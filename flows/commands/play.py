@@ -128,8 +128,9 @@ def lines(found: Figures) -> list[str]:
     unscored = f", {found.unscored} unscored" if found.unscored else ""
     told = [f"{found.episodes} episodes of {found.problems} problems: {endings}{unscored}"]
     if found.reward:
-        middle, interval = found.reward
-        told.append(f"mean reward {middle:.3f}{_between(interval, '.3f')}")
+        interval = found.reward.interval
+        shown = _between(interval, ".3f") if interval else f", {found.reward.without_interval}"
+        told.append(f"mean reward {found.reward.value:.3f}{shown}")
     if found.success:
         share, interval = found.success
         told.append(f"solved {share:.1%}{_between(interval, '.1%')}")
@@ -138,9 +139,7 @@ def lines(found: Figures) -> list[str]:
     return told
 
 
-def _between(interval: Interval | None, pattern: str) -> str:
-    if interval is None:
-        return ""
+def _between(interval: Interval, pattern: str) -> str:
     low, high = (format(end, pattern) for end in interval)
     return f", 95 % interval {low} to {high} by problem"
 

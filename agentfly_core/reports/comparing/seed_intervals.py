@@ -15,7 +15,7 @@ from statistics import fmean, variance
 from typing import Literal
 
 from agentfly_core.runs import intervals
-from agentfly_core.runs.intervals import Interval
+from agentfly_core.runs.intervals import Interval, student
 
 Solved = Mapping[str, float]
 """The share of each held-out problem's episodes that reached the goal, by the problem's id."""
@@ -82,13 +82,6 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
     parts = by_problem**2 / (count + 1) + by_seed**2 / free
     spread = student(max(whole**2 / parts, free)) * sqrt(whole)
     return Estimate(value, (value - spread, value + spread), "problems and seeds")
-
-
-def student(freedom: float) -> float:
-    """What Student's t exceeds with a probability of 2.5 %: `student(2)` is 4.303."""
-    from scipy.special import stdtrit  # loads in a tenth of a second
-
-    return float(stdtrit(freedom, 0.975))
 
 
 def _mean(seeds: Sequence[Solved]) -> dict[str, float]:

@@ -53,7 +53,7 @@ def test_a_policy_of_ones_own_plays_with_the_tools_and_is_stored_and_summed_up(
     assert out[:4] == [
         f"{PATH}:knows plays.",
         "7 episodes of 3 problems: 7 terminal",
-        "mean reward 1.000, 95 % interval 1.000 to 1.000 by problem",
+        "mean reward 1.000, of 3 problems, too few for an interval",
         "solved 100.0%, 95 % interval 43.9% to 100.0% by problem",
     ]
     assert out[4] == "14 tool calls, 0 answered with an error"

@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+import math
 from itertools import combinations
 
 import pytest
 
-from agentfly_core.runs.intervals import Rate, improvement, pass_at, success, wilson
+from agentfly_core.runs.intervals import (
+    Mean,
+    Rate,
+    improvement,
+    mean,
+    pass_at,
+    student,
+    success,
+    wilson,
+)
 
 
 def test_the_interval_of_eight_in_ten_is_the_published_one() -> None:
@@ -90,3 +100,52 @@ def test_a_rate_counts_problems_and_not_their_episodes() -> None:
         "interval_low": wilson(2, 4)[0],
         "interval_high": wilson(2, 4)[1],
     }
+
+
+def test_students_t_is_that_of_the_tables() -> None:
+    assert [round(student(freedom), 3) for freedom in (1, 2, 4, 30)] == [
+        12.706,
+        4.303,
+        2.776,
+        2.042,
+    ]
+
+
+def numbered(*values: float) -> dict[str, float]:
+    return {f"p{number}": value for number, value in enumerate(values)}
+
+
+def test_the_interval_of_a_mean_is_students_with_the_smallest_and_the_largest_value_again() -> None:
+    found = mean(numbered(*[0.0] * 2, *[2.0] * 6))
+    assert found is not None and found.interval is not None
+    assert (found.value, found.problems) == (1.5, 8)
+    # three 0 and seven 2: mean 1.4, squares 3 * 1.96 + 7 * 0.36 = 8.4 over 9 and 10; t(9) = 2.262
+    spread = 2.262 * (8.4 / 9 / 10) ** 0.5
+    assert found.interval == pytest.approx((1.4 - spread, 1.4 + spread), abs=1e-3)
+
+
+def test_a_mean_has_no_interval_of_few_problems_or_of_problems_that_are_all_alike() -> None:
+    few, alike = mean(numbered(0.0, *[1.0] * 6)), mean(numbered(*[1.0] * 8))
+    assert few == Mean(pytest.approx(6 / 7), None, 7)  # type: ignore[arg-type]
+    assert few.without_interval == "of 7 problems, too few for an interval"
+    assert alike == Mean(1.0, None, 8)
+    assert alike.without_interval == "the same in all 8 problems, which says nothing of others"
+    assert mean({}) is None
+
+
+@pytest.mark.parametrize("problems", [8, 10, 20, 50])
+def test_the_interval_of_a_mean_holds_it_in_more_than_93_percent_of_all_cases(
+    problems: int,
+) -> None:
+    intervals = {}
+    for solved in range(1, problems):
+        found = mean(numbered(*[1.0] * solved, *[0.0] * (problems - solved)))
+        assert found is not None and found.interval is not None
+        intervals[solved] = found.interval
+    for share in [percent / 100 for percent in range(1, 100)]:
+        chances = {
+            solved: math.comb(problems, solved) * share**solved * (1 - share) ** (problems - solved)
+            for solved in intervals
+        }
+        held = [chances[n] for n, (low, high) in intervals.items() if low <= share <= high]
+        assert sum(held) / sum(chances.values()) > 0.93

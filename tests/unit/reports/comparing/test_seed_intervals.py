@@ -6,21 +6,13 @@ import random
 
 import pytest
 
-from agentfly_core.reports.comparing.seed_intervals import difference, student, success
+from agentfly_core.reports.comparing.seed_intervals import difference, success
 from agentfly_core.runs import intervals
+from agentfly_core.runs.intervals import student
 
 
 def run(*solved: float) -> dict[str, float]:
     return {f"p{number}": value for number, value in enumerate(solved)}
-
-
-def test_students_t_is_that_of_the_tables() -> None:
-    assert [round(student(freedom), 3) for freedom in (1, 2, 4, 30)] == [
-        12.706,
-        4.303,
-        2.776,
-        2.042,
-    ]
 
 
 def test_of_one_seed_the_interval_is_over_its_problems() -> None:
