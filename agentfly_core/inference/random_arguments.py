@@ -120,10 +120,10 @@ class Draw:
         return self._draw.choice([text, self._draw.choice(LITERALS)]).ljust(least, "a")
 
     def _number(self, schema: Schema, whole: bool) -> JSON:
-        step = schema.get("multipleOf", 1 if whole else 0)
+        step: float = schema.get("multipleOf", 1 if whole else 0)
         low, high = _bounds(schema, step)
         if step:
-            times: float = self._draw.randint(math.ceil(low / step), math.floor(high / step))
+            times = self._draw.randint(math.ceil(low / step), math.floor(high / step))
             return times * step
         return round(self._draw.uniform(low, high), 2) if high - low > 1 else (low + high) / 2
 
