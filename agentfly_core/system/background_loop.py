@@ -9,12 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
-_turn = threading.Lock()
 
 
 def started(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
@@ -55,11 +52,10 @@ class Mailbox:
 
 
 def mailbox(loop: asyncio.AbstractEventLoop) -> Mailbox:
-    """The mailbox of an event loop."""
-    with _turn:
-        if loop not in _mailboxes:
-            _mailboxes[loop] = Mailbox(loop)
-        return _mailboxes[loop]
+    """The mailbox of an event loop, always the same one; it lies in the loop and goes with it."""
+    # In a table by loop it would keep its own key, as what was posted knows the loop.
+    found: Mailbox = vars(loop).setdefault("agentfly_mailbox", Mailbox(loop))  # is atomic
+    return found
 
 
 class Threads(ThreadPoolExecutor):

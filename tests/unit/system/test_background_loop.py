@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
+import uvloop
 
 from agentfly_core.system.background_loop import mailbox, started
 
@@ -80,3 +83,17 @@ def test_a_closed_loop_takes_no_callbacks() -> None:
     closed.close()
     with pytest.raises(RuntimeError, match="closed"):
         mailbox(closed).post(lambda: None)
+
+
+@pytest.mark.parametrize("make", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_loop_has_one_mailbox_which_goes_with_it_though_letters_were_left(
+    make: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    loop = make()
+    assert mailbox(loop) is mailbox(loop)
+    mailbox(loop).post(partial(loop.create_future))  # never run
+    gone = weakref.ref(mailbox(loop))
+    loop.close()
+    del loop
+    gc.collect()
+    assert gone() is None
