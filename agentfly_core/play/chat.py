@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from agentfly_core.authoring.author_call import in_thread
 from agentfly_core.play.way import Usual
+from agentfly_core.records.play_record import WayName
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation
 from agentfly_core.rollout.episode import Episode, EpisodeOver
 from agentfly_core.rollout.spec import RolloutSpec
@@ -25,6 +26,8 @@ class Chat(Usual):
 
     `tell` gets a line for each thing that the policy says, calls or is answered.
     """
+
+    name: WayName = "chat"
 
     def __init__(self, first: str, ask: Callable[[], str], tell: Callable[[str], None]) -> None:
         self._first, self._ask, self._tell = first, ask, tell

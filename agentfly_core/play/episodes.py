@@ -20,9 +20,10 @@ from agentfly_core.pipeline.playing import Watch, play_shard, watching
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.pipeline.services import RolloutServices
 from agentfly_core.play.players import Model, Player
+from agentfly_core.play.way import Way
 from agentfly_core.records.dataset import size_of_split, split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
-from agentfly_core.records.play_record import PlayRecord
+from agentfly_core.records.play_record import PlayRecord, WayName
 from agentfly_core.records.run_record import Pointer
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rollout.episode import EpisodeSpec
@@ -89,21 +90,21 @@ def play(
     services: RolloutServices,
     spec: RolloutSpec,
     asked: Asked,
-    ended: Watch,
+    way: Way,
 ) -> Played:
-    """Play, publish and score the episodes under the experiment's next free name; `ended` hears of
+    """Play, publish and score the episodes under the experiment's next free name; the way hears of
     each that ends.
 
     What ends it before any shard is stored leaves nothing. Raises SamplerLost with the sampler, and
     EpisodeBroken for what an author's code raised.
     """
-    name = _take_name(context, player, asked)
+    name = _take_name(context, player, asked, way.name)
     with _forgotten_if_empty(context.store, PlayLayout(name)):
         with context.store.publish(_key(PlayLayout(name).tokenizer, {})) as folder:
             services.tokenizer.save_pretrained(folder)
         begun = time.monotonic()
         rollouts = list(
-            _rollouts(context, services, spec, asked, ended, _inputs(player, asked), name)
+            _rollouts(context, services, spec, asked, way.ended, _inputs(player, asked), name)
         )
         scored = _score(context, rollouts)
         seconds = time.monotonic() - begun
@@ -164,7 +165,7 @@ def _score(context: ExperimentContext, rollouts: Sequence[Artifact]) -> Artifact
     return context.store.artifact(target.uri)
 
 
-def _take_name(context: ExperimentContext, player: Player, asked: Asked) -> str:
+def _take_name(context: ExperimentContext, player: Player, asked: Asked, way: WayName) -> str:
     """The next free name, taken by writing its play.json."""
     science = context.science
     sampled_from: Pointer | None = None
@@ -175,6 +176,7 @@ def _take_name(context: ExperimentContext, player: Player, asked: Asked) -> str:
         "policy": player.reference,
         "sampled_from": sampled_from,
         "script": None if isinstance(player, Model) else player.path,
+        "way": way,
         "split": asked.split,
         "seed": science.seed,
         "science": science.identity(),

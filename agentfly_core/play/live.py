@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
 from agentfly_core.play.way import Usual
+from agentfly_core.records.play_record import WayName
 from agentfly_core.records.trajectory import Sampled, Trajectory
 from agentfly_core.runs.episodes import Decode, Piece, answered_last, sampled_piece
 
@@ -18,6 +19,8 @@ Show = Callable[[Piece | str], None]
 
 class Live(Usual):
     """Shows each turn as it happens; for episodes that are played one at a time."""
+
+    name: WayName = "live"
 
     def __init__(self, show: Show) -> None:
         self._show = show

@@ -65,7 +65,7 @@ def play(context: ExperimentContext, laid: Table, logs: Path, way: Way) -> Playe
         changed = replace(found, sampler=way.sampler(found.sampler, decode))
         spec = way.rules(rollout_spec(context.resolved, found.tokenizer))
         with _frozen():
-            return episodes.play(context, laid.player, changed, spec, laid.asked, way.ended)
+            return episodes.play(context, laid.player, changed, spec, laid.asked, way)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from agentfly_core.inference.sampler import Sampler
+from agentfly_core.records.play_record import WayName
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.runs.episodes import Decode
@@ -12,6 +13,10 @@ from agentfly_core.runs.episodes import Decode
 
 class Way(Protocol):
     """What a way of playing changes, and what it hears."""
+
+    @property
+    def name(self) -> WayName:
+        """As play.json calls it."""
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
         """The sampler to play with; `decode` gives the text of tokens, special ones shown."""
@@ -25,6 +30,8 @@ class Way(Protocol):
 
 class Usual:
     """The way that changes nothing and says nothing."""
+
+    name: WayName = "experiment"
 
     def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
         """The same one."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.run_record import Pointer
+
+WayName = Literal["experiment", "live", "chat"]
+"""By the experiment's rules, many or one at a time; or in talk with a person, who is its user."""
 
 
 class PlayRecord(TypedDict):
@@ -14,13 +17,15 @@ class PlayRecord(TypedDict):
 
     `policy` is the reference as it was asked for ("run:demo@7", "oracle", "my_file:policy").
     `sampled_from` is the policy whose tokens were sampled; where a function gave the replies it is
-    None and `script` is that function's import path. `science` is the identity of the experiment.
+    None and `script` is that function's import path. `science` is the identity of the experiment;
+    where the `way` is "chat" its agent and limits did not count, and no problem was attempted.
     """
 
     experiment: str
     policy: str
     sampled_from: Pointer | None
     script: str | None
+    way: WayName
     split: str
     seed: int
     science: Mapping[str, JSON]

@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -70,6 +70,8 @@ def play(arguments: Namespace) -> None:
         with shown:
             played = play_episodes(context, laid, logs, way)
     found = figures(played, context.resolved.goal)
+    if arguments.chat:
+        found = replace(found, reward=None, success=None)  # no attempt at the problem
     if arguments.json:
         print(json.dumps({"play": played.name, **asdict(found)}))
         return

@@ -84,11 +84,12 @@ def test_play_json_says_who_played_what_and_by_which_command(store: Store) -> No
     assert record["command"] == (
         f"agentfly play atlas.yaml seed=3 --policy {PATH}:knows -n 1 --split test"
     )
-    asked = {key: record[key] for key in ("experiment", "policy", "script", "split", "seed")}
+    asked = {key: record[key] for key in ("experiment", "policy", "script", "way", "split", "seed")}
     assert asked == {
         "experiment": "atlas",
         "policy": f"{PATH}:knows",
         "script": f"{PATH}:knows",
+        "way": "experiment",
         "split": "test",
         "seed": 3,
     }
@@ -195,6 +196,7 @@ def test_live_shows_each_turn_of_each_episode_with_the_marks_of_show(
         "",
     ]
     assert rewards(store, "atlas-1") == [1.0, 1.0]
+    assert store.read_json(PlayLayout("atlas-1").record)["way"] == "live"
 
 
 def chat(monkeypatch: pytest.MonkeyPatch, policy: str, *typed: str) -> int:
@@ -220,6 +222,17 @@ def test_a_chat_shows_what_the_policy_calls_and_what_its_tools_answer(
     (found,) = episodes(store, "atlas-1")
     assert found.turns[0].read == (Message("user", "And its capital?"),)
     assert (found.ending, found.agent) == (Ending.TERMINAL, "chat")
+
+
+def test_a_chat_is_no_attempt_at_a_problem_and_play_json_says_that_it_is_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert chat(monkeypatch, "chats", "hi", "there") == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-4].endswith("1 episodes of 1 problems: 1 no_tool_calls")
+    assert out[-3] == "0 tool calls, 0 answered with an error"
+    assert not any(told in line for line in out for told in ("solved", "reward"))
+    assert store.read_json(PlayLayout("atlas-1").record)["way"] == "chat"
 
 
 @pytest.mark.parametrize("last", [[], [""], ["", "never read"]])
