@@ -77,7 +77,8 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     """
     record = known_run(store, run)
     played = _held_out(store, record, split)
-    begun = [0, *RunLayout(run).steps(store)]
+    # a fork has the steps behind it as well, from the policy that it starts from back to 0
+    begun = range(max([science_of(record).start_step, *RunLayout(run).steps(store)]) + 1)
     asked = reversed(begun) if step is None else [step]
     where = partial(_evaluation, store, *played, run)
     found = next(((step, folder) for step in asked if (folder := where(step))), None)

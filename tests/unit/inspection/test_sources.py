@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from agentfly_core.inspection.reference import reference
 from agentfly_core.inspection.sources import read
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, policy_of
 from agentfly_core.runs.episodes import Episodes
 from agentfly_core.runs.run import opened
 from tests.support.experiments import context
@@ -90,6 +91,21 @@ def test_the_evaluation_of_a_step_is_that_of_its_policy(here: ExperimentContext)
 
 def test_without_a_step_it_is_the_last_that_was_evaluated(here: ExperimentContext) -> None:
     assert read(here.store, reference("demo"), "test", False).reference == "run:demo@2"
+
+
+def test_of_a_fork_that_has_done_no_step_it_is_that_of_the_policy_it_starts_from(
+    here: ExperimentContext,
+) -> None:
+    place = here.store.root.parent
+    fork = {"run": "demo", "step": 2, "optimizer_state": "fresh"}
+    made = context(place, steps=3, fork=fork, warm_start=DEMONSTRATED, evaluate={"every": 1})
+    with opened(replace(made, store=here.store), "new") as run:
+        run.remember_data(Artifact("", "da7a"), "none")
+        run.remember_start(policy_of(here.store, "demo", 2))
+    found = read(here.store, reference("new"), "test", False)
+    assert seen(found)[:2] == ("run:new@2", "new, evaluation of step 2 on test")
+    there = read(here.store, reference("new@1"), "validation", False)
+    assert seen(there)[1] == "new, evaluation of step 1 on validation"
 
 
 def test_the_evaluation_on_a_further_dataset_is_opened_by_its_name(tmp_path: Path) -> None:
