@@ -11,7 +11,8 @@ from contextvars import copy_context
 from functools import partial
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.runs.context import of_run
+from agentfly_core.pipeline.forking import first_policy
+from agentfly_core.runs.context import policy_of
 from agentfly_core.runs.run import Run
 
 Played = tuple[list[Artifact], Artifact]
@@ -45,8 +46,8 @@ class _Ahead:
         self._staleness = run.science.rollout.max_staleness
         start = run.science.start_step
         self._policies = {  # a fork's first steps sample from policies of the run it goes on from
-            version: of_run(run.store, f"run:{run.name}@{version}", "rollout.max_staleness").policy
-            for version in range(max(start - self._staleness, 0), start)
+            version: policy_of(run.store, run.name, version)
+            for version in range(first_policy(start, self._staleness), start)
         }
         self._begun: dict[int, Future[Played]] = {}
 

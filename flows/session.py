@@ -13,6 +13,7 @@ from prefect.runtime import flow_run
 
 from agentfly_core.formats.text import keeping_secrets
 from agentfly_core.pipeline.checks import check_inputs
+from agentfly_core.pipeline.forking import check_start
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.mlflow_reporter import RunReporter
 from agentfly_core.runs.run import Run, name_of, opened
@@ -57,6 +58,7 @@ def session(
         logs = settle(Path.cwd()).state / "logs" / name
         with keeping_secrets(), opened(context, name) as mine:
             current, earlier = str(flow_run.id), mine.links("prefect_flow_run_ids")
+            check_start(mine)
             crash_abandoned(old for old in earlier if old != current)  # this one has the lock
             mine.link("prefect_flow_run_ids", current)
             mine.remember_sandbox()

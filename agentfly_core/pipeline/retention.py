@@ -11,6 +11,7 @@ from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.config.experiment import Science
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
+from agentfly_core.pipeline.forking import kept_for_forks
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
 
@@ -40,8 +41,8 @@ def keeps_state(run: Run, step: int) -> bool:
 
 
 def retain(run: Run, step: int) -> None:
-    """Remove what the settings of the update do not keep, if the newest learner state that has its
-    policy verifies.
+    """Remove what the settings of the update do not keep and no fork goes on with, if the newest
+    learner state that has its policy verifies.
 
     The weights of a policy stay, too, when it was evaluated, and when updates may be run again from
     it or later steps sample from it.
@@ -51,12 +52,16 @@ def retain(run: Run, step: int) -> None:
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.whole(store.artifact(run.layout.step(states[-1]).learner)):
         return
+    forks = kept_for_forks(store, run.name)  # at last, so that one that begins now is seen
     for old in states[: -keep.keep_learner]:
-        store.remove(run.layout.step(old).learner)
+        if old not in forks.learners:
+            store.remove(run.layout.step(old).learner)
     needed = min(states[-keep.keep_learner :][0], step - run.science.rollout.max_staleness)
     first = min(needed, step + 1 - keep.keep_policies) if keep.keep_policies else begin
     for old in reversed(range(begin, first)):
-        if not run.evaluates(old) and not store.strip(run.layout.step(old).policy, WEIGHTS):
+        if run.evaluates(old) or old in forks.policies:
+            continue
+        if not store.strip(run.layout.step(old).policy, WEIGHTS):
             break
 
 

@@ -121,8 +121,8 @@ class Run:
         """Write down, in run.json, the digest of the dataset that the run reads and DVC's version
         of it.
 
-        Raises ValueError when the run, or the one that it goes on from with the same settings of
-        the data, was started with other data.
+        Raises ValueError when the run, or the one that it goes on from, was started with other
+        data.
         """
         record = self.record
         before = record.get("dataset_digest") or self._dataset_of_origin() or data.digest
@@ -137,13 +137,9 @@ class Run:
 
     def _dataset_of_origin(self) -> str | None:
         """The digest of the dataset whose order of problems a fork goes on in."""
-        fork, mine = self.science.fork, self.science.model_dump(mode="json")
+        fork = self.science.fork
         origin = record_of(self.store, fork.run) if fork else None
-        if origin is None:
-            return None
-        its = Science.restored(origin["science"])
-        alike = (its["data"], its["seed"]) == (mine["data"], mine["seed"])
-        return origin.get("dataset_digest") if alike else None
+        return origin.get("dataset_digest") if origin else None
 
     def remember_sandbox(self) -> None:
         """Write down, in run.json, the backend of the sandbox in which its tools and rewards run

@@ -14,7 +14,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork, step_named
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.text import did_you_mean
-from agentfly_core.pipeline.forking import forked, require_learner_state
+from agentfly_core.pipeline.forking import forked, require_origin
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.comparison_view import Curves, draw, view
 from agentfly_core.reports.comparing.learning_curves import curve
@@ -155,14 +155,14 @@ def fork(arguments: Namespace) -> None:
     run, step = named
     record = _record(store, run)
     arguments.experiment, own = experiment_of(record)
-    behind = forked(store, Fork(run=run, step=step), arguments.overrides)
+    behind = forked(Fork(run=run, step=step), arguments.overrides)
     arguments.overrides = [*own, *behind]
     arguments.site = arguments.site or record["site"]["name"]
 
     context = experiment_context(arguments)
     begun = record_of(store, name_of(context, arguments.run, arguments.new))
-    if begun is None and context.science.fork and context.science.inherits_learner:
-        require_learner_state(store, context.science.fork)
+    if begun is None:
+        require_origin(store, context.science)
     train(arguments)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,17 +16,24 @@ from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Fork, Science
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.pipeline.forking import forked, require_learner_state
+from agentfly_core.pipeline.forking import (
+    Kept,
+    check_start,
+    forked,
+    kept_for_forks,
+    require_learner_state,
+    require_origin,
+)
 from agentfly_core.pipeline.rejection_sampling import artifacts
 from agentfly_core.pipeline.retention import retain
 from agentfly_core.pipeline.update import catch_up, fresh, label_of, step_job
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
-from agentfly_core.runs.context import ExperimentContext, policy_of
+from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.listing import Listed, listed
 from agentfly_core.runs.run import Run, opened
 from flows.lookahead import Played, ahead
-from tests.support.experiments import context
+from tests.support.experiments import SUMMARY, context
 
 PROBLEMS = {1: 3, 2: 1, 3: 2, 4: 5}
 
@@ -143,7 +151,7 @@ def test_the_problems_that_the_other_run_played_are_behind_a_fork(run: Run) -> N
     assert run.problems_before(4) == 3 + 1 + 2
 
 
-def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from_unless_it_asks_for_another(
+def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from(
     origin: ExperimentContext,
 ) -> None:
     theirs, changed = Artifact("artifacts/prepare/1", "9f2c"), Artifact("artifacts/prepare/2", "77")
@@ -153,8 +161,92 @@ def test_a_fork_reads_the_dataset_of_the_run_it_goes_on_from_unless_it_asks_for_
         with pytest.raises(ValueError, match="'new' was started with the dataset 9f2c, and its"):
             run.remember_data(changed, "none")
         run.remember_data(theirs, "none")
-    with opened(fork_of(origin, seed=1), "other") as run:
-        run.remember_data(changed, "none")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"seed": 1}, "  seed: 0 -> 1"),
+        ({"data": {"use": "tests.support.problems:clean", "train": 16, "test": 4}}, "  data.train"),
+        ({"rollout": {"problems": 4}}, "  rollout.problems: "),
+        ({"rollout": {"refills": 1}}, "  rollout.refills: 0 -> 1"),
+    ],
+)
+def test_a_fork_with_another_order_of_problems_is_refused_with_the_way_out(
+    origin: ExperimentContext, changed: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValueError, match="these settings give another order:") as refusal:
+        with opened(fork_of(origin, **changed), "new") as run:
+            check_start(run)
+    assert told in str(refusal.value)
+    assert "`agentfly train` with model=run:old@2." in str(refusal.value)
+    assert origin.store.names("runs") == ["old"]
+
+
+def keeping_one(run: Run) -> Any:
+    """The run, of which one learner state and the weights of one policy are kept."""
+    update = run.science.update.model_copy(update={"keep_learner": 1, "keep_policies": 1})
+    science = run.science.model_copy(update={"update": update})
+    return replace(run, context=replace(run.context, resolved=resolve(science)))
+
+
+def kept(store: Store, file: str) -> list[int]:
+    found = store.root.glob(f"runs/old/steps/*/{file}/model.safetensors")
+    return sorted(int(path.parent.parent.name) for path in found)
+
+
+def test_a_run_at_work_keeps_what_its_forks_go_on_with(origin: ExperimentContext) -> None:
+    with opened(origin, "old") as old:
+        step(old, 4)
+        with opened(fork_of(origin, rollout={"max_staleness": 1}), "new") as new:
+            check_start(new)
+        retain(keeping_one(old), 4)
+        assert (kept(old.store, "learner"), kept(old.store, "policy")) == ([2, 4], [1, 2, 4])
+        summary: Any = {**SUMMARY, "run": "new", "steps": 4}
+        old.store.write_json("runs/new/summary.json", summary)
+        retain(keeping_one(old), 4)
+        assert (kept(old.store, "learner"), kept(old.store, "policy")) == ([4], [1, 2, 4])
+
+
+def test_a_run_keeps_what_a_fork_of_its_fork_goes_on_with(run: Run) -> None:
+    step(run, 3)
+    newest = fork_of(run.context, "new", 1)
+    with opened(newest, "newest"):
+        assert kept_for_forks(run.store, "old") == Kept({1, 2}, {1, 2})
+        assert kept_for_forks(run.store, "new") == Kept(set(), set())
+
+
+def test_a_fork_that_begins_when_the_learner_state_has_just_gone_is_refused_before_it_plays(
+    origin: ExperimentContext,
+) -> None:
+    origin.store.remove("runs/old/steps/000002/learner")
+    with pytest.raises(ValueError, match=r"The learner state of old@2 is not kept"):
+        with opened(fork_of(origin), "new") as run:
+            check_start(run)
+    assert origin.store.names("runs") == ["old"]
+
+
+def test_a_fork_that_has_begun_goes_on_without_the_policies_of_the_other_run(
+    origin: ExperimentContext,
+) -> None:
+    with opened(fork_of(origin, rollout={"max_staleness": 1}), "new") as run:
+        run.remember_start(policy_of(run.store, "old", 2))
+        step(run, 3)
+    for number in (1, 2):
+        origin.store.strip(f"runs/old/steps/{number:06d}/policy", "*.safetensors")
+        origin.store.remove(f"runs/old/steps/{number:06d}/learner")
+    played: list[int] = []
+
+    def play(policy: Artifact, version: int, number: int) -> Played:
+        played.append(number)
+        return [], policy
+
+    with opened(fork_of(origin, rollout={"max_staleness": 1}), "new") as run:
+        check_start(run)
+        with ahead(run, play) as played_by:
+            for number in (3, 4):
+                played_by(number, policy_of(run.store, "new", number - 1))
+    assert played == [3, 4]
 
 
 def test_a_fork_stays_near_the_policy_that_the_first_run_started_from(
@@ -242,7 +334,8 @@ def test_what_a_fork_does_not_keep_is_its_own(run: Run) -> None:
     science = run.science.model_copy(
         update={"update": run.science.update.model_copy(update={"keep_learner": 1})}
     )
-    retain(SimpleNamespace(science=science, store=run.store, layout=run.layout), 4)  # type: ignore[arg-type]
+    here = SimpleNamespace(name="new", science=science, store=run.store, layout=run.layout)
+    retain(here, 4)  # type: ignore[arg-type]
     kept = [run.store.holds(f"runs/{name}/learner") for name in ("old/steps/000001",)]
     assert kept == [True]
     assert not run.store.holds("runs/new/steps/000003/learner")
@@ -272,13 +365,13 @@ def test_what_a_fork_has_behind_it_cannot_be_changed(
     origin: ExperimentContext, override: str
 ) -> None:
     with pytest.raises(ValueError, match=rf"Got '{override}': a fork goes on from the policy of"):
-        forked(origin.store, Fork(run="old", step=2), [override])
+        forked(Fork(run="old", step=2), [override])
 
 
 def test_a_step_that_a_run_has_not_done_is_refused(origin: ExperimentContext) -> None:
     said = r"The run 'old' has no policy of step 9 .*its last one is runs/old/steps/000003/policy"
     with pytest.raises(ValueError, match=said):
-        forked(origin.store, Fork(run="old", step=9), [])
+        require_origin(origin.store, fork_of(origin, at=9, steps=10).science)
 
 
 def test_a_fork_can_be_read_from_its_record_alone(run: Run) -> None:
