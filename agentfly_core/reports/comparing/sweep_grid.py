@@ -34,7 +34,8 @@ def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[l
     """The settings of each run, all those of the first seed first; `seeds` count from that of the
     experiment.
 
-    Runs of several seeds get the problems of the experiment's own seed, unless its data has one.
+    Runs of further seeds get the problems of the first one, unless the data has a seed of its own;
+    those of the first are what `agentfly train` does with these settings.
     Raises ValueError for seeds that are given twice, and for a key that is.
     """
     keys = [override.partition("=")[0] for override in overrides]
@@ -52,7 +53,9 @@ def grid(experiment: str, overrides: Sequence[str], seeds: int | None) -> list[l
         for number in range(seeds or 1)
         for settings in combined
     ]
-    given = {word for settings in found for word in settings if word.startswith("seed=")}
-    if len(given) > 1 and loading.read(experiment, found[0]).science.data.seed is None:
-        return [[*settings, f"data.seed={base}"] for settings in found]
+    first = loading.read(experiment, found[0]).science.seed
+    for settings in found:
+        science = loading.read(experiment, settings).science
+        if science.seed != first and science.data.seed is None:
+            settings.append(f"data.seed={first}")
     return found

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentfly_core.config import loading
 from agentfly_core.reports.comparing.sweep_grid import alternatives, grid
 from tests.support.tried_runs import project
 
@@ -61,15 +62,30 @@ def test_each_combination_has_each_seed_and_the_first_seed_comes_first() -> None
 
 def test_runs_of_several_seeds_have_the_problems_of_the_first() -> None:
     assert grid("tiny", ["data.seed=null"], 2) == [
-        ["data.seed=null", "seed=0", "data.seed=0"],
+        ["data.seed=null", "seed=0"],
         ["data.seed=null", "seed=1", "data.seed=0"],
     ]
     assert grid("tiny", ["data.seed=null", "seed=5,7"], None)[1] == [
         "data.seed=null",
         "seed=7",
-        "data.seed=0",
+        "data.seed=5",
     ]
     assert grid("tiny", ["data.seed=null", "seed=5"], None) == [["data.seed=null", "seed=5"]]
+
+
+def test_the_runs_of_the_first_seed_are_those_of_train() -> None:
+    (alone,) = grid("tiny", ["data.seed=null"], None)
+    more = grid("tiny", ["data.seed=null"], 3)
+    digests = [loading.read("tiny", settings).science.digest for settings in (alone, *more)]
+    assert digests[0] == digests[1] == loading.read("tiny", ["data.seed=null"]).science.digest
+    assert len({*digests}) == 3
+
+
+def test_a_data_seed_of_its_own_stays() -> None:
+    assert grid("tiny", ["data.seed=null,3"], 2)[2:] == [
+        ["data.seed=null", "seed=1", "data.seed=0"],
+        ["data.seed=3", "seed=1"],
+    ]
 
 
 def test_a_seed_beside_seeds_is_refused() -> None:
