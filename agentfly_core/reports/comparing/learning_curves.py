@@ -40,7 +40,8 @@ def curve(store: Store, run: str, last: int) -> Curve:
     """The steps 1 to `last` of a run; a fork's begin with those of the run that it goes on from.
 
     A step without a scored episode is left out of `success`, and counts in tokens and seconds; one
-    whose metrics.json a kill prevented is left out.
+    whose metrics.json a kill prevented is left out. The seconds are those of rollout, score and
+    update; where steps overlap they are the time from the end of one update to that of the next.
     """
     layouts = [RunLayout(done_by(store, run, k)).step(k) for k in range(1, last + 1)]
     ended = [(layout, found) for layout in layouts if (found := store.read_json(layout.metrics))]
@@ -49,7 +50,9 @@ def curve(store: Store, run: str, last: int) -> Curve:
     folders = [store.open(store.artifact(layout.scored)) for layout, _ in ended]
     episodes = [int(pd.read_parquet(folder / ledger.FILE)["episodes"].sum()) for folder in folders]
     tokens = [each[TOKENS] * count for each, count in zip(metrics, episodes, strict=True)]
-    seconds = [sum(each[name] for name in SECONDS) for each in metrics]
+    at_work = [sum(each[name] for name in SECONDS) for each in metrics]
+    ends = [found["time_ms"] / 1000 for _, found in ended]
+    seconds = [*at_work[:1], *map(_passed, at_work[1:], ends, ends[1:])]
     reached = dict(zip(AXES, (steps, accumulate(tokens), accumulate(seconds)), strict=True))
 
     scored = [SUCCESS in each for each in metrics]
@@ -60,6 +63,13 @@ def curve(store: Store, run: str, last: int) -> Curve:
             for axis, values in reached.items()
         },
     )
+
+
+def _passed(at_work: float, before: float, end: float) -> float:
+    """The seconds of a step whose stages took `at_work`: fewer where they ran beside those of the
+    step before. A pause of a stopped run, an evaluation, and a step made again count nothing.
+    """
+    return min(at_work, end - before) if end > before else at_work
 
 
 def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -> list[str]:

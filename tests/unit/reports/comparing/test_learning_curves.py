@@ -54,3 +54,16 @@ def test_the_curve_of_a_fork_begins_with_the_steps_of_the_run_that_it_goes_on_fr
         "sampled tokens": (80.0, 160.0),
         "seconds": (5.0, 10.0),
     }
+
+
+def test_steps_that_overlap_count_once_and_a_pause_of_a_stopped_run_counts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store: Store = project(tmp_path)
+    finished(store, "one", "11110000", "steps=4")
+    # each step's stages took 5 seconds; the third one began after an hour
+    for number, ended in enumerate((5_000, 8_000, 3_608_000, 3_610_500), 1):
+        uri = f"runs/one/steps/{number:06d}/metrics.json"
+        store.write_json(uri, {**store.read_json(uri), "time_ms": ended})
+    assert curve(store, "one", 4).reached["seconds"] == (5.0, 8.0, 13.0, 15.5)
