@@ -152,22 +152,26 @@ def _require_comparable(policies: Sequence[TriedPolicy]) -> None:
                 f"{first.name} and {other.name} cannot be compared: solved means {first.goal} in "
                 f"one and {other.goal} in the other (evaluate.goal)."
             )
-        if other.dataset != first.dataset:
+        if other.problems != first.problems:
             keys = _differing([first.settings, other.settings])
             data = [key for key in keys if key.startswith("data.")]
             seeds = [] if data or first.seed == other.seed else [f"seed {first.seed}, {other.seed}"]
             raise ValueError(
                 f"{first.name} and {other.name} cannot be compared: they were tried on other "
-                f"problems, of the datasets {first.dataset[:12]} and {other.dataset[:12]}"
+                f"problems, with the digests {first.problems[:12]} and {other.problems[:12]}"
                 f"{_of([*data, *seeds])}. Give runs that are to be compared the same data, and "
                 "with several seeds one data.seed, as `agentfly sweep` does."
             )
         for earlier in policies[:number]:
-            if (earlier.settings, earlier.seed) == (other.settings, other.seed):
+            if _tried_as(earlier) == _tried_as(other):
                 raise ValueError(
                     f"{earlier.name} and {other.name} have the same settings and the same seed: "
                     "name one of them. Several runs of a setting need a seed each."
                 )
+
+
+def _tried_as(policy: TriedPolicy) -> tuple[Mapping[str, JSON], int, int]:
+    return policy.settings, policy.seed, policy.data_seed
 
 
 def _base(groups: Sequence[Sequence[TriedPolicy]], against: str) -> int:

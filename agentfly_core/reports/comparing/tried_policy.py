@@ -28,18 +28,20 @@ HELD_OUT = ("test", "validation")
 class TriedPolicy:
     """The policy of a run's step, and the share of each held-out problem's episodes that it solved.
 
-        TriedPolicy("quickstart-1f2e3d4c", 15, 0, {"update.learning_rate": 0.0003, ..., "step": 15},
+        TriedPolicy("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ...},
                     "f491...84", "agentfly_core.rewards.exact:exact", {"add-41-58": 1.0, ...})
 
-    `settings` are those that a result depends on, without the `seed`, and the `step`. `dataset` is
-    the digest of what the problems are part of, `goal` the reward that says solved.
+    `settings` are those that a result depends on, without the seeds of the run and of
+    its data, and the `step`. `problems` is the digest of the file that holds them, `goal` the
+    reward that says solved.
     """
 
     run: str
     step: int
     seed: int
+    data_seed: int
     settings: Mapping[str, JSON]
-    dataset: str
+    problems: str
     goal: str
     solved: Solved
 
@@ -76,7 +78,11 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     episodes, scores = evaluated_episodes(there, policy, data, part)
     solved = solved_by_problem(episodes, scores, context.resolved.goal)
     settings = _settings(science, step)
-    return TriedPolicy(run, step, science.seed, settings, data.digest, science.goal, solved)
+    manifest = store.manifest(data.uri)
+    assert manifest is not None  # its episodes were found by it
+    problems = manifest["files"][f"{part}.parquet"]["sha256"]
+    seeds = science.seed, science.of_data.seed
+    return TriedPolicy(run, step, *seeds, settings, problems, science.goal, solved)
 
 
 def _require_finished(store: Store, run: str, record: RunRecord, science: Science) -> None:
@@ -125,7 +131,7 @@ def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> 
 
 def _settings(science: Science, step: int) -> dict[str, JSON]:
     """What a policy's success may depend on, but for the seed: the step stands for `steps`."""
-    # the problems are the same where two are compared, whichever seed made them
+    # the held-out problems are the same where two are compared, whichever seed made them
     free = {*resumable(Science), "seed", "data.seed"}
     said = flat(science.model_dump(mode="json", exclude={"fork"}))
     kept = {

@@ -69,13 +69,33 @@ def test_one_setting_alone_says_how_much_it_solves(store: Store) -> None:
 
 def test_other_problems_cannot_be_compared(store: Store) -> None:
     finished(store, "one", "11110000")
-    finished(store, "two", "11110000", "data.seed=1")
+    finished(store, "two", "1111", "data.test=4")
     said = (
-        r"one@2 and two@2 cannot be compared: they were tried on other problems, of the datasets "
-        r"\w+ and \w+\. Give runs .* one data\.seed, as `agentfly sweep` does"
+        r"one@2 and two@2 cannot be compared: they were tried on other problems, with the "
+        r"digests \w+ and \w+ \(data\.test\)\. Give runs .* one data\.seed, as `agentfly sweep`"
     )
     with pytest.raises(ValueError, match=said):
         comparison(store, "one", "two")
+
+
+def test_the_same_test_problems_beside_other_training_problems_can_be_compared(
+    store: Store,
+) -> None:
+    finished(store, "one", "11110000")
+    finished(store, "two", "11111100", "data.train=128")
+    found = comparison(store, "one", "two")
+    assert [group.differs for group in found.groups] == [{"data.train": 64}, {"data.train": 128}]
+    assert "data.train=128 solves 25.0 points more than 64 (" in found.sentence
+
+
+def test_another_draw_of_training_problems_is_one_more_try_of_the_same_setting(
+    store: Store,
+) -> None:
+    finished(store, "one", "11110000")
+    finished(store, "two", "11111100", "data.seed=1")
+    (group,) = comparison(store, "one", "two").groups
+    assert [policy.data_seed for policy in group.policies] == [0, 1]
+    assert group.success.value == 0.625
 
 
 def test_another_goal_cannot_be_compared(store: Store) -> None:
