@@ -1,0 +1,85 @@
+"""The commands of the pages that say so at their top are run, in order, on a real store.
+
+`quickstart` is a tiny experiment there; the page says with how many steps. All of a command but
+its size is real: Prefect, the sampler in process, the learner, and the store.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.lives import Lives
+from tests.support.project import ROOT
+
+MARK = re.compile(r"<!-- The commands of this page are run by a test, with steps=(\d+)\. -->\n")
+PAGES = [page for page in sorted(ROOT.glob("docs/*.md")) if "run by a test" in page.read_text()]
+SMALL = {
+    "data": {"train": 16, "validation": 2, "test": 2},
+    "warm_start": {"episodes": 16},
+    "rollout": {"problems": 1, "group_size": 2},
+}
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each command of the blocks of a page, in order."""
+    blocks = re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    found = [shlex.split(line, comments=True) for line in lines]
+    return [words[1:] for words in found if words[:1] == ["agentfly"]]
+
+
+@pytest.fixture(scope="module")
+def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
+    """Runs commands of one thread, with the sampler in process."""
+    home = tmp_path_factory.mktemp("home")
+    settings = {
+        "PREFECT_API_URL": prefect_api,
+        "PREFECT_HOME": str(home),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db",
+        "AGENTFLY_SAMPLER": "transformers",
+        "AGENTFLY_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "DS_ACCELERATOR": "cpu",
+    }
+    program = Lives({**os.environ, **settings})
+    yield program
+    program.close()
+
+
+def project(folder: Path, steps: int) -> None:
+    """A project whose quickstart is tiny."""
+    tiny = yaml.safe_load((ROOT / "tests/conf/tiny.yaml").read_text())
+    small = {section: {**tiny[section], **changes} for section, changes in SMALL.items()}
+    (folder / "conf").mkdir()
+    text = yaml.safe_dump({**tiny, **small, "steps": steps})
+    (folder / "conf/quickstart.yaml").write_text(text)
+
+
+def test_pages_say_that_their_commands_are_run() -> None:
+    assert "runs.md" in [path.name for path in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_commands_of_a_page_work_in_order(page: Path, lives: Lives, tmp_path: Path) -> None:
+    text = page.read_text()
+    mark = MARK.match(text)
+    assert mark, f"{page.name} has another mark, or not at its top; expected {MARK.pattern}"
+    project(tmp_path, int(mark[1]))
+    typed = commands(text)
+    assert typed, f"{page.name} has no command"
+    for words in typed:
+        end = lives.run(tmp_path, *words)
+        assert end.code == 0, f"agentfly {shlex.join(words)}\n{end.printed}"
+        assert end.printed.strip(), f"agentfly {shlex.join(words)} printed nothing"
+
+
+def test_a_command_over_several_lines_and_with_a_comment_is_one() -> None:
+    page = "```bash\nagentfly show mine \\\n  --worst 1  # one\npytest tests\n```\n"
+    assert commands(f"{page}```\nagentfly list\n```\n") == [["show", "mine", "--worst", "1"]]
