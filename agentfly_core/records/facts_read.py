@@ -12,9 +12,11 @@ from typing import Any
 def facts_read(function: Callable[..., Any]) -> list[str]:
     """The names in its `problem.facts["answer"]`, in order; none where there is no source.
 
-    What it reads by another name for the facts, or through another function, is not seen.
+    Of a class, and of an object, its `__call__` is read. What is read by another name for the
+    facts, or through another function, is not seen.
     """
-    code = function if inspect.isroutine(function) else type(function).__call__
+    owner = function if isinstance(function, type) else type(function)
+    code = function if inspect.isroutine(function) else owner.__call__
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, TypeError, SyntaxError):  # a lambda, or what was typed at a prompt

@@ -26,6 +26,23 @@ def cites(trajectory: Trajectory, problem: Problem) -> float:
     return float(problem.facts["source"] in str(trajectory.answer)) * problem.facts.get("x", 1)
 
 
+@reward
+class Judge:
+    def __init__(self, strict: bool = True) -> None:
+        self.strict = strict
+
+    def __call__(self, trajectory: Trajectory, problem: Problem) -> float:
+        return float(trajectory.answer == problem.facts["answr"])
+
+
+@tool
+class Look:
+    """Look at the start of a page."""
+
+    def __call__(self, problem: Problem) -> str:
+        return str(problem.facts["page"])
+
+
 @tool
 def search(words: str, limit: int = 3) -> str:
     """Search.
@@ -221,4 +238,15 @@ def test_what_is_seldom_meant_is_remarked(tmp_path: Path) -> None:
     assert checks.remarks(resolve(of_file(path))) == [
         f"'cites' reads the fact 'source', and {path} has no such field in its first rows. Known: "
         "question, solution."
+    ]
+
+
+def test_the_facts_that_classes_read_are_looked_for_too(tmp_path: Path) -> None:
+    path = written(tmp_path, ".jsonl")
+    parts = {"tools": [f"{HERE}:Look"], "rewards": {f"{HERE}:Judge": {"strict": False}}}
+    of_classes = Science.model_validate({**of_file(path).model_dump(mode="json"), **parts})
+    remarked = checks.remarks(resolve(of_classes))
+    assert [remark.partition(", and ")[0] for remark in remarked] == [
+        "'look' reads the fact 'page'",
+        "'judge' reads the fact 'answr'",
     ]

@@ -21,6 +21,7 @@ class Judge:
 def test_facts_are_those_that_must_be_there_each_once():
     assert facts_read(reads) == ["answer", "unit"]
     assert facts_read(Judge(Problem("a", "?", {"made": 1}))) == ["gold"]
+    assert facts_read(Judge) == ["gold"]
 
 
 def test_what_has_no_source_reads_nothing_that_is_known():
