@@ -20,13 +20,12 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent
 from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation, untold
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.pictures import is_picture, picture_in
 from agentfly_core.formats.text import clip, fault, with_article, words_of
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
 
 R = TypeVar("R")
 logger = logging.getLogger(__name__)
-PICTURES = {("PIL", "Image"), ("matplotlib", "Figure")}
-"""Classes of pictures, as the name of their package and their own."""
 TEXT_ONLY = "models read text only: return text that describes it, or the path of a file"
 
 
@@ -140,12 +139,7 @@ class Tool:
             bound = functools.partial(
                 self.function, **known, **self._arguments.read(call.arguments)
             )
-            found = await self._result(bound, used, caller)
-            if isinstance(found, bytes):
-                found = self._text_of(found)
-            elif not isinstance(found, str):
-                default = functools.partial(to_jsonable_python, fallback=self._plain)
-                found = json.dumps(found, ensure_ascii=False, default=default)
+            found = self._text_of(await self._result(bound, used, caller))
             return Observation(self.name, clip(found, self.max_chars))
         except ServiceFailure:
             raise
@@ -171,10 +165,21 @@ class Tool:
     ) -> R:
         return await calling.call(function, self.timeout, f"The tool {self.name!r}", lent)
 
-    def _text_of(self, data: bytes) -> str:
-        """The text in UTF-8; raises ToolError for other bytes, and tells the author in the log."""
+    def _text_of(self, result: object) -> str:
+        """What the model reads of a result.
+
+        Raises ServiceFailure for a picture anywhere in it, and ToolError for bytes that are no
+        text in UTF-8, of which the author is told in the log.
+        """
+        if isinstance(result, str):
+            return result
+        if what := picture_in(result):
+            raise ServiceFailure(f"The tool {self.name!r} returned {what}: {TEXT_ONLY}")
         try:
-            return data.decode()
+            if isinstance(result, bytes):
+                return result.decode()
+            default = functools.partial(to_jsonable_python, fallback=_plain)
+            return json.dumps(result, ensure_ascii=False, default=default)
         except UnicodeDecodeError as error:
             _say_once(
                 f"The tool {self.name!r} returned bytes that are no text in UTF-8, which its model "
@@ -182,15 +187,9 @@ class Tool:
                 "return text that describes them."
             )
             raise ToolError(
-                f"The result, {len(data)} bytes, is no text: {error.reason} at byte {error.start}."
+                f"The result, {len(error.object)} bytes, is no text: {error.reason} at byte "
+                f"{error.start}."
             ) from None
-
-    def _plain(self, value: Any) -> Any:
-        """What JSON can say of a value of an author's type."""
-        if _is_picture(type(value)):
-            what = with_article(type(value).__name__)
-            raise ServiceFailure(f"The tool {self.name!r} returned {what}: {TEXT_ONLY}")
-        return value.tolist() if hasattr(value, "tolist") else str(value)
 
     def _error(self, text: str) -> Observation:
         return Observation(self.name, clip(text, self.max_chars), error=True)
@@ -207,7 +206,7 @@ class Tool:
                 f"The tool {self.name!r} asks for a Trajectory, which is lent to rewards only."
             )
         kind = inspect.signature(self.function, eval_str=True).return_annotation
-        if isinstance(kind, type) and _is_picture(kind):
+        if isinstance(kind, type) and is_picture(kind):
             raise ValueError(
                 f"The tool {self.name!r} returns {with_article(kind.__name__)}: {TEXT_ONLY}"
             )
@@ -279,10 +278,9 @@ def tool(
     return make if function is None else make(function)
 
 
-def _is_picture(kind: type) -> bool:
-    return any(
-        (base.__module__.partition(".")[0], base.__name__) in PICTURES for base in kind.mro()
-    )
+def _plain(value: Any) -> Any:
+    """What JSON can say of a value of an author's type."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -171,6 +172,7 @@ async def test_a_number_is_taken_where_text_is_asked() -> None:
         (float("nan"), "NaN"),
         (np.int64(7), "7"),
         (np.array([1, 2]), "[1, 2]"),
+        (np.ones((1, 1, 3)), "[[[1.0, 1.0, 1.0]]]"),
         (b"caf\xc3\xa9", "café"),
         ("half \ud83d pair", "half ? pair"),
         ({"half": "\ud83d"}, '{"half": "?"}'),
@@ -198,9 +200,39 @@ async def test_bytes_that_are_no_text_are_an_error_and_their_author_is_told_once
     assert "`data.decode(errors='replace')`" in caplog.text
 
 
-@pytest.mark.parametrize("wrap", [lambda picture: picture, lambda picture: {"seen": [picture]}])
+@pytest.mark.parametrize("wrap", [lambda data: {"img": data}, lambda data: [Box(1, [data])]])
+async def test_bytes_within_a_result_that_are_no_text_are_told_like_bare_ones(
+    wrap: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool(name=f"shot_{wrap(b'')}")
+    def shot() -> Any:
+        return wrap(b"\x89PNG")
+
+    found = await answer(shot)
+    assert found.error
+    assert found.content.startswith("The result, 4 bytes, is no text: invalid ")
+    assert "returned bytes that are no text" in caplog.text
+
+
 @pytest.mark.parametrize(
-    ("picture", "named"), [(Image.new("RGB", (2, 2)), "an Image"), (Figure(), "a Figure")]
+    "wrap",
+    [
+        lambda picture: picture,
+        lambda picture: {"seen": [picture]},
+        lambda picture: Box(1, [picture]),
+        lambda picture: Person.model_construct(name=picture, age=30),
+    ],
+)
+@pytest.mark.parametrize(
+    ("picture", "named"),
+    [
+        (Image.new("RGB", (2, 2)), "an Image"),
+        (Figure(), "a Figure"),
+        (BytesIO(b"\x89PNG"), "a BytesIO"),
+        (memoryview(b"\x89PNG"), "a memoryview"),
+        (np.zeros((4, 6, 3), np.uint8), r"a picture \(ndarray, 4 x 6 x 3\)"),
+        (np.zeros((3, 4, 6), np.uint8), r"a picture \(ndarray, 3 x 4 x 6\)"),
+    ],
 )
 async def test_a_picture_fails_the_episode_and_is_not_shown_as_its_name(
     picture: Any, named: str, wrap: Callable[[Any], Any]

@@ -1,0 +1,48 @@
+"""What in a value no model that reads text can read: pictures and open files."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Iterable, Mapping
+
+from agentfly_core.formats.text import with_article
+
+PICTURES = {("PIL", "Image"), ("matplotlib", "Figure")}
+"""Classes of pictures, as the name of their package and their own."""
+
+
+def is_picture(kind: type) -> bool:
+    """Whether a class is one of pictures."""
+    return any(
+        (base.__module__.partition(".")[0], base.__name__) in PICTURES for base in kind.mro()
+    )
+
+
+def picture_in(value: object) -> str | None:
+    """The first picture, array of one or open file within a value, as a message names it:
+    `an Image`, `a BytesIO`, `a picture (ndarray, 480 x 640 x 3)`; None where there is none.
+    """
+    if is_picture(type(value)) or isinstance(value, io.IOBase | memoryview):
+        return with_article(type(value).__name__)
+    if shape := _pixels(value):
+        return f"a picture ({type(value).__name__}, {' x '.join(map(str, shape))})"
+    return next(filter(None, map(picture_in, _held(value))), None)
+
+
+def _pixels(value: object) -> tuple[int, ...]:
+    """The shape of an array of bytes with a side of 3 or 4 channels, of numpy or torch; or ()."""
+    shape = tuple(getattr(value, "shape", ()))
+    is_bytes = str(getattr(value, "dtype", "")).endswith("uint8")
+    return shape if is_bytes and len(shape) == 3 and {shape[0], shape[-1]} & {3, 4} else ()
+
+
+def _held(value: object) -> Iterable[object]:
+    """What a container, a dataclass or a pydantic model holds."""
+    if isinstance(value, Mapping):
+        return value.values()
+    if isinstance(value, list | tuple | set | frozenset):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return (getattr(value, field.name, None) for field in dataclasses.fields(value))
+    return vars(value).values() if hasattr(type(value), "model_fields") else ()
