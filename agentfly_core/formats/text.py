@@ -151,7 +151,14 @@ def keeping_secrets() -> Iterator[None]:
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """A hint for a mistyped name: the nearest one, all when none is near, or that there is none."""
-    near = difflib.get_close_matches(word, known, n=1)
-    if near:
-        return f" Did you mean {near[0]!r}?"
+    if hint := nearest(word, known):
+        return hint
     return f" Known: {', '.join(known)}." if known else " There is none."
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """A hint for a name mistyped among too many to list, empty when none is near:
+    `nearest("mien", ["mine"])` is " Did you mean 'mine'?".
+    """
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -13,6 +13,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.policy_page import page
+from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.runs.context import of_run
 from agentfly_core.runs.run import record_of
 from agentfly_core.system.process import Owner
@@ -24,14 +25,15 @@ BASE = "base"
 
 
 def export(store: Store, reference: str, folder: Path) -> None:
-    """Write the policy `run:NAME` or `run:NAME@STEP` into a new folder.
+    """Write the policy NAME or NAME@STEP, with or without `run:`, into a new folder.
 
     An adapter has the model that it stands on beside it, in `base`. Raises ValueError for a policy
     that is not there, and for a folder that is.
     """
     if folder.exists():
         raise ValueError(f"{folder} is there already: name a folder that is not, or remove it.")
-    named = of_run(store, reference, "policy")
+    where = run_policy(reference)
+    named = of_run(store, where, "policy")
     record = record_of(store, named.run)
     assert record is not None, f"{named.run} has a policy and no run.json"
     science = Science.model_validate(Science.restored(record["science"]))
@@ -45,7 +47,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
         if base:
             _copy(base, part / BASE, jinja)
         shape = shape_of(store, named.policy)
-        text = page(reference, named.policy, science, shape.rank if shape else None, bool(jinja))
+        text = page(where, named.policy, science, shape.rank if shape else None, bool(jinja))
         (part / "README.md").write_text(text, encoding="utf-8")
         part.rename(folder)
     finally:

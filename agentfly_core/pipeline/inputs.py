@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.models.policy_reference import (
+    ModelPolicy,
+    NamedPolicy,
+    PolicyFile,
+    RunPolicy,
+    policy_reference,
+)
 from agentfly_core.models.reference import materialise
 from agentfly_core.records import dataset as datasets
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.context import ExperimentContext, of_run
+from agentfly_core.runs.context import ExperimentContext, final_policy, of_run
 from agentfly_core.runs.run import name_of
 
 QUARANTINE = Path("quarantine")
@@ -47,23 +53,31 @@ def base_model(context: ExperimentContext) -> tuple[Artifact, bool]:
 def policy_named(
     context: ExperimentContext, reference: str, model: Callable[[ExperimentContext], Artifact]
 ) -> Artifact:
-    """The policy that `run:NAME`, `run:NAME@STEP`, a policy.json or a model reference names; by
+    """The policy whose tokens are sampled that a reference names, see `policy_reference`; by
     default the run's last.
 
     `model` gives the base model of an experiment whose model is that reference. Step 0 is the
-    policy that step 1 starts from. Raises ValueError for a policy that is not there.
+    policy that step 1 starts from. Raises ValueError for a policy that is not there, and for one
+    whose replies a function gives.
     """
-    if reference.endswith(".json"):
-        if not os.path.isfile(reference):
-            raise ValueError(
-                f"There is no file {reference!r}; expected one like results/EXPERIMENT/policy.json."
-            )
-        return dvc_pointer.read(Path(reference))
-    if reference in context.store.names("runs"):
-        raise ValueError(
-            f"Got the policy {reference!r}, which is a run's name: say run:{reference}."
-        )
-    if reference and not reference.startswith("run:"):
-        science = context.science.model_copy(update={"model": reference})
-        return model(replace(context, resolved=replace(context.resolved, science=science)))
-    return of_run(context.store, reference or f"run:{name_of(context, '', False)}", "policy").policy
+    store = context.store
+    if not reference:
+        return final_policy(store, name_of(context, "", False))
+    match policy_reference(reference, store.names("runs")):
+        case RunPolicy(where):
+            return of_run(store, where, "policy").policy
+        case PolicyFile(path):
+            if not os.path.isfile(path):
+                raise ValueError(
+                    f"There is no file {path!r}; expected one like results/EXPERIMENT/policy.json."
+                )
+            return dvc_pointer.read(Path(path))
+        case ModelPolicy(name):
+            science = context.science.model_copy(update={"model": name, "fork": None})
+            return model(context.on(science))
+        case NamedPolicy("base"):
+            return context.parent.policy if context.parent else model(context)
+    raise ValueError(
+        f"Got the policy {reference!r}, a function that gives the replies; expected one with "
+        f"weights. `agentfly play EXPERIMENT --split test --policy {reference}` plays this one."
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,15 +10,15 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
 from agentfly_core.config.import_path import load
 from agentfly_core.inference.policy_path import is_policy, policy_at
+from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import Policy
+from agentfly_core.models.policy_reference import NamedPolicy, ScriptPolicy, policy_reference
 from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.runs.context import ExperimentContext, final_policy
 from agentfly_core.runs.run import name_of
 
 RANDOM = "agentfly_core.inference.random_policy:random_policy"
-IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-NO_PATHS = ("nano:", "package:", "run:")
 
 
 @dataclass(frozen=True)
@@ -43,27 +42,24 @@ Player = Model | Script
 
 
 def player(context: ExperimentContext, reference: str, problems: Sequence[Problem]) -> Player:
-    """Who a reference names: `oracle`, `random`, an import path, `base`, or a policy as `evaluate`
-    takes it; by default the last policy of the run that the same settings make, else the base
-    model.
+    """Who a reference names, see `policy_reference`; by default the last policy of the run that the
+    same settings make, else the base model.
 
     Raises ValueError for a policy that is not there, or a path that names none.
     """
-    path = RANDOM if reference == "random" else reference
-    if reference == "oracle":
-        return _oracle(context, problems)
-    if IMPORT_PATH.fullmatch(path) and not path.startswith(NO_PATHS):
-        return Script(reference, path, policy_at(path, {}, problems, context.science.seed))
-    if not reference:
-        reference = _default(context)
-    if reference == "base":
-        return Model(reference, base(context))
-    return Model(reference, inputs.policy_named(context, reference, base))
+    reference = reference or _default(context)
+    match policy_reference(reference, context.store.names("runs")):
+        case NamedPolicy("oracle"):
+            return _oracle(context, problems)
+        case NamedPolicy("random"):
+            return Script(reference, RANDOM, random_policy)
+        case ScriptPolicy(path):
+            return Script(reference, path, policy_at(path, {}, problems, context.science.seed))
+    return Model(reference, inputs.policy_named(context, reference, _model))
 
 
-def base(context: ExperimentContext) -> Artifact:
-    """The policy that an experiment's training would start from, but for a warm start."""
-    return context.parent.policy if context.parent else inputs.base_model(context)[0]
+def _model(context: ExperimentContext) -> Artifact:
+    return inputs.base_model(context)[0]
 
 
 def _default(context: ExperimentContext) -> str:

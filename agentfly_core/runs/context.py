@@ -16,6 +16,7 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.site import Site
+from agentfly_core.formats.text import nearest
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.needs import refuse_misfits
 from agentfly_core.rollout.parts import agent_of, limits_of, reward_of, tool_of
@@ -155,8 +156,9 @@ def final_policy(store: Store, name: str) -> Artifact:
         if store.manifest(uri) is not None:
             return store.artifact(uri)
     known = ", ".join(store.names("runs")) or "none"
+    hint = nearest(name, store.names("runs"))
     raise ValueError(
-        f"The run {name!r} has published no policy in {store.uri}. Runs there: {known}."
+        f"The run {name!r} has published no policy in {store.uri}.{hint} Runs there: {known}."
     )
 
 

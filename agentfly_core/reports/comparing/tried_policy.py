@@ -12,6 +12,7 @@ from agentfly_core.config.loading import flat
 from agentfly_core.config.site import Site
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean
+from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.seed_intervals import Solved
 from agentfly_core.reports.held_out import evaluated_episodes, is_evaluated
@@ -57,10 +58,8 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
 
     Raises ValueError for one that is not there, not finished, or was not evaluated there.
     """
-    run, step = step_named(f"run:{reference.removeprefix('run:')}") or (
-        reference.removeprefix("run:"),
-        None,
-    )
+    where = run_policy(reference)
+    run, step = step_named(where) or (where.removeprefix("run:"), None)
     if (record := record_of(store, run)) is None:
         hint = did_you_mean(run, store.names("runs"))
         raise ValueError(f"There is no run {run!r} in {store.uri}.{hint}")

@@ -74,6 +74,8 @@ def test_the_test_split_is_played_first_and_then_each_further_dataset_by_its_nam
 def test_a_policy_is_named_by_its_run_and_step(context: ExperimentContext) -> None:
     assert policy_named(context, "run:demo").uri == "runs/demo/steps/000002/policy"
     assert policy_named(context, "run:demo@1").uri == "runs/demo/steps/000001/policy"
+    assert policy_named(context, "demo") == policy_named(context, "run:demo")
+    assert policy_named(context, "demo@1") == policy_named(context, "run:demo@1")
     assert policy_named(context, "run:demo@0") == Artifact("artifacts/warm_start", "9f2c")
     assert (
         policy_named(context, "").uri == f"runs/{name_of(context, '', False)}/steps/000002/policy"
@@ -105,7 +107,9 @@ def test_a_pointer_that_dvc_keeps_names_a_policy(
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("demo", "'demo', which is a run's name: say run:demo"),
+        ("dmo", r"There is no policy 'dmo'. Did you mean 'demo'\? A policy is base .* run:NAME"),
+        ("oracle", "'oracle', a function .* `agentfly play EXPERIMENT --split test --policy orac"),
+        ("says:hello", "'says:hello', a function that gives the replies"),
         ("results/demo/policy.json", "There is no file 'results/demo/policy.json'"),
         (
             "run:demo@last",

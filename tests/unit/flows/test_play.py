@@ -103,6 +103,15 @@ def test_the_oracle_is_the_warm_starts_policy_without_its_mistakes(store: Store)
     assert [rewards(store, name) for name in plays(store)] == [[1.0] * 3, [0.0] * 3]
 
 
+def test_the_help_says_when_an_oracle_makes_no_mistakes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["play", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "where that has a setting `spoilt`, a share of mistakes, it is 0" in told
+
+
 def test_one_problem_is_played_again_and_again_and_all_is_played_anew(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,6 +149,9 @@ def test_episodes_that_fail_are_stored_to_be_looked_at(store: Store) -> None:
         (["--policy", f"{PATH}:know"], "has no 'know'. Did you mean 'knows'?"),
         (["--policy", f"{PATH}:CAPITALS"], "is a dict, expected a function or a class"),
         (["--policy", "run:demo"], "The run 'demo' has published no policy"),
+        (["--policy", "says"], "There is no policy 'says'. A policy is base"),
+        (["--policy", "oracl"], "There is no policy 'oracl'. Did you mean 'oracle'? A policy"),
+        (["--policy", "shopx.says"], "or my_file:policy, your async function"),
         (["--policy", "oracle", "warm_start=null"], "atlas has no oracle"),
         (["--policy", "random", "--problem", "Jpan"], "The train split has no problem 'Jpan'. Did"),
         (["--policy", "random", "--split", "validation"], "The validation split is empty"),

@@ -162,13 +162,13 @@ def test_a_policy_that_is_not_there_and_a_folder_that_is_are_refused(
     for policy, folder, told in (
         ("run:yours", "policy", "The run 'yours' has published no policy in"),
         ("run:mine@9", "policy", "The run 'mine' has no policy of step 9 in"),
-        ("mine@3", "policy", "policy: got 'mine@3', expected run:NAME or run:NAME@STEP"),
+        ("mine@end", "policy", "policy: got 'mine@end', expected run:NAME (its last) or run:NAME@"),
         ("run:mine@3", "there", "there is there already: name a folder that is not, or remove it."),
     ):
         assert main(["export", policy, folder, "--store", str(store.root)]) == 2
         assert told in capsys.readouterr().err
     assert [path.name for path in tmp_path.glob("*policy*")] == []
-    assert main(["export", "run:mine@3", "policy", "--store", str(store.root)]) == 0
+    assert main(["export", "mine@3", "policy", "--store", str(store.root)]) == 0
     assert capsys.readouterr().out == (
-        "policy holds run:mine@3; its README.md says how it is loaded.\n"
+        "policy holds mine@3; its README.md says how it is loaded.\n"
     )
