@@ -14,11 +14,16 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork, step_named
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.text import did_you_mean
+from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.forking import forked, require_origin
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.comparison_view import Curves, draw, view
 from agentfly_core.reports.comparing.learning_curves import curve
-from agentfly_core.reports.comparing.run_comparison import RunComparison, compared
+from agentfly_core.reports.comparing.run_comparison import (
+    RunComparison,
+    compared,
+    require_comparable,
+)
 from agentfly_core.reports.comparing.sweep_grid import grid
 from agentfly_core.reports.comparing.sweep_record import (
     PREFIX,
@@ -27,7 +32,7 @@ from agentfly_core.reports.comparing.sweep_record import (
     is_finished,
     runs_named,
 )
-from agentfly_core.reports.comparing.tried_policy import tried
+from agentfly_core.reports.comparing.tried_policy import planned, tried
 from agentfly_core.runs.listing import experiment_of, in_store
 from agentfly_core.runs.run import name_of, record_of
 from flows.commands.arguments import (
@@ -119,21 +124,27 @@ def sweep(arguments: Namespace) -> int:
         raise ValueError("Two of the combinations are the same run: list each value once.")
     members = [Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True)]
     store, name = contexts[0].store, arguments.name or _name(contexts[0].experiment, runs)
+    trials = [
+        planned(context, run, inputs.dataset(context)[0])
+        for context, run in zip(contexts, runs, strict=True)
+    ]
+    require_comparable(trials)
     overrides = tuple(arguments.overrides)
     made = Sweep(name, arguments.experiment, overrides, arguments.seeds, site, tuple(members))
     made.write(store)
 
     where = ["--site", site, *(["--store", given] if given else [])]
     failed = run_members(made, store, where)
-    done = [member.run for member in members if is_finished(store, member.run)]
-    if done:
-        print()
-        Console().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
     for member in failed:
         print(f"{member.run} failed: {' '.join(member.overrides)}", file=sys.stderr)
     if failed:
         again = made.command(store)
         print(f"{len(failed)} of {len(members)} runs failed. To go on: {again}", file=sys.stderr)
+    done = [member.run for member in members if is_finished(store, member.run)]
+    if done:
+        print()
+        Console().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
+    if failed:
         return 1
     print(f"The same again: {in_store(store, 'agentfly', 'compare', f'{PREFIX}{name}')}")
     return 0

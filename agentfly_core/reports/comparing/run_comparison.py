@@ -11,7 +11,7 @@ import yaml
 
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.reports.comparing.seed_intervals import Estimate, difference, success
-from agentfly_core.reports.comparing.tried_policy import TriedPolicy
+from agentfly_core.reports.comparing.tried_policy import Trial, TriedPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunCompariso
     Raises ValueError for policies that were tried on other problems or have another goal, for two
     that are one, and where no problem is left.
     """
-    _require_comparable(policies)
+    require_comparable(policies)
     found: dict[str, list[TriedPolicy]] = {}
     for policy in policies:
         found.setdefault(_written(policy.settings), []).append(policy)
@@ -133,18 +133,10 @@ def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunCompariso
     return RunComparison(ordered, len(common), len(every) - len(common))
 
 
-def shown(value: JSON) -> str:
-    """A setting's value as one types it: 3e-4, true, [1, 2]."""
-    if isinstance(value, float):
-        exact = repr(value)
-        mantissa, _, exponent = f"{value:e}".partition("e")
-        short = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
-        return short if value and abs(int(exponent)) > 2 else exact
-    written = yaml.safe_dump(value, default_flow_style=True, width=100_000)
-    return written.removesuffix("...\n").strip()
-
-
-def _require_comparable(policies: Sequence[TriedPolicy]) -> None:
+def require_comparable(policies: Sequence[Trial]) -> None:
+    """Raise ValueError for policies that are tried on other problems or have another goal, and for
+    two that are one.
+    """
     first = policies[0]
     for number, other in enumerate(policies):
         if other.goal != first.goal:
@@ -157,7 +149,7 @@ def _require_comparable(policies: Sequence[TriedPolicy]) -> None:
             data = [key for key in keys if key.startswith("data.")]
             seeds = [] if data or first.seed == other.seed else [f"seed {first.seed}, {other.seed}"]
             raise ValueError(
-                f"{first.name} and {other.name} cannot be compared: they were tried on other "
+                f"{first.name} and {other.name} cannot be compared: they are tried on other "
                 f"problems, with the digests {first.problems[:12]} and {other.problems[:12]}"
                 f"{_of([*data, *seeds])}. Give runs that are to be compared the same data, and "
                 "with several seeds one data.seed, as `agentfly sweep` does."
@@ -170,7 +162,18 @@ def _require_comparable(policies: Sequence[TriedPolicy]) -> None:
                 )
 
 
-def _tried_as(policy: TriedPolicy) -> tuple[Mapping[str, JSON], int, int]:
+def shown(value: JSON) -> str:
+    """A setting's value as one types it: 3e-4, true, [1, 2]."""
+    if isinstance(value, float):
+        exact = repr(value)
+        mantissa, _, exponent = f"{value:e}".partition("e")
+        short = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+        return short if value and abs(int(exponent)) > 2 else exact
+    written = yaml.safe_dump(value, default_flow_style=True, width=100_000)
+    return written.removesuffix("...\n").strip()
+
+
+def _tried_as(policy: Trial) -> tuple[Mapping[str, JSON], int, int]:
     return policy.settings, policy.seed, policy.data_seed
 
 

@@ -26,15 +26,15 @@ HELD_OUT = ("test", "validation")
 
 
 @dataclass(frozen=True, slots=True)
-class TriedPolicy:
-    """The policy of a run's step, and the share of each held-out problem's episodes that it solved.
+class Trial:
+    """The policy of a run's step, there or still to be trained, and what it is tried on.
 
-        TriedPolicy("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ...},
-                    "f491...84", "agentfly_core.rewards.exact:exact", {"add-41-58": 1.0, ...})
+        Trial("quickstart-1f2e3d4c", 15, 0, 0, {"update.learning_rate": 0.0003, ..., "step": 15},
+              "f491...84", "agentfly_core.rewards.exact:exact")
 
-    `settings` are those that a result depends on, without the seeds of the run and of
-    its data, and the `step`. `problems` is the digest of the file that holds them, `goal` the
-    reward that says solved.
+    `settings` are those that a result depends on, without the seeds of the run and of its data, and
+    the `step`. `problems` is the digest of the file that holds them, `goal` the reward that says
+    solved.
     """
 
     run: str
@@ -44,12 +44,26 @@ class TriedPolicy:
     settings: Mapping[str, JSON]
     problems: str
     goal: str
-    solved: Solved
 
     @property
     def name(self) -> str:
         """As a command names it."""
         return f"{self.run}@{self.step}"
+
+
+@dataclass(frozen=True, slots=True)
+class TriedPolicy(Trial):
+    """The same with the share of each held-out problem's episodes that the policy solved:
+    `TriedPolicy("quickstart-1f2e3d4c", ..., {"add-41-58": 1.0, ...})`.
+    """
+
+    solved: Solved
+
+
+def planned(context: ExperimentContext, run: str, data: Artifact) -> Trial:
+    """The last policy of a run that is to be trained, on the test problems of its dataset."""
+    problems = _problems(context.store, data, "test")
+    return Trial(*_trial(context.science, run, context.science.steps, problems))
 
 
 def tried(store: Store, reference: str, split: str) -> TriedPolicy:
@@ -76,12 +90,8 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
     episodes, scores = evaluated_episodes(there, policy, data, part)
     solved = solved_by_problem(episodes, scores, context.resolved.goal)
-    settings = _settings(science, step)
-    manifest = store.manifest(data.uri)
-    assert manifest is not None  # its episodes were found by it
-    problems = manifest["files"][f"{part}.parquet"]["sha256"]
-    seeds = science.seed, science.of_data.seed
-    return TriedPolicy(run, step, *seeds, settings, problems, science.goal, solved)
+    problems = _problems(store, data, part)
+    return TriedPolicy(*_trial(science, run, step, problems), solved)
 
 
 def _require_finished(store: Store, run: str, record: RunRecord, science: Science) -> None:
@@ -126,6 +136,20 @@ def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> 
         f"{policy} was not evaluated on the {split} problems. This does it: "
         f"{in_store(store, *words)}"
     )
+
+
+def _problems(store: Store, data: Artifact, split: str) -> str:
+    manifest = store.manifest(data.uri)
+    assert manifest is not None, f"nothing is published under {data.uri}"
+    return manifest["files"][f"{split}.parquet"]["sha256"]
+
+
+def _trial(
+    science: Science, run: str, step: int, problems: str
+) -> tuple[str, int, int, int, Mapping[str, JSON], str, str]:
+    """The fields of a Trial."""
+    seeds = science.seed, science.of_data.seed
+    return run, step, *seeds, _settings(science, step), problems, science.goal
 
 
 def _settings(science: Science, step: int) -> dict[str, JSON]:

@@ -13,6 +13,7 @@ import pytest
 from agentfly_core.artifacts.store import Store
 from flows import sweep as sweeping
 from flows.__main__ import main
+from flows.commands import comparing
 from tests.support.tried_runs import finished, project
 
 COMMAND = ["sweep", "tiny", "update.learning_rate=1e-5,3e-5", "--seeds", "2", "--name", "rates"]
@@ -157,6 +158,45 @@ def test_a_sweep_is_checked_as_a_whole_before_its_first_run(
     assert "Two of the combinations are the same run" in capsys.readouterr().err
     assert trained.words == []
     assert store.names("sweeps") == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        ("data.test=8,4", "they are tried on other problems"),
+        (
+            "rewards={agentfly_core.rewards.exact:exact: 1},"
+            "{agentfly_core.rewards.format:tool_format: 1}",
+            "solved means agentfly_core.rewards.exact:exact in one",
+        ),
+        ("update.keep_learner=1,2", "have the same settings and the same seed"),
+    ],
+)
+def test_runs_that_could_not_be_compared_are_refused_before_the_first_one(
+    store: Store, train: Train, capsys: pytest.CaptureFixture[str], listed: str, told: str
+) -> None:
+    trained = train({})
+    assert main(["sweep", "tiny", listed]) == 2
+    assert told in capsys.readouterr().err
+    assert trained.words == []
+    assert store.names("sweeps") == []
+
+
+def test_runs_that_failed_are_told_even_where_the_others_cannot_be_compared(
+    store: Store,
+    train: Train,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lost(*_: object) -> None:
+        raise ValueError("The dataset is not there.")
+
+    train({2: 1})
+    monkeypatch.setattr(comparing, "_compared", lost)
+    assert main(COMMAND) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert "failed: update.learning_rate=3e-5 seed=0" in said[0]
+    assert "agentfly: The dataset is not there." in said
 
 
 def test_a_sweep_that_is_not_there_is_refused(

@@ -71,7 +71,7 @@ def test_other_problems_cannot_be_compared(store: Store) -> None:
     finished(store, "one", "11110000")
     finished(store, "two", "1111", "data.test=4")
     said = (
-        r"one@2 and two@2 cannot be compared: they were tried on other problems, with the "
+        r"one@2 and two@2 cannot be compared: they are tried on other problems, with the "
         r"digests \w+ and \w+ \(data\.test\)\. Give runs .* one data\.seed, as `agentfly sweep`"
     )
     with pytest.raises(ValueError, match=said):
