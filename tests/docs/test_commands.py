@@ -15,15 +15,18 @@ from pathlib import Path
 import pytest
 import yaml
 
+from flows.__main__ import main
 from tests.support.lives import Lives
 from tests.support.project import ROOT
 
 MARK = re.compile(r"<!-- The commands of this page are run by a test, with steps=(\d+)\. -->\n")
 PAGES = [page for page in sorted(ROOT.glob("docs/*.md")) if "run by a test" in page.read_text()]
+WRITES = ("train", "evaluate", "sweep", "fork", "warm-start", "prepare")
 SMALL = {
     "data": {"train": 16, "validation": 2, "test": 2},
     "warm_start": {"episodes": 16},
     "rollout": {"problems": 1, "group_size": 2},
+    "update": {"learner_every": 99},
 }
 
 
@@ -35,28 +38,47 @@ def commands(text: str) -> list[list[str]]:
     return [words[1:] for words in found if words[:1] == ["agentfly"]]
 
 
+class Workplace:
+    """Runs commands of one thread in processes of their own, with the sampler in process."""
+
+    def __init__(self, prefect_api: str, home: Path) -> None:
+        self.mlflow = f"sqlite:///{home}/mlflow.db"
+        settings = {
+            "PREFECT_API_URL": prefect_api,
+            "PREFECT_HOME": str(home),
+            "MLFLOW_TRACKING_URI": self.mlflow,
+            "AGENTFLY_SAMPLER": "transformers",
+            "AGENTFLY_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "DS_ACCELERATOR": "cpu",
+        }
+        self.lives = Lives({**os.environ, **settings})
+
+    def run(self, folder: Path, words: list[str]) -> tuple[int, str]:
+        """The exit status of a command and what it printed."""
+        end = self.lives.run(folder, *words)
+        return end.code, end.printed
+
+
+def here(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The same of a command that needs no services, in this process."""
+    code = main(words)
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
+
+
 @pytest.fixture(scope="module")
-def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
-    """Runs commands of one thread, with the sampler in process."""
-    home = tmp_path_factory.mktemp("home")
-    settings = {
-        "PREFECT_API_URL": prefect_api,
-        "PREFECT_HOME": str(home),
-        "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db",
-        "AGENTFLY_SAMPLER": "transformers",
-        "AGENTFLY_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-        "DS_ACCELERATOR": "cpu",
-    }
-    program = Lives({**os.environ, **settings})
-    yield program
-    program.close()
+def lives(prefect_api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """Where commands of pages that need services are run."""
+    workplace = Workplace(prefect_api, tmp_path_factory.mktemp("home"))
+    yield workplace
+    workplace.lives.close()
 
 
 def project(folder: Path, steps: int) -> None:
     """A project whose quickstart is tiny."""
     tiny = yaml.safe_load((ROOT / "tests/conf/tiny.yaml").read_text())
-    small = {section: {**tiny[section], **changes} for section, changes in SMALL.items()}
+    small = {section: {**tiny.get(section, {}), **changes} for section, changes in SMALL.items()}
     (folder / "conf").mkdir()
     text = yaml.safe_dump({**tiny, **small, "steps": steps})
     (folder / "conf/quickstart.yaml").write_text(text)
@@ -67,17 +89,25 @@ def test_pages_say_that_their_commands_are_run() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_commands_of_a_page_work_in_order(page: Path, lives: Lives, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_work_in_order(
+    page: Path,
+    lives: Workplace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = page.read_text()
     mark = MARK.match(text)
     assert mark, f"{page.name} has another mark, or not at its top; expected {MARK.pattern}"
     project(tmp_path, int(mark[1]))
     typed = commands(text)
     assert typed, f"{page.name} has no command"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", lives.mlflow)
     for words in typed:
-        end = lives.run(tmp_path, *words)
-        assert end.code == 0, f"agentfly {shlex.join(words)}\n{end.printed}"
-        assert end.printed.strip(), f"agentfly {shlex.join(words)} printed nothing"
+        code, printed = lives.run(tmp_path, words) if words[0] in WRITES else here(words, capsys)
+        assert code == 0, f"agentfly {shlex.join(words)}\n{printed}"
+        assert printed.strip(), f"agentfly {shlex.join(words)} printed nothing"
 
 
 def test_a_command_over_several_lines_and_with_a_comment_is_one() -> None:
