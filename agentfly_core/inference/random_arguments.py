@@ -24,18 +24,31 @@ FORMATS = {
     "ipv6": "::1",
     "json-string": "1",
 }
+LENGTHS = ("minLength", "maxLength")
+NUMBERS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
 DEEPEST = 4
 TRIES = 50
 
 
+class Undrawable(ValueError):
+    """No value of a schema was found:
+    `Undrawable("'code': no text was found that fits {'pattern': '^[A-Z]{3}[0-9]{4}$'}")`.
+    """
+
+
 class Draw:
-    """Draws values of schemas without references: `Draw(random.Random(0), ["41+58"])`."""
+    """Draws values of schemas without references: `Draw(random.Random(0), ["41+58"])`.
+
+    Texts are words, short literals and the schema's examples: none is made up for a pattern.
+    """
 
     def __init__(self, draw: random.Random, words: Sequence[str]) -> None:
         self._draw, self._words = draw, words
 
     def value(self, schema: Schema, depth: int = 0) -> JSON:
-        """A value of this schema; below DEEPEST the shortest that there is."""
+        """A value of this schema; below DEEPEST the shortest that there is. Raises Undrawable where
+        none is found.
+        """
         if "const" in schema:
             return schema["const"]  # type: ignore[no-any-return]
         if "enum" in schema:
@@ -71,7 +84,10 @@ class Draw:
         required, found = schema.get("required", ()), dict[str, JSON]()
         for key, inner in schema.get("properties", {}).items():
             if key in required or (depth < DEEPEST and self._draw.random() < 0.5):
-                found[key] = self.value(inner, depth + 1)
+                try:
+                    found[key] = self.value(inner, depth + 1)
+                except Undrawable as fault:
+                    raise Undrawable(f"{key!r}: {fault}") from None
         more = schema.get("additionalProperties", False)
         if isinstance(more, Mapping):
             for _ in range(self._count(schema, "Properties", depth)):
@@ -92,25 +108,31 @@ class Draw:
             value = self.value(items, depth + 1)
             if not schema.get("uniqueItems") or value not in found:
                 found = [*found, value]
+        if len(found) < schema.get("minItems", 0):
+            raise Undrawable(f"{schema['minItems']} different items were not found")
         return found
 
     def _count(self, schema: Schema, what: str, depth: int) -> int:
         least = schema.get(f"min{what}", 0)
         most = min(schema.get(f"max{what}", least + 2), least + 2)
+        if most < least:
+            raise Undrawable(f"min{what} is {least}, and max{what} {most}")
         return least if depth >= DEEPEST else self._draw.randint(least, most)
 
     def _text(self, schema: Schema) -> str:
         if schema.get("format") in FORMATS:
             return FORMATS[schema["format"]]
-        least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
+        least: int = schema.get("minLength", 0)
+        most: float = schema.get("maxLength", math.inf)
         pattern = schema.get("pattern")
-        tried = [self._words_of(least) for _ in range(TRIES)] + [*LITERALS]
-        fitting = (
-            text
-            for text in tried
-            if least <= len(text) <= most and (pattern is None or re.search(pattern, text))
-        )
-        return next(fitting, "a" * least)
+        tried = [self._words_of(least) for _ in range(TRIES)]
+        shown: list[str] = [text for text in schema.get("examples", ()) if isinstance(text, str)]
+        known = [*shown, *self._words, *LITERALS, "a" * least]
+        for text in (*tried, *self._draw.sample(known, len(known))):
+            if least <= len(text) <= most and (pattern is None or re.search(pattern, text)):
+                return text
+        limits = {key: schema[key] for key in ("pattern", *LENGTHS) if key in schema}
+        raise Undrawable(f"no text was found that fits {limits}")
 
     def _words_of(self, least: int) -> str:
         """A few words of what was said, as many as give so many letters."""
@@ -122,9 +144,12 @@ class Draw:
     def _number(self, schema: Schema, whole: bool) -> JSON:
         step: float = schema.get("multipleOf", 1 if whole else 0)
         low, high = _bounds(schema, step)
+        least, most = math.ceil(low / (step or 1)), math.floor(high / (step or 1))
+        if low > high or (step and least > most):
+            limits = {key: schema[key] for key in NUMBERS if key in schema}
+            raise Undrawable(f"no number fits {limits}")
         if step:
-            times = self._draw.randint(math.ceil(low / step), math.floor(high / step))
-            return times * step
+            return self._draw.randint(least, most) * step
         return round(self._draw.uniform(low, high), 2) if high - low > 1 else (low + high) / 2
 
 

@@ -117,8 +117,14 @@ def bounded_text(key: Annotated[str, Field(min_length=2, max_length=2)]) -> None
     """Take two letters."""
 
 
+def numbered(
+    code: Annotated[str, Field(pattern="^[A-Z]{3}[0-9]{4}$", examples=["ABC1234", "XYZ0042"])],
+) -> None:
+    """Find by a code that no word fits."""
+
+
 ODD = [tool(f) for f in (choices, ranges, texts, times, lists, maps, records, optional)]
-ODD += [tool(f) for f in (nothing, described, bounded_text)]
+ODD += [tool(f) for f in (nothing, described, bounded_text, numbered)]
 SHIPPED = [
     thing
     for module in pkgutil.iter_modules(tools.__path__)
@@ -144,6 +150,47 @@ async def test_every_call_is_accepted_by_the_tool(offered: Tool) -> None:
         assert isinstance(call, ToolCall)
         assert call.name == offered.name
         accepts.read(call.arguments)
+
+
+def coded(product: list[Annotated[str, Field(pattern="^[A-Z]{3}[0-9]{4}$")]] | None) -> None:
+    """Find by a code without an example."""
+
+
+def empty_range(count: Annotated[int, Field(ge=5, le=3)]) -> None:
+    """Count in no range."""
+
+
+def between_steps(share: Annotated[float, Field(gt=1, lt=9, multiple_of=10)]) -> None:
+    """Count in no step."""
+
+
+def long_and_short(name: Annotated[str, Field(min_length=5, max_length=3)]) -> None:
+    """Write no name."""
+
+
+def three_of_two(flags: Annotated[set[bool], Field(min_length=3)]) -> None:
+    """List more than there are."""
+
+
+@pytest.mark.parametrize(
+    ("offered", "said"),
+    [
+        (coded, "'product': no text was found that fits {'pattern': '^[A-Z]{3}[0-9]{4}$'}. Give"),
+        (empty_range, "'count': no number fits {'minimum': 5, 'maximum': 3}"),
+        (between_steps, "'share': no number fits {'exclusiveMinimum': "),
+        (long_and_short, "'name': no text was found that fits {'minLength': 5, 'maxLength': 3}"),
+        (three_of_two, "'flags': 3 different items were not found"),
+    ],
+)
+async def test_a_parameter_that_nothing_fits_is_named_with_the_way_out(
+    offered: Any, said: str
+) -> None:
+    with pytest.raises(ValueError) as refused:
+        for seed in range(DRAWS):
+            await random_policy(conversation(seed, tool(offered)))
+    told = str(refused.value)
+    assert f"no call of the tool '{offered.__name__}', {said}" in told
+    assert told.endswith("a policy of your own, --policy my_file:policy.")
 
 
 async def test_each_tool_is_as_likely_and_the_same_conversation_gets_the_same_call() -> None:
