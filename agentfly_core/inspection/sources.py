@@ -123,9 +123,7 @@ def read_play(store: Store, name: str) -> Episodes:
     record = store.read_json(layout.record)
     shards = _rollouts(store, layout.uri)
     if record is None or not shards:
-        hint = (
-            did_you_mean(name, plays(store)) or f" There are {', '.join(plays(store)) or 'none'}."
-        )
+        hint = did_you_mean(name, plays(store))
         raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")
     read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
     title = f"play:{name}, {record['policy']} on {record['split']}"
