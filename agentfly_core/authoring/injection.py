@@ -58,8 +58,9 @@ def read(function: AuthorFunction) -> Signature:
             )
         if kind is inspect.Parameter.empty:
             raise ValueError(
-                f"The parameter {key!r} of {name(function)} has no annotation; write its type, "
-                f"for example `{key}: str`. (A method is made a tool or reward on its instance: "
+                f"The parameter {key!r} of {name(function)} has no annotation; write its type: "
+                f"`{key}: str`, or what is lent, such as `{key}: Trajectory` in a reward. (A "
+                "method is made a tool or reward on its instance: "
                 "`tool(notes.write)`.)"
             )
         if isinstance(kind, type) and issubclass(kind, (Environment, Problem, Trajectory)):

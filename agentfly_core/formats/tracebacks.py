@@ -19,13 +19,18 @@ def own_line(error: BaseException) -> str | None:
     """The innermost line in the user's own code: "/home/ada/shop/agents.py:12 in react"; None where
     it has no part.
     """
-    own = [frame for frame in _frames(error) if not (_installed(frame) or _below(frame, OURS))]
+    own = [frame for frame in _frames(error) if _own(frame)]
     return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else None
 
 
 def trace(error: BaseException) -> str:
-    """The lines of a traceback that are the user's own or ours, and the innermost one."""
-    frames = _frames(error)
+    """The lines of a traceback that are the user's own or ours, and the innermost one.
+
+    They begin with the user's first where there is one: how it came to be called is ours.
+    """
+    everything = _frames(error)
+    begin = next((number for number, frame in enumerate(everything) if _own(frame)), 0)
+    frames = everything[begin:]
     kept = [frame for frame in frames if not _installed(frame) or frame is frames[-1]]
     return "".join(traceback.format_list(kept)).rstrip()
 
@@ -41,6 +46,10 @@ def defined(function: Callable[..., object]) -> str:
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
     # whatever the author's class answers
     return [*traceback.extract_tb(BaseException.__dict__["__traceback__"].__get__(error))]
+
+
+def _own(frame: traceback.FrameSummary) -> bool:
+    return not (_installed(frame) or _below(frame, OURS))
 
 
 def _installed(frame: traceback.FrameSummary) -> bool:

@@ -39,6 +39,11 @@ def check_policy(path: str, settings: Mapping[str, JSON]) -> None:
     """Raise ValueError for a path that names nothing callable, and for settings that do not fit."""
     found = load(path)
     if not is_policy(found):
+        if inspect.isfunction(found) and "problems" not in inspect.signature(found).parameters:
+            raise ValueError(
+                f"{path} is no policy, an `async def` of one Conversation, and makes none, which "
+                "a function of problems, seed and its settings does. Is `async` missing?"
+            )
         check_settings(found, settings, GIVEN)
     elif settings:
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.inspection.messages import texts
-from agentfly_core.records.trajectory import Ending, ToolCall
+from agentfly_core.records.trajectory import Ending, ToolCall, Trajectory
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
 
 Order = Literal["worst", "best"]
@@ -64,12 +64,20 @@ def above(limit: float) -> Filter:
     return Filter(f"--above {limit:g}", holds)
 
 
-def called(tool: str) -> Filter:
-    """Episodes in which the model called this tool."""
+def called(tool: str, stored: Episodes) -> Filter:
+    """Episodes in which the model called this tool; raises ValueError for one that none did."""
+
+    def names(trajectory: Trajectory) -> set[str]:
+        calls = [call for turn in trajectory.turns for call in turn.reply.calls]
+        return {call.name for call in calls if isinstance(call, ToolCall)}
 
     def holds(pair: Pair) -> bool:
-        calls = [call for turn in pair[0].turns for call in turn.reply.calls]
-        return any(isinstance(call, ToolCall) and call.name == tool for call in calls)
+        return tool in names(pair[0])
+
+    known = sorted(set().union(*(names(trajectory) for trajectory, _ in stored.pairs)))
+    if tool not in known:
+        hint = did_you_mean(tool, known)
+        raise ValueError(f"In no episode of {stored.title} the tool {tool!r} was called.{hint}")
 
     return Filter(f"--tool {tool}", holds)
 

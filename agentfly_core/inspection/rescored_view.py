@@ -77,7 +77,11 @@ class Second:
         new = ranks([episode.new for episode in everything])
         apart = [abs(one - other) for one, other in zip(old, new, strict=True)]
         order = sorted(range(len(everything)), key=lambda index: -apart[index])
-        return [everything[index] for index in order[:SHOWN] if apart[index] > 0]
+        return [
+            everything[index]
+            for index in order[:SHOWN]
+            if apart[index] > 0 and everything[index].old != everything[index].new
+        ]
 
 
 def judged(step: RescoredStep) -> StepJudged:

@@ -46,6 +46,16 @@ def forked(fork: Fork, overrides: Sequence[str]) -> list[str]:
     return [f"fork={fork.model_dump_json()}", *overrides]
 
 
+def require_done(store: Store, fork: Fork) -> None:
+    """Raise ValueError for a step that the run, which exists, has not done."""
+    if store.holds(RunLayout(done_by(store, fork.run, fork.step)).step(fork.step).policy):
+        return
+    layout = RunLayout(fork.run)
+    done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
+    last = f"its last one is {done[-1]}" if done else "it has done none yet"
+    raise ValueError(f"The run {fork.run!r} has done no step {fork.step}; {last}.")
+
+
 def check_start(run: Run) -> None:
     """Raise ValueError where a fork that has not come to its first step lacks what it needs.
 

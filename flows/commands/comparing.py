@@ -15,7 +15,7 @@ from agentfly_core.config.experiment import Fork, step_named
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.forking import forked, require_origin
+from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.comparison_view import Curves, draw, view
 from agentfly_core.reports.comparing.learning_curves import curve
@@ -41,7 +41,7 @@ from flows.commands.arguments import (
     experiment_context,
     positive,
 )
-from flows.commands.training import RUN, train
+from flows.commands.training import add_run, train
 from flows.context import context_of, store_at
 from flows.sweep import run_members
 
@@ -80,8 +80,7 @@ def add_comparing(commands: Commands) -> None:
     forking.add_argument("origin", metavar="RUN@STEP", help="the run, and the step to go on from")
     overrides = "settings that differ from the run's, for example update.learning_rate=3e-5"
     forking.add_argument("overrides", metavar="key=value", nargs="*", help=overrides)
-    forking.add_argument("--run", default="", help=RUN)
-    forking.add_argument("--new", action="store_true", help="start another run of the same fork")
+    add_run(forking)
     site = "where it runs: a file in ./conf/site (default: where the run was)"
     forking.add_argument("--site", default="", help=site)
     forking.add_argument("--store", default="", help=STORE)
@@ -166,7 +165,9 @@ def fork(arguments: Namespace) -> None:
     run, step = named
     record = _record(store, run)
     arguments.experiment, own = experiment_of(record)
-    behind = forked(Fork(run=run, step=step), arguments.overrides)
+    fork = Fork(run=run, step=step)
+    require_done(store, fork)
+    behind = forked(fork, arguments.overrides)
     arguments.overrides = [*own, *behind]
     arguments.site = arguments.site or record["site"]["name"]
 

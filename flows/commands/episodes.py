@@ -143,7 +143,7 @@ def _filters(arguments: Namespace, stored: Episodes) -> Iterator[choice.Filter]:
     if arguments.above is not None:
         yield choice.above(arguments.above)
     if arguments.tool is not None:
-        yield choice.called(arguments.tool)
+        yield choice.called(arguments.tool, stored)
     if arguments.error:
         yield choice.with_error()
     if arguments.text is not None:

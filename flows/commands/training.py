@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from functools import partial
 
 from rich.console import Console
@@ -40,7 +40,11 @@ RUN = (
 
 def add_training(commands: Commands) -> None:
     """The command that trains."""
-    parser = commands.add_experiment("train", train, "start a run, or continue it")
+    add_run(commands.add_experiment("train", train, "start a run, or continue it"))
+
+
+def add_run(parser: ArgumentParser) -> None:
+    """What the run of a command is called."""
     parser.add_argument("--run", default="", help=RUN)
     new = "start another run even if there is one: NAME-2, NAME-3, ..."
     parser.add_argument("--new", action="store_true", help=new)

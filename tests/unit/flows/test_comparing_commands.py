@@ -97,7 +97,7 @@ def test_fork_trains_with_the_runs_own_settings_and_those_that_were_given(
     words = ["fork.optimizer_state=fresh", "update.epochs=2", "steps=5", "--run", "new"]
     assert main(["fork", "fast-1@2", *words]) == 0
     (asked,) = trained
-    assert (asked.experiment, asked.run, asked.site) == ("tiny", "new", "local")
+    assert (asked.experiment, asked.run, asked.site, asked.tag) == ("tiny", "new", "local", [])
     assert asked.overrides == [
         "seed=1",
         "update.learning_rate=1.0e-05",
@@ -113,6 +113,13 @@ def test_fork_refuses_a_step_without_a_learner_state_before_anything_starts(
     said = "agentfly: The learner state of slow@1 is not kept. Steps that have one: none. Fork"
     assert capsys.readouterr().err.startswith(said)
     assert trained == []
+
+
+def test_fork_names_the_last_step_where_the_one_to_go_on_from_is_not_there(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fork", "fast-1@7"]) == 2
+    assert "The run 'fast-1' has done no step 7; its last one is " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("origin", ["slow", "slow@0", "slow@x"])

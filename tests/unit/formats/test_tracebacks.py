@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import types
 
 from agentfly_core.formats import tracebacks
 from agentfly_core.formats.strict_json import parse
@@ -15,6 +16,12 @@ def caught(error_of):
     except Exception as error:
         return error
     raise AssertionError("nothing was raised")
+
+
+OURS = compile(
+    "def with_key(function): return function()", tracebacks.__file__, "exec", dont_inherit=True
+)
+at_key = types.FunctionType(OURS.co_consts[0], {})
 
 
 def read_mine():
@@ -44,6 +51,17 @@ def test_a_traceback_shows_the_users_lines_ours_and_the_innermost():
         if "File" in line
     ]
     assert frames == ["caught", "both", "parse", "raw_decode"]
+
+
+def test_a_traceback_begins_with_the_users_first_line():
+    def called_by_ours():
+        return json.loads("{")
+
+    error = caught(lambda: at_key(called_by_ours))
+    error.__traceback__ = error.__traceback__.tb_next.tb_next
+    assert error.__traceback__.tb_frame.f_code.co_name == "with_key"
+    assert "with_key" not in tracebacks.trace(error)
+    assert "called_by_ours" in tracebacks.trace(error)
 
 
 def test_a_callable_object_is_defined_where_its_class_says_what_it_does():

@@ -66,3 +66,12 @@ def test_what_names_no_policy_and_settings_that_it_does_not_have_are_refused(
 def test_a_function_that_returns_something_else_is_told_what_is_expected() -> None:
     with pytest.raises(ValueError, match=r"plain returned <function .* expected an `async def` of"):
         policy_at(f"{HERE}:plain", {}, PROBLEMS, 3)
+
+
+def forgotten(conversation: Conversation) -> str:
+    return "99"
+
+
+def test_a_policy_whose_async_was_forgotten_is_told_so() -> None:
+    with pytest.raises(ValueError, match=r":forgotten is no policy, .*Is `async` missing\?"):
+        check_policy(f"{HERE}:forgotten", {})

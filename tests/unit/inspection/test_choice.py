@@ -65,7 +65,7 @@ def names(pairs: Sequence[Pair]) -> list[str]:
         ([choice.below(0.5)], ["1+1"]),
         ([choice.below(0.25)], []),
         ([choice.above(0.25)], ["41+58"]),
-        ([choice.called("calculator")], ["41+58"]),
+        ([choice.called("calculator", STORED)], ["41+58"]),
         ([choice.with_error()], ["2+2"]),
         ([choice.saying("is three")], ["1+1"]),
         ([choice.saying("WHAT IS")], ["41+58", "1+1", "2+2"]),
@@ -78,6 +78,13 @@ def test_filters_leave_the_episodes_for_which_all_of_them_hold(
     filters: list[Filter], left: list[str]
 ) -> None:
     assert names(matching(STORED, filters)) == left
+
+
+def test_a_tool_that_no_episode_called_is_refused_with_what_was_meant() -> None:
+    with pytest.raises(
+        ValueError, match=r"the tool .calculater. was called\. Did you mean .calculator"
+    ):
+        choice.called("calculater", STORED)
 
 
 def test_the_worst_and_the_best_come_first_and_no_reward_is_worst() -> None:
