@@ -88,6 +88,7 @@ def test_pages_say_that_their_commands_are_run() -> None:
     assert "runs.md" in [path.name for path in PAGES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_commands_of_a_page_work_in_order(
     page: Path,
