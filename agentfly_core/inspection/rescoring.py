@@ -18,7 +18,6 @@ from agentfly_core.config.parts import RewardPart
 from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.inspection.sources import known_run
 from agentfly_core.records.parquet import (
     EPISODES,
     SCORES,
@@ -29,6 +28,7 @@ from agentfly_core.records.parquet import (
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.rollout.parts import reward_of as reward_at
 from agentfly_core.runs.episodes import spans
+from agentfly_core.runs.run import known_run
 from agentfly_core.system.files import sha256
 from agentfly_core.system.module_search import OURS
 

@@ -22,7 +22,7 @@ from agentfly_core.runs.episodes import (
     read_step,
     spans,
 )
-from agentfly_core.runs.run import record_of
+from agentfly_core.runs.run import known_run, science_of
 
 
 def read(store: Store, named: Reference, evaluation: str, demonstrations: bool) -> Episodes:
@@ -44,22 +44,6 @@ def read(store: Store, named: Reference, evaluation: str, demonstrations: bool) 
         )
     run = named.run if named.step is None else done_by(store, named.run, named.step)
     return read_step(store, run, named.step)
-
-
-def known_run(store: Store, run: str) -> RunRecord:
-    """The record of a run; raises ValueError where there is none."""
-    record = record_of(store, run)
-    if record is None:
-        hint = did_you_mean(run, store.names("runs"))
-        raise ValueError(
-            f"There is no run {run!r} in {store.uri}; `agentfly list` shows all.{hint}"
-        )
-    return record
-
-
-def science_of(record: RunRecord) -> Science:
-    """The experiment that a run.json tells of, as this release reads it."""
-    return Science.model_validate(Science.restored(record["science"]))
 
 
 def data_of(store: Store, record: RunRecord) -> Artifact:

@@ -15,7 +15,7 @@ from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.policy_page import page
 from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.runs.context import of_run
-from agentfly_core.runs.run import record_of
+from agentfly_core.runs.run import record_of, science_of
 from agentfly_core.system.process import Owner
 
 OURS = (MANIFEST, FILE, "metrics.json", "probe.json", "timings.parquet")
@@ -36,7 +36,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
     named = of_run(store, where, "policy")
     record = record_of(store, named.run)
     assert record is not None, f"{named.run} has a policy and no run.json"
-    science = Science.model_validate(Science.restored(record["science"]))
+    science = science_of(record)
     policy, base = folders(store, named.policy)
 
     part = folder.with_name(f".tmp-{folder.name}-{Owner.current().mark}")

@@ -14,7 +14,7 @@ from agentfly_core.config.experiment import Fork, Science
 from agentfly_core.config.loading import differences
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.runs.context import of_run
-from agentfly_core.runs.run import Run, record_of, summary_of
+from agentfly_core.runs.run import Run, record_of, science_of, summary_of
 
 SETTLED = ("model", "warm_start", "fork.run", "fork.step")
 ORDER = ("data", "seed", "night", "rollout.problems", "rollout.refills")
@@ -110,7 +110,7 @@ def kept_for_forks(store: Store, run: str) -> Kept:
             continue
         if record is None or not record["science"].get("fork"):
             continue
-        science = Science.model_validate(Science.restored(record["science"]))
+        science = science_of(record)
         fork, summary = science.fork, summary_of(store, name)
         assert fork is not None
         first = first_policy(fork.step, science.rollout.max_staleness)

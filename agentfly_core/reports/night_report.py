@@ -14,7 +14,6 @@ from typing import Any, TypedDict
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.config.experiment import Science
 from agentfly_core.config.health_signs import Signs
 from agentfly_core.config.site import Site
 from agentfly_core.pipeline.stop_conditions import due
@@ -26,7 +25,7 @@ from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.promotion import Verdict
 from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.intervals import Interval, improvement
-from agentfly_core.runs.run import record_of, summary_of
+from agentfly_core.runs.run import record_of, science_of, summary_of
 from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
 
 CURVES = {
@@ -216,7 +215,7 @@ def _stored(store: Store, night: str) -> _Stored:
             f"{night!r} in {store.uri} is no night that was finished and judged, so there is no "
             "report of it. `agentfly nights EXPERIMENT` shows what became of each night."
         )
-    science = Science.model_validate(Science.restored(record["science"]))
+    science = science_of(record)
     if store.manifest(keys.prepare(science).uri) is None:
         raise ValueError(
             f"The dataset of {night!r} is not in {store.uri}, or the files that it was made of "

@@ -22,6 +22,7 @@ from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import as_json
+from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records import ledger
 from agentfly_core.records.run_record import ParentPolicy, RunRecord, Summary
 from agentfly_core.runs.context import NAME, ExperimentContext, Parent, Resolved
@@ -174,6 +175,22 @@ def record_of(store: Store, name: str) -> RunRecord | None:
             "started the run goes on from all that it has published, in MLflow as a new run; with "
             "other settings that would be made anew."
         ) from None
+
+
+def known_run(store: Store, name: str) -> RunRecord:
+    """The run.json of a run; raises ValueError where there is none."""
+    record = record_of(store, name)
+    if record is None:
+        hint = did_you_mean(name, store.names("runs"))
+        raise ValueError(
+            f"There is no run {name!r} in {store.uri}; `agentfly list` shows all.{hint}"
+        )
+    return record
+
+
+def science_of(record: RunRecord) -> Science:
+    """The experiment that a run.json tells of, as this release reads it."""
+    return Science.model_validate(Science.restored(record["science"]))
 
 
 def problems_played(store: Store, name: str, before: int | None = None) -> int:

@@ -13,10 +13,8 @@ from rich.console import Console
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork, step_named
 from agentfly_core.formats.hashing import digest
-from agentfly_core.formats.text import did_you_mean
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.forking import forked, require_done, require_origin
-from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.comparison_view import Curves, draw, view
 from agentfly_core.reports.comparing.learning_curves import curve
 from agentfly_core.reports.comparing.run_comparison import (
@@ -34,7 +32,7 @@ from agentfly_core.reports.comparing.sweep_record import (
 )
 from agentfly_core.reports.comparing.tried_policy import planned, tried
 from agentfly_core.runs.listing import experiment_of, in_store
-from agentfly_core.runs.run import name_of, record_of
+from agentfly_core.runs.run import known_run, name_of, record_of
 from flows.commands.arguments import (
     STORE,
     Commands,
@@ -163,7 +161,7 @@ def fork(arguments: Namespace) -> None:
             "quickstart-1f2e3d4c@7."
         )
     run, step = named
-    record = _record(store, run)
+    record = known_run(store, run)
     arguments.experiment, own = experiment_of(record)
     fork = Fork(run=run, step=step)
     require_done(store, fork)
@@ -176,10 +174,3 @@ def fork(arguments: Namespace) -> None:
     if begun is None:
         require_origin(store, context.science)
     train(arguments)
-
-
-def _record(store: Store, run: str) -> RunRecord:
-    if (record := record_of(store, run)) is None:
-        hint = did_you_mean(run, store.names("runs"))
-        raise ValueError(f"There is no run {run!r} in {store.uri}.{hint}")
-    return record

@@ -16,7 +16,7 @@ from agentfly_core.reports.night_ledger import Champion, NightLedger
 from agentfly_core.reports.night_page import page_of
 from agentfly_core.reports.night_report import night_report
 from agentfly_core.runs.context import ExperimentContext, of_run
-from agentfly_core.runs.run import record_of
+from agentfly_core.runs.run import known_run
 from flows.commands.arguments import EXPERIMENT, RUN, SITE, STORE, Commands
 from flows.context import context_of, store_at
 from flows.nights.aliases import report_aliases
@@ -71,9 +71,7 @@ def promote(arguments: Namespace) -> int:
     """Let a run's policy be the champion, whatever it was compared with."""
     store = store_at(arguments.store)
     name = arguments.run.removeprefix("run:").partition("@")[0]
-    record = record_of(store, name)
-    if record is None:
-        raise ValueError(f"There is no run {name!r} in {store.uri}; `agentfly list` shows all.")
+    record = known_run(store, name)
     where = f"run:{arguments.run.removeprefix('run:')}"
     if "@" not in where:
         where = f"{where}@{record['science']['steps']}"

@@ -12,10 +12,9 @@ from agentfly_core.artifacts.run_tags import change_tags, remember_told, tags_of
 from agentfly_core.formats.text import fault
 from agentfly_core.inspection import run_choice
 from agentfly_core.inspection.run_choice import SORTINGS
-from agentfly_core.inspection.sources import known_run
 from agentfly_core.runs.listing import continuing, listed, view
 from agentfly_core.runs.mlflow_client import TAGS, Place, set_tags
-from agentfly_core.runs.run import links_of, record_of
+from agentfly_core.runs.run import known_run, links_of
 from flows.commands.arguments import RUN, STORE, Commands
 from flows.context import store_at
 from flows.local.mlflow_ui import open_run
@@ -98,9 +97,7 @@ def tag(arguments: Namespace) -> None:
 def open_ui(arguments: Namespace) -> None:
     """Open a run in the MLflow or Prefect UI; serves it until interrupted where no server runs."""
     store, name = store_at(arguments.store), arguments.run
-    record = record_of(store, name)
-    if record is None:
-        raise ValueError(f"There is no run {name!r} in {store.uri}; `agentfly list` shows all.")
+    record = known_run(store, name)
     ids = links_of(store, name).get(
         {"mlflow": "mlflow_run_ids", "prefect": "prefect_flow_run_ids"}[arguments.ui]
     )

@@ -11,7 +11,6 @@ from agentfly_core.config.experiment import Science, resumable, step_named
 from agentfly_core.config.loading import flat
 from agentfly_core.config.site import Site
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.seed_intervals import Solved
@@ -19,7 +18,7 @@ from agentfly_core.reports.held_out import evaluated_episodes, is_evaluated
 from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import record_of, summary_of
+from agentfly_core.runs.run import known_run, science_of, summary_of
 
 STEP = "step"
 HELD_OUT = ("test", "validation")
@@ -74,10 +73,8 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
     """
     where = run_policy(reference)
     run, step = step_named(where) or (where.removeprefix("run:"), None)
-    if (record := record_of(store, run)) is None:
-        hint = did_you_mean(run, store.names("runs"))
-        raise ValueError(f"There is no run {run!r} in {store.uri}.{hint}")
-    science = Science.model_validate(Science.restored(record["science"]))
+    record = known_run(store, run)
+    science = science_of(record)
     if step is None:
         _require_finished(store, run, record, science)
         step = science.steps

@@ -161,7 +161,7 @@ def test_a_run_that_mlflow_never_heard_of_says_how_to_tell_it(
     )
     assert main(["open", "prefect", "mien"]) == 2
     assert (
-        f"There is no run 'mien' in {project}; `agentfly list` shows all."
+        f"There is no run 'mien' in {project}; `agentfly list` shows all. Did you mean 'mine'?"
         in capsys.readouterr().err
     )
 
