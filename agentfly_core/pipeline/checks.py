@@ -31,30 +31,11 @@ def check(science: Science) -> Resolved:
     _require_datasets("promotion.datasets", science.promotion.datasets)
     _require_datasets("evaluate.datasets", science.evaluate.datasets)
     _require_sizes(science)
-    if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
-        raise ValueError(
-            f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
-            "docstring, or say `@tool(description=...)`."
-        )
+    _require_descriptions(resolved)
     for part in resolved.parts:
         part.ready()
-    warm_start = science.warm_start
-    if warm_start and step_named(warm_start.demonstrations):
-        with at("warm_start.settings"):
-            check_settings(RejectionSampling, warm_start.settings)
-    elif warm_start:
-        with at("warm_start"):
-            check_policy(warm_start.demonstrations, warm_start.settings)
-    if (needed := most(science)) > science.data.train:
-        rounds = (
-            f" in 1 + {science.rollout.refills} rounds (rollout.refills)"
-            if science.rollout.refills
-            else ""
-        )
-        raise ValueError(
-            f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives "
-            f"{science.data.train}."
-        )
+    _require_warm_start(science)
+    _require_problems(science)
     return resolved
 
 
@@ -116,6 +97,40 @@ def check_place(science: Science, place: Site) -> None:
         raise ValueError(
             f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights "
             "it is ZeRO that keeps those in float32: choose site.zero_stage 1, 2 or 3."
+        )
+
+
+def _require_descriptions(resolved: Resolved) -> None:
+    """Raise ValueError for a tool that tells the model nothing of itself."""
+    if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
+        raise ValueError(
+            f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
+            "docstring, or say `@tool(description=...)`."
+        )
+
+
+def _require_warm_start(science: Science) -> None:
+    """Raise ValueError for settings that the demonstrations of the warm start do not take."""
+    warm_start = science.warm_start
+    if warm_start and step_named(warm_start.demonstrations):
+        with at("warm_start.settings"):
+            check_settings(RejectionSampling, warm_start.settings)
+    elif warm_start:
+        with at("warm_start"):
+            check_policy(warm_start.demonstrations, warm_start.settings)
+
+
+def _require_problems(science: Science) -> None:
+    """Raise ValueError for a step that needs more problems than there are to train on."""
+    if (needed := most(science)) > science.data.train:
+        rounds = (
+            f" in 1 + {science.rollout.refills} rounds (rollout.refills)"
+            if science.rollout.refills
+            else ""
+        )
+        raise ValueError(
+            f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives "
+            f"{science.data.train}."
         )
 
 

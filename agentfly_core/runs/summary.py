@@ -20,7 +20,7 @@ from agentfly_core.records import ledger
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.run_record import Details, Summary
-from agentfly_core.records.trajectory import Problem, Unscored
+from agentfly_core.records.trajectory import Problem, Scored, Unscored
 from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent
 from agentfly_core.runs.intervals import Rate
@@ -91,14 +91,7 @@ def evaluation(
     outcomes = outcomes_by_problem(played, scores, context.resolved.goal)
     solved = {problem: fmean(values) for problem, values in outcomes.items()}
     if not solved:
-        causes = [score.reward.reason for score in scores if isinstance(score.reward, Unscored)]
-        first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
-        stored = ", ".join(artifact.uri for artifact in (*rollouts, scored))
-        raise ValueError(
-            f"None of the {len(scores)} episodes of the evaluation on {split} has a score, so that "
-            f"there is no success to tell. First causes: {first} Mend them, then remove {stored} "
-            f"from {context.store.uri}: they are played again."
-        )
+        raise ValueError(_without_a_score(context, split, (*rollouts, scored), scores))
     success, interval = intervals.success(solved)
     stages = [measured(context.store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
@@ -112,6 +105,23 @@ def evaluation(
     by = {fact: rates_by(fact, (t.problem for t in played), solved) for fact in facts}
     return Evaluation(
         policy.digest, split, success, interval, solved, seconds, time_ms, pass_at, by
+    )
+
+
+def _without_a_score(
+    context: ExperimentContext,
+    split: str,
+    stages: Sequence[Artifact],
+    scores: Sequence[Scored],
+) -> str:
+    """Why an evaluation says nothing, and the way out."""
+    causes = [score.reward.reason for score in scores if isinstance(score.reward, Unscored)]
+    first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
+    stored = ", ".join(artifact.uri for artifact in stages)
+    return (
+        f"None of the {len(scores)} episodes of the evaluation on {split} has a score, so that "
+        f"there is no success to tell. First causes: {first} Mend them, then remove {stored} "
+        f"from {context.store.uri}: they are played again."
     )
 
 
