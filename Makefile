@@ -13,7 +13,7 @@ LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --cust
 
 PYTEST := $(BIN)/python -m pytest
 SHORT := and not long
-BESIDE := $(MAKE) --no-print-directory --keep-going
+BESIDE := $(MAKE) --no-print-directory --jobs=2 --keep-going
 
 .PHONY: quickstart install check test test-all style types test-quick test-faults test-flows test-services repro lock deploy worker
 
@@ -23,13 +23,13 @@ quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 install: $(INSTALLED)  ## install everything into .venv, for GPUs: make install REQUIREMENTS=requirements/gpu.txt
 
 check: $(INSTALLED)  ## check style and types, run the tests that start no service
-	@+$(BESIDE) --jobs=2 types style test-quick
+	@+$(BESIDE) types style test-quick
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
-	@+$(BESIDE) --jobs=3 test-faults test-services test-flows types style test-quick
+	@+$(BESIDE) test-faults test-services test-flows types style test-quick
 
 test-all: $(INSTALLED)  ## all tests: every moment of death, every table
-	@+$(BESIDE) --jobs=3 test-faults test-services test-flows types style test-quick SHORT=
+	@+$(BESIDE) test-faults test-services test-flows types style test-quick SHORT=
 
 style:
 	$(BIN)/ruff check .
@@ -37,8 +37,8 @@ style:
 types:
 	$(BIN)/mypy --strict agentfly_core flows tasks benchmarks
 
-# Four processes of tests, each with the services that it needs. Three work at a time, since each
-# waits for its services now and then.
+# Four processes of tests, each with the services that it needs. Two work at a time: beside more,
+# Prefect's server on SQLite keeps its callers waiting for minutes.
 test-quick:
 	$(PYTEST) -m "not service and not smollm2 $(SHORT)" --ignore=tests/faults
 
