@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from agentfly_core.artifacts.store import Store
 from agentfly_core.reports.comparing.sweep_record import is_finished, stored_sweep
 from tests.support.project import PROGRAMS, Project, until
@@ -15,6 +17,7 @@ SWEEP = (
 )
 
 
+@pytest.mark.long
 def test_a_killed_sweep_goes_on_with_the_run_that_it_was_at(
     tmp_path: Path, prefect_api: str
 ) -> None:
