@@ -4,7 +4,6 @@ evaluation around it.
 
 from __future__ import annotations
 
-import gc
 import logging
 from functools import partial
 
@@ -18,6 +17,7 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.records.schedule import SamplingRound, first_round, next_round
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
+from agentfly_core.system.hardware import imports_frozen
 from flows.deadline import Deadline
 from flows.evaluate import evaluated, evaluated_everywhere, further_datasets
 from flows.lookahead import ahead
@@ -87,9 +87,7 @@ def improved(
     """
     run = here.run
     run.remember_start(policy)
-    gc.collect()
-    gc.freeze()  # to look through all that is imported by now for garbage takes 0.5 s a step
-    with ahead(run, partial(episodes, run, services, data)) as played_by:
+    with imports_frozen(), ahead(run, partial(episodes, run, services, data)) as played_by:
         for step in run.science.own_steps:
             played, scored = played_by(step, policy)
             policy = update(run, services, policy, scored, step)

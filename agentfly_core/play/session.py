@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +16,7 @@ from agentfly_core.play.players import Player
 from agentfly_core.play.services import services
 from agentfly_core.play.way import Way
 from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.system.hardware import imports_frozen
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -64,18 +63,8 @@ def play(context: ExperimentContext, laid: Table, logs: Path, way: Way) -> Playe
         decode = partial(_decode, found.tokenizer)
         changed = replace(found, sampler=way.sampler(found.sampler, decode))
         spec = way.rules(rollout_spec(context.resolved, found.tokenizer))
-        with _frozen():
+        with imports_frozen():
             return episodes.play(context, laid.player, changed, spec, laid.asked, way)
-
-
-@contextmanager
-def _frozen() -> Iterator[None]:
-    """Keep the garbage collector from looking through all that was imported, again and again."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _decode(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
