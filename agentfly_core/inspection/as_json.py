@@ -85,6 +85,8 @@ def turns(trajectory: Trajectory) -> list[JSON]:
                 }
                 for span in turn.sampled
             ],
+            "context": turn.context,
+            "call": turn.call,
         }
         for turn in trajectory.turns
     ]

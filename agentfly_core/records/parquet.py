@@ -1,7 +1,8 @@
 """Trajectories, scores and problems as parquet files, whose schema is public.
 
 One row a trajectory, sorted by (problem, chain, agent); tokens are int32, log-probabilities
-float32. Readers fill nullable columns that are missing and ignore columns that they do not know.
+float32. A trajectory's turns are stored context by context, and read back in the order of time.
+Readers fill nullable columns and fields that are missing and ignore those that they do not know.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from agentfly_core.records.trajectory import (
     Unscored,
 )
 
-SCHEMA = 1
+NUMBER = b"agentfly.schema"
 EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
 """What the files are called in the folders of stages."""
 _SPAN = pa.struct(
@@ -41,6 +43,7 @@ _SPAN = pa.struct(
         ("logprobs", pa.list_(pa.float32())),
         ("policy_version", pa.int32()),
         ("finish", pa.string()),
+        ("entropies", pa.list_(pa.float32())),
     ]
 )
 _TURN = pa.struct(
@@ -49,8 +52,12 @@ _TURN = pa.struct(
         ("given", pa.list_(pa.int32())),
         ("reply", pa.string()),
         ("sampled", pa.list_(_SPAN)),
-        ("fresh_context", pa.bool_()),
+        ("context", pa.int32()),
+        ("call", pa.int32()),
+        ("temperature", pa.float64()),
         ("state", pa.string()),
+        ("reward", pa.float64()),
+        ("pictures", pa.list_(pa.string())),
     ]
 )
 TRAJECTORY = pa.schema(
@@ -72,8 +79,10 @@ TRAJECTORY = pa.schema(
         ("seed", pa.int64()),
         ("branch_parent", pa.string()),
         ("branch_turns", pa.int32()),
+        ("answered", pa.string()),
+        ("policy", pa.string()),
     ],
-    metadata={b"agentfly.schema": str(SCHEMA).encode()},
+    metadata={NUMBER: b"2"},
 )
 SCORED = pa.schema(
     [
@@ -83,11 +92,11 @@ SCORED = pa.schema(
         ("reward", pa.float64()),
         ("unscored", pa.string()),
     ],
-    metadata={b"agentfly.schema": str(SCHEMA).encode()},
+    metadata={NUMBER: b"1"},
 )
 PROBLEM = pa.schema(
     [("id", pa.string()), ("prompt", pa.string()), ("facts", pa.string())],
-    metadata={b"agentfly.schema": str(SCHEMA).encode()},
+    metadata={NUMBER: b"1"},
 )
 
 
@@ -105,7 +114,9 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
             "chain": t.chain,
             "agent": t.agent,
             "role": t.role,
-            "turns": [_turn_row(turn) for turn in t.turns],
+            "turns": [
+                _turn_row(turn) for turn in sorted(t.turns, key=lambda one: (one.context, one.call))
+            ],
             "closing": _text([_item_row(item) for item in t.closing]),
             "ending": t.ending.value,
             "error": t.error,
@@ -113,6 +124,8 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
             "seed": t.seed,
             "branch_parent": t.branch.parent if t.branch else None,
             "branch_turns": t.branch.turns if t.branch else None,
+            "answered": t.answered,
+            "policy": t.policy,
         }
         for t in ordered
     ]
@@ -130,20 +143,22 @@ def read_trajectories(path: Path) -> list[Trajectory]:
             chain=row["chain"],
             agent=row["agent"],
             role=row["role"],
-            turns=tuple(_turn(turn) for turn in row["turns"]),
+            turns=_turns(row["turns"]),
             closing=tuple(Observation(**item) for item in json.loads(row["closing"])),
             ending=Ending(row["ending"]),
             error=row["error"],
             observed={
                 name: Unscored(**found)
                 if "reason" in found
-                else Score(found["value"], found["parts"], tuple(found["per_turn"]))
+                else Score(**{**found, "per_turn": tuple(found["per_turn"])})
                 for name, found in json.loads(row["observed"]).items()
             },
             seed=row["seed"],
             branch=Branch(parent, row["branch_turns"])
             if (parent := row["branch_parent"]) is not None
             else None,
+            answered=row["answered"],
+            policy=row["policy"] or "",
         )
         for row in _read(path, TRAJECTORY)
     ]
@@ -207,10 +222,10 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
 
 def _read(path: Path, schema: pa.Schema, rows: Sequence[int] | None = None) -> list[dict[str, Any]]:
     table = pq.read_table(path)
-    number = int((table.schema.metadata or {}).get(b"agentfly.schema", b"0"))
-    if not 1 <= number <= SCHEMA:
+    number, newest = int((table.schema.metadata or {}).get(NUMBER, 0)), int(schema.metadata[NUMBER])
+    if not 1 <= number <= newest:
         raise ValueError(
-            f"{path} has schema {number}, this version reads 1 to {SCHEMA}: read it with the "
+            f"{path} has schema {number}, this version reads 1 to {newest}: read it with the "
             "version that wrote it."
         )
     if rows is not None:
@@ -244,12 +259,28 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
                 "logprobs": span.logprobs,
                 "policy_version": span.policy_version,
                 "finish": span.finish,
+                "entropies": span.entropies,
             }
             for span in turn.sampled
         ],
-        "fresh_context": turn.fresh_context,
+        "context": turn.context,
+        "call": turn.call,
+        "temperature": turn.temperature,
         "state": turn.state,
+        "reward": turn.reward,
+        "pictures": turn.pictures,
     }
+
+
+def _turns(rows: Sequence[Mapping[str, Any]]) -> tuple[Turn, ...]:
+    """Stored turns in the order of time; where they are of schema 1 they are stored in it."""
+    if rows and "context" not in rows[0]:
+        fresh = accumulate(number > 0 and row["fresh_context"] for number, row in enumerate(rows))
+        rows = [
+            {**row, "context": int(context), "call": call}
+            for call, (row, context) in enumerate(zip(rows, fresh, strict=True))
+        ]
+    return tuple(sorted(map(_turn, rows), key=lambda turn: (turn.call, turn.context)))
 
 
 def _turn(row: Mapping[str, Any]) -> Turn:
@@ -260,11 +291,21 @@ def _turn(row: Mapping[str, Any]) -> Turn:
         given=Given(tuple(row["given"])),
         reply=reply,
         sampled=tuple(
-            Sampled(tuple(s["tokens"]), tuple(s["logprobs"]), s["policy_version"], s["finish"])
-            for s in row["sampled"]
+            Sampled(
+                tuple(span["tokens"]),
+                tuple(span["logprobs"]),
+                span["policy_version"],
+                span["finish"],
+                tuple(span.get("entropies") or ()),
+            )
+            for span in row["sampled"]
         ),
-        fresh_context=row["fresh_context"],
+        context=row["context"],
+        call=row["call"],
+        temperature=row.get("temperature"),
         state=row.get("state") or "",
+        reward=row.get("reward"),
+        pictures=tuple(row.get("pictures") or ()),
     )
 
 

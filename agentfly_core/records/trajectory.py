@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-Finish = Literal["stop", "length"]
+Finish = Literal["stop", "length", "stop_string"]
+"""Whether a stop token, the limit of tokens or a stop string ended what was sampled."""
 Role = Literal["train", "baseline", "evaluation", "demonstration"]
 
 
@@ -60,14 +61,16 @@ class Given:
 class Sampled:
     """Tokens chosen by the model, with the log-probability of each at the sampling temperature.
 
-    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`; raises
-    ValueError when the two differ in length.
+    `Sampled((57, 12, 2), (-0.11, -1.9, -0.002), policy_version=6, finish="stop")`. `entropies`, of
+    the distribution that each token was drawn from, are empty where nobody asked for them. Raises
+    ValueError when the lengths differ.
     """
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     policy_version: int
     finish: Finish
+    entropies: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.logprobs):
@@ -75,22 +78,44 @@ class Sampled:
                 f"Sampled has {len(self.tokens)} tokens and {len(self.logprobs)} "
                 "log-probabilities; a sampler must return one log-probability for each token."
             )
+        if self.entropies and len(self.entropies) != len(self.tokens):
+            raise ValueError(
+                f"Sampled has {len(self.tokens)} tokens and {len(self.entropies)} entropies; a "
+                "sampler that returns entropies must return one for each token."
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the model newly read, then its reply; `given` is only what is new since the turn before.
+    """What the model newly read, then its reply.
 
-    `fresh_context` says that `given` holds the whole (rewritten) context and starts a new row.
-    `state` is what the environments called their state before the reply, empty where none does.
+        Turn(
+            read=(Observation("calculator", "99"),),
+            given=Given((1, 87, 203)),
+            reply=Message("assistant", "The sum is 99."),
+            sampled=(Sampled((57, 12, 2), (-0.11, -1.9, -0.002), 6, "stop"),),
+            context=0,
+            call=1,
+        )
+
+    The turns of one `context` are one sequence of tokens: `given` is what is new since the turn
+    before in that context, and the whole prompt in its first turn. `call` is the reply's number in
+    the episode, from 0: its time. `temperature` is None where it is the experiment's. `state` is
+    what the environments called their state before the reply, empty where none does, `reward` what
+    they gave for the step. `pictures` are the SHA-256 digests of the pictures that were read. A
+    reply that is not our policy's has a text and no tokens.
     """
 
     read: tuple[Message | Observation, ...]
     given: Given
     reply: Message
     sampled: tuple[Sampled, ...]
-    fresh_context: bool = False
+    context: int = 0
+    call: int = 0
+    temperature: float | None = None
     state: str = ""
+    reward: float | None = None
+    pictures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +139,16 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a reward finds: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`."""
+    """What a reward finds: `Score(0.5, parts={"format": 1.0, "tag": 0.0}, per_turn=(0.0, 0.5))`.
+
+    It holds for every speaker of the episode, but for those that `by_speaker` names:
+    `Score(1.0, by_speaker={"planner": 0.5})`.
+    """
 
     value: float
     parts: Mapping[str, float] = field(default_factory=dict)
     per_turn: tuple[float, ...] = ()
+    by_speaker: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +168,14 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """The record of one agent's tokens in an episode.
+    """The record of one speaker's tokens in an episode.
 
-    `closing` holds what was answered after the last reply and never read by the model (the output
-    of a tool that ends the episode); `observed` the rewards that needed the environment; `error`
-    says why an episode ended FAILED.
+    `turns` are in the order of time, whichever context they belong to. `agent` is the speaker's
+    role and instance, `searcher/2`; the first of a role goes by the role's name alone. `closing`
+    holds what was answered after the last reply and never read by the model (the output of a tool
+    that ends the episode); `observed` the rewards that needed the environment; `error` says why an
+    episode ended FAILED. `answered` is what the agent said the answer is. `policy` is empty where
+    the policy that is trained spoke, else it names who did; then nothing of it is trained.
     """
 
     id: str
@@ -159,10 +192,21 @@ class Trajectory:
     observed: Mapping[str, Score | Unscored]
     seed: int
     branch: Branch | None = None
+    answered: str | None = None
+    policy: str = ""
+
+    @property
+    def speaker(self) -> str:
+        """The role of its speaker: `searcher` of the agent `searcher/2`."""
+        return self.agent.partition("/")[0]
 
     @property
     def answer(self) -> str | None:
-        """The output of the tool that ended it, else the last reply without calls, else None."""
+        """What the agent said it is, else the output of the tool that ended the episode, else the
+        last reply without calls, else None.
+        """
+        if self.answered is not None:
+            return self.answered
         if self.ending is Ending.TERMINAL:
             return self.closing[-1].content
         return self.turns[-1].reply.content if self.ending is Ending.NO_TOOL_CALLS else None

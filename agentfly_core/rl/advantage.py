@@ -13,10 +13,12 @@ from agentfly_core.rl.batch import RolloutBatch
 
 @dataclass(frozen=True)
 class Sequences:
-    """A batch's sampled tokens as tensors [trajectories, longest]: a row per trajectory, no gaps.
+    """A batch's sampled tokens as tensors [trajectories, longest]: a row per trajectory, no gaps,
+    in the order of time.
 
-    A trajectory of two rows with sampled tokens at (0, 3), (0, 4) and (1, 2) has the columns 0, 1,
-    2 of its line. `turns` are the numbers of the tokens' turns, -1 where there is no token.
+    A trajectory whose turns 0 and 2 sampled the tokens at (0, 3) and (0, 6), and whose turn 1, in
+    another context, the one at (1, 2), has them in the columns 0, 2 and 1 of its line. `turns` are
+    the numbers of the tokens' turns, -1 where there is no token.
     """
 
     sampled: Tensor
@@ -45,10 +47,15 @@ def sequences(batch: RolloutBatch, trajectories: int) -> Sequences:
     """The layout of a batch of `trajectories` trajectories, whose rows are in their order."""
     assert bool((batch.trajectory.diff() >= 0).all())
     line = batch.trajectory.unsqueeze(1).expand_as(batch.sampled)[batch.sampled]
-    column = torch.arange(len(line)) - torch.searchsorted(line, line)
+    turn = batch.turn[batch.sampled]
+    # a context that is continued later has turns behind those of the rows after it
+    by_turn = turn.argsort(stable=True)
+    in_time = by_turn[line[by_turn].argsort(stable=True)]
+    column = torch.empty_like(line)
+    column[in_time] = torch.arange(len(line)) - torch.searchsorted(line, line)
     longest = int(column.max()) + 1 if len(column) else 0
     turns = torch.full((trajectories, longest), -1)
-    turns[line, column] = batch.turn[batch.sampled]
+    turns[line, column] = turn
     return Sequences(batch.sampled, line, column, turns)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -66,11 +67,17 @@ class RolloutBatch:
 
 
 def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
-    """A row per trajectory, plus one per turn in a fresh context; none without a sampled token.
+    """A row per context in which a token was sampled; none of a trajectory with its own `policy`.
 
-    Raises ValueError when a row begins with a sampled token: nothing predicts it.
+    A token's turn is its number in the order of time, which is that of `Trajectory.turns`. Raises
+    ValueError when a row begins with a sampled token: nothing predicts it.
     """
-    rows = [(i, spans) for i, t in enumerate(trajectories) for spans in _rows(t.turns)]
+    rows = [
+        (i, spans)
+        for i, trajectory in enumerate(trajectories)
+        if not trajectory.policy
+        for spans in _contexts(trajectory.turns)
+    ]
     rows = [
         (i, spans)
         for i, spans in rows
@@ -99,15 +106,13 @@ def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
     )
 
 
-def _rows(turns: Sequence[Turn]) -> list[Spans]:
-    """Each row's spans with the numbers of their turns; a turn in a fresh context begins a row."""
-    rows: list[Spans] = []
+def _contexts(turns: Sequence[Turn]) -> list[Spans]:
+    """The spans of each context with the numbers of their turns, the first context first."""
+    contexts: defaultdict[int, Spans] = defaultdict(list)
     for number, turn in enumerate(turns):
-        if not rows or turn.fresh_context:
-            rows.append([])
         spans: list[Given | Sampled] = [turn.given, *turn.sampled]
-        rows[-1] += [(number, span) for span in spans]
-    return rows
+        contexts[turn.context] += [(number, span) for span in spans]
+    return [contexts[context] for context in sorted(contexts)]
 
 
 def _length(spans: Spans) -> int:

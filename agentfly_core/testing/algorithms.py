@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 def advantages_of(
     algorithm: Algorithm, trajectories: Sequence[Trajectory], rewards: Sequence[float]
 ) -> list[list[float]]:
-    """The advantage of each sampled token, by trajectory: `[[1.0, 1.0], [-1.0]]` of two that earned
-    1 and 0 with two tokens and one.
+    """The advantage of each sampled token, by trajectory and in the order of time: `[[1.0, 1.0],
+    [-1.0]]` of two that earned 1 and 0 with two tokens and one.
     """
-    from agentfly_core.rl.batch import pack  # torch takes seconds
+    from agentfly_core.rl.advantage import sequences  # torch takes seconds
+    from agentfly_core.rl.batch import pack
     from agentfly_core.rl.outcomes import outcomes
 
     batch = pack(trajectories)
     scores = [Scored(t.id, {}, (), reward) for t, reward in zip(trajectories, rewards, strict=True)]
     earned = outcomes(trajectories, scores, {}, {}, batch)
-    advantages = algorithm.estimate_advantages(earned, batch).advantages[batch.sampled]
-    owners = batch.trajectory.unsqueeze(1).expand_as(batch.sampled)[batch.sampled]
-    return [advantages[owners == index].tolist() for index in range(len(trajectories))]
+    layout = sequences(batch, len(trajectories))
+    advantages = layout.gather(algorithm.estimate_advantages(earned, batch).advantages)
+    ends = zip(advantages, layout.lengths.tolist(), strict=True)
+    return [line[:length].tolist() for line, length in ends]

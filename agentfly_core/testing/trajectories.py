@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from agentfly_core.records.trajectory import (
     Ending,
@@ -24,17 +25,17 @@ def turn(
     *spans: Mapping[int, float],
     read: Sequence[Message | Observation] = (),
     reply: Message | str = "",
-    fresh: bool = False,
+    context: int = 0,
     version: int = 0,
 ) -> Turn:
     """A turn: the tokens that were read, then the log-probability of each sampled token.
 
     `turn([1, 87, 203], {57: -0.1, 2: -0.5}, reply="99")`. The policy's `version` is that of all
-    tokens; `fresh` begins a new context.
+    tokens; turns of the same `context` are one sequence.
     """
     sampled = tuple(Sampled(tuple(span), tuple(span.values()), version, "stop") for span in spans)
     said = Message("assistant", reply) if isinstance(reply, str) else reply
-    return Turn(tuple(read), Given(tuple(given)), said, sampled, fresh)
+    return Turn(tuple(read), Given(tuple(given)), said, sampled, context)
 
 
 def trajectory(
@@ -49,7 +50,9 @@ def trajectory(
     error: str | None = None,
     observed: Mapping[str, Score | Unscored] | None = None,
 ) -> Trajectory:
-    """The trajectory of these turns; without a `problem` it has that of its `group`."""
+    """The trajectory of these turns, in the order of time; without a `problem` it has that of its
+    `group`.
+    """
     return Trajectory(
         id=name,
         episode=name,
@@ -58,7 +61,7 @@ def trajectory(
         chain=chain,
         agent="main",
         role=role,
-        turns=turns,
+        turns=tuple(replace(turn, call=call) for call, turn in enumerate(turns)),
         closing=tuple(closing),
         ending=ending,
         error=error,

@@ -1,5 +1,5 @@
-"""Random updates of every shape: lone and crowded groups, one to three turns, fresh contexts,
-replies in pieces.
+"""Random updates of every shape: lone and crowded groups, one to three turns, fresh contexts
+and ones that are continued later, replies in pieces.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def ragged(seed: int, order: Sequence[int] = range(8)) -> Ragged:
 
 
 def by_trajectory(tensor: Tensor, batch: RolloutBatch, count: int) -> list[list[float]]:
-    """What stands at the sampled tokens of each trajectory, in their order."""
+    """What stands at the sampled tokens of each trajectory, in the order of time."""
     found: list[list[float]] = [[] for _ in range(count)]
-    for row, t in batch.sampled.nonzero().tolist():
+    for row, t in sorted(batch.sampled.nonzero().tolist(), key=lambda at: int(batch.turn[*at])):
         found[int(batch.trajectory[row])].append(float(tensor[row, t]))
     return found
 
@@ -113,17 +113,26 @@ def _trajectory(dice: random.Random, number: int) -> Trajectory:
             token: -dice.uniform(0.05, 3.0) for token in dice.sample(range(50), dice.randint(1, 4))
         }
 
+    contexts: list[int] = []
+
     def one(k: int) -> object:
         given = [dice.randrange(50) for _ in range(dice.randint(1, 5))]
         made = turn(
             given,
             *(reply() for _ in range(dice.randint(1, 2))),
-            fresh=k > 0 and dice.random() < 0.3,
+            context=_context(contexts, dice.random() if k else 1.0),
         )
         return replace(made, state=dice.choice("abc"))
 
     group = f"g{min(number // 3, 2)}" if number < 7 else "g3"
     return played(*(one(k) for k in range(dice.randint(1, 3))), name=f"t{number}", group=group)
+
+
+def _context(before: list[int], drawn: float) -> int:
+    """A new context, the first one again, or the one before it."""
+    context = max(before) + 1 if drawn < 0.3 else before[0] if drawn < 0.6 else (before or [0])[-1]
+    before.append(context)
+    return context
 
 
 def _parts(dice: random.Random) -> dict[str, float]:

@@ -32,6 +32,7 @@ SECOND = Turn(
     given=Given((6,)),
     reply=Message("assistant", "99"),
     sampled=(Sampled((7,), (-1.0,), 6, "stop"), Sampled((8, 9), (-0.125, -2.0), 7, "length")),
+    call=1,
 )
 
 

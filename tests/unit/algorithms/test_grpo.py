@@ -16,7 +16,7 @@ from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.played import crowd, earned
 
 REPLY = turn([1], {3: -1.0})
-AGAIN = turn([1], {3: -1.0}, fresh=True)
+AGAIN = turn([1], {3: -1.0}, context=1)
 
 
 def advantages(trajectories, rewards):

@@ -59,6 +59,8 @@ def test_a_document_has_problem_rewards_messages_and_tokens_of_each_episode() ->
         "sampled": [
             {"tokens": [4, 5], "logprobs": [-0.5, -0.25], "policy_version": 6, "finish": "stop"}
         ],
+        "context": 0,
+        "call": 0,
     }
     assert [span["tokens"] for span in episode["turns"][1]["sampled"]] == [[7], [8, 9]]
 

@@ -13,7 +13,7 @@ from tests.support.ragged import by_trajectory, ragged
 
 SHORT = trajectory(turn([1], {3: -1.0}))
 FOLDED = trajectory(
-    turn([1], {3: -1.0, 4: -1.0}), turn([1], {3: -1.0}, fresh=True)
+    turn([1], {3: -1.0, 4: -1.0}), turn([1], {3: -1.0}, context=1)
 )  # three tokens in two rows
 
 

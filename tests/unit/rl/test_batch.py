@@ -37,10 +37,28 @@ def test_an_end_of_turn_that_the_model_did_not_sample_is_not_trained():
 
 
 def test_a_fresh_context_is_a_row_of_the_same_trajectory():
-    batch = pack([trajectory(ASKS, turn([1, 8], {6: -1.0}, fresh=True)), trajectory(ASKS)])
+    batch = pack([trajectory(ASKS, turn([1, 8], {6: -1.0}, context=1)), trajectory(ASKS)])
     assert batch.tokens.tolist() == [[1, 2, 3, 4], [1, 8, 6, 0], [1, 2, 3, 4]]
     assert batch.turn.tolist() == [[0, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
     assert batch.trajectory.tolist() == [0, 0, 1]
+
+
+def test_two_contexts_in_turn_make_two_rows():
+    taking_turns = trajectory(
+        turn([1], {2: -1.0}),
+        turn([3], {4: -1.0}, context=1),
+        turn([5], {6: -1.0}),
+        turn([7], {8: -1.0}, context=1),
+    )
+    batch = pack([taking_turns])
+    assert batch.tokens.tolist() == [[1, 2, 5, 6], [3, 4, 7, 8]]
+    assert batch.turn.tolist() == [[0, 0, 2, 2], [1, 1, 3, 3]]
+    assert batch.trajectory.tolist() == [0, 0]
+
+
+def test_what_another_policy_said_has_no_row():
+    told = dataclasses.replace(trajectory(ASKS), policy="runs/base/steps/000040")
+    assert pack([told, trajectory(ASKS)]).trajectory.tolist() == [1]
 
 
 def test_a_trajectory_in_which_nothing_was_sampled_has_no_row():

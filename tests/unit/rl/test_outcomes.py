@@ -46,9 +46,7 @@ def test_a_trajectory_in_which_nothing_was_sampled_has_a_reward_and_no_token_for
 
 
 def test_a_reply_in_pieces_and_in_a_fresh_context_is_one_turn():
-    found = earned(
-        [played(ANSWERS, replace(ANSWERS, fresh_context=True))], [3.0], by_turn=[(1.0, 2.0)]
-    )
+    found = earned([played(ANSWERS, replace(ANSWERS, context=1))], [3.0], by_turn=[(1.0, 2.0)])
     assert found.token_rewards.tolist() == [[0, 1.0, 0, 2.0]]
 
 

@@ -81,7 +81,7 @@ def test_a_reply_has_one_ratio_the_geometric_mean_of_its_tokens():
 
 
 def test_each_row_of_a_trajectory_has_a_ratio_of_its_own():
-    folded = trajectory(turn([1], {3: 0.0}), turn([1], {3: 0.0}, fresh=True))
+    folded = trajectory(turn([1], {3: 0.0}), turn([1], {3: 0.0}, context=1))
     batch = replace(pack([folded]), advantages=torch.tensor([[0.0, 1.0], [0.0, 1.0]]))
     logprobs = torch.tensor([[0.0, math.log(4.0)], [0.0, 0.0]])
     found = GSPO(high=5.0).tokens(Outputs(logprobs, logprobs, logprobs), batch).tokens
@@ -125,5 +125,5 @@ def test_losses_and_their_slopes_are_those_of_the_definition(policy_loss, defini
     (slopes,) = torch.autograd.grad(found.sum(), outputs.logprobs)
     for row, t, token in tokens(outputs, batch):
         loss, slope = definition(token)
-        assert found[row, t].item() == pytest.approx(loss, abs=1e-6, rel=1e-5)
-        assert slopes[row, t].item() == pytest.approx(slope, abs=1e-6, rel=1e-5)
+        assert found[row, t].item() == pytest.approx(loss, abs=1e-6, rel=3e-5)
+        assert slopes[row, t].item() == pytest.approx(slope, abs=1e-6, rel=3e-5)
