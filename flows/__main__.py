@@ -21,7 +21,7 @@ from flows.commands.orchestration import MISTAKES, message
 from flows.commands.play import add_play
 from flows.commands.runs import add_listing, add_opening
 from flows.commands.stages import add_stages
-from flows.commands.training import add_training
+from flows.commands.training import add_forking, add_training
 from flows.local.prefect_server import leave
 
 EXAMPLES = """
@@ -42,6 +42,7 @@ GROUPS = (
     add_episodes,
     add_export,
     add_comparing,
+    add_forking,
     add_nights,
     add_checks,
     add_opening,

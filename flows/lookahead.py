@@ -11,7 +11,7 @@ from contextvars import copy_context
 from functools import partial
 
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.pipeline.forking import first_policy
+from agentfly_core.pipeline.retention import first_policy
 from agentfly_core.runs.context import policy_of
 from agentfly_core.runs.run import Run
 

@@ -1,4 +1,6 @@
-"""Calling authors' functions with time limits, so that none can block the event loop."""
+"""Authors' functions: what decorates them, and calling them with time limits, so that none can
+block the event loop.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +8,121 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeGuard, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, TypeGuard, TypeVar
 
 from typing_extensions import TypeIs
 
-from agentfly_core.authoring import author_loops
+from agentfly_core.authoring import author_loops, process_calls
 from agentfly_core.authoring.author_call import Overdue, Work, in_thread
 from agentfly_core.authoring.author_loops import LoopLost, Which
 from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.injection import AuthorFunction, Signature, read
+from agentfly_core.config.import_path import construct, load
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.system import interpreter_watch
 
 E = TypeVar("E", bound=Environment)
 R = TypeVar("R")
 Ready = Callable[[], object]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """An author's function, still callable as that function: a Tool or a Reward.
+
+    It is `made_of` a function, a method or an object with `__call__`, or of a class of such
+    objects, whose `__init__` takes the `settings`. `timeout` is of one call, in seconds; `retries`
+    are those after a ServiceFailure. `ready` is called before any work, and raises what the part
+    lacks on this machine. With `process` it runs in a process of its own, which is killed when its
+    time is over. `declared` is the part as it stands in its module, where an experiment changed
+    something.
+    """
+
+    kind: ClassVar[str]
+
+    made_of: AuthorFunction
+    name: str
+    timeout: float
+    retries: int
+    ready: Ready
+    process: bool
+    settings: Mapping[str, JSON] = field(default_factory=dict)
+    declared: Self | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    @functools.cached_property
+    def function(self) -> AuthorFunction:
+        """What a call calls, of a class one object; raises ValueError where it lacks a setting."""
+        made_of = self.made_of
+        return construct(made_of, self.settings) if isinstance(made_of, type) else made_of
+
+    def with_settings(self, **settings: JSON) -> Self:
+        """This part with the settings of its class: `Search.with_settings(index="wiki")`.
+
+        Raises ValueError for a setting that its `__init__` does not take, that has another type or
+        that is missing, and for a part that is no class.
+        """
+        if not isinstance(self.made_of, type):
+            raise ValueError(
+                f"{self.what} has no settings of its own, got {', '.join(settings)}: decorate a "
+                "class whose __init__ takes them and whose __call__ does what the function does."
+            )
+        made = replace(self, settings=settings, declared=self.declared or self)
+        _ = made.function
+        return made
+
+    @property
+    def what(self) -> str:
+        """What it is called in errors: "The tool 'search'"."""
+        return f"The {self.kind} {self.name!r}"
+
+    @functools.cached_property
+    def signature(self) -> Signature:
+        """What it takes; raises ValueError for what it cannot be given."""
+        found = read(self.function)
+        self.check(found)
+        if self.process:
+            self._check_own_process(found)
+        return found
+
+    def check(self, found: Signature) -> None:
+        """Raise ValueError for what a part of this kind cannot take or return."""
+        raise NotImplementedError
+
+    async def call(
+        self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
+    ) -> R:
+        """The result of its function with all arguments, in this process; raises as `call`."""
+        return await call(function, self.timeout, self.what, lent)
+
+    async def asked(self, question: Mapping[str, JSON]) -> JSON:
+        """What it answers in a process of its own; raises as `process_calls.asked`."""
+        part = process_calls.Named(self._path, self.settings)
+        return await process_calls.asked(part, question, self.timeout)
+
+    @property
+    def _path(self) -> str:
+        """The import path by which another process finds it: "my_quiz:look_up"."""
+        return f"{self.made_of.__module__}:{getattr(self.made_of, '__qualname__', '')}"
+
+    def _check_own_process(self, found: Signature) -> None:
+        """Raise ValueError where no other process finds it, or where it needs an environment."""
+        module, _, name = self._path.partition(":")
+        importable = name.isidentifier() and module != "__main__"
+        if not importable or load(self._path) is not (self.declared or self):
+            raise ValueError(
+                f"{self.what} is to run in a process of its own (process=True), which has to "
+                "import it: got one that is not found by its name at the top of its module, "
+                "expected a `def` or `class` there, decorated where it stands."
+            )
+        if kinds := [kind.__name__ for kind in found.environments.values()]:
+            raise ValueError(
+                f"{self.what} asks for {', '.join(kinds)} and is to run in a process of its own "
+                "(process=True), where no environment can be: drop one of the two."
+            )
 
 
 async def call(

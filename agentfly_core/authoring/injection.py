@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.config.import_path import construct
-from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.trajectory import Problem, Trajectory
 
 Lent = Environment | Problem | Trajectory
@@ -78,20 +76,6 @@ def name(function: AuthorFunction) -> str:
         return function.__name__.lower()
     own: str | None = getattr(function, "__name__", None)
     return own or type(function).__name__.lower()
-
-
-def callee(made_of: AuthorFunction, settings: Mapping[str, JSON]) -> AuthorFunction:
-    """What an author wrote as what is called: of a class, an object with these settings."""
-    return construct(made_of, settings) if isinstance(made_of, type) else made_of
-
-
-def require_class(made_of: AuthorFunction, what: str, settings: Mapping[str, JSON]) -> None:
-    """Raise ValueError for settings of what is no class: only a class's `__init__` takes any."""
-    if not isinstance(made_of, type):
-        raise ValueError(
-            f"{what} has no settings of its own, got {', '.join(settings)}: decorate a class "
-            "whose __init__ takes them and whose __call__ does what the function does."
-        )
 
 
 def _parameters(function: AuthorFunction) -> Mapping[str, inspect.Parameter]:

@@ -22,8 +22,6 @@ from pydantic import TypeAdapter
 
 from agentfly_core.authoring.author_call import Overdue, in_thread
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.authoring.injection import AuthorFunction, Signature
-from agentfly_core.config.import_path import load
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.system.module_search import finding_ours
 
@@ -58,33 +56,6 @@ class Answer(TypedDict, total=False):
 
 class Died(Exception):
     """A process that ended in the middle of a call: `Died("its process died of SIGSEGV")`."""
-
-
-def path_of(function: AuthorFunction) -> str:
-    """The import path by which another process finds a tool or reward: "my_quiz:look_up"."""
-    return f"{function.__module__}:{getattr(function, '__qualname__', '')}"
-
-
-def check(found: Signature, made_of: AuthorFunction, part: AuthorFunction, what: str) -> None:
-    """Raise ValueError for a part that no other process finds, or that needs an environment; `part`
-    as it stands in its module.
-    """
-    name = getattr(made_of, "__qualname__", "")
-    if (
-        not name.isidentifier()
-        or made_of.__module__ == "__main__"
-        or load(path_of(made_of)) is not part
-    ):
-        raise ValueError(
-            f"{what} is to run in a process of its own (process=True), which has to import it: "
-            "got one that is not found by its name at the top of its module, expected a `def` or "
-            "`class` there, decorated where it stands."
-        )
-    if kinds := [kind.__name__ for kind in found.environments.values()]:
-        raise ValueError(
-            f"{what} asks for {', '.join(kinds)} and is to run in a process of its own "
-            "(process=True), where no environment can be: drop one of the two."
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import asyncio
 import functools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar, overload
+from dataclasses import asdict, dataclass
+from typing import ClassVar, overload
 
 from pydantic import TypeAdapter
 
@@ -17,12 +17,11 @@ from agentfly_core.authoring import calling, injection, process_calls
 from agentfly_core.authoring.author_call import Overdue, Seats
 from agentfly_core.authoring.author_loops import LoopLost
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.authoring.injection import AuthorFunction, Lent
+from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault, shown, words_of
 from agentfly_core.records.trajectory import Ending, Problem, Score, Scored, Trajectory, Unscored
 
-R = TypeVar("R")
 AT_ONCE = 32
 LONGEST_WAIT = 30.0
 LARGEST = 1e15
@@ -34,53 +33,24 @@ _log = logging.getLogger(__name__)
 _FOUND = TypeAdapter[Score | Unscored](Score | Unscored)
 
 
-@dataclass(frozen=True, eq=False)
-class Reward:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reward(calling.Part):
     """A function that scores a trajectory, made by `@reward`, still callable.
 
-    It is `made_of` a function, or of a class whose `__init__` takes the `settings` and whose
-    `__call__` scores. `timeout` is of one call, in seconds; `retries` are those after a
-    ServiceFailure, each after a wait of `backoff` seconds that doubles up to LONGEST_WAIT; at most
-    `concurrency` calls of it are made at a time, None: as many as there are. `ready` is called
-    before any work, and raises what the reward lacks on this machine. With `process` it runs in a
-    process of its own, which is killed when its time is over. `declared` is the reward as it stands
-    in its module, where an experiment changed something.
+    See `calling.Part` for what it shares with tools. Each of the `retries` comes after a wait of
+    `backoff` seconds that doubles up to LONGEST_WAIT; at most `concurrency` calls of it are made at
+    a time, None: as many as there are.
     """
 
-    made_of: AuthorFunction
-    name: str
-    timeout: float
-    retries: int
+    kind: ClassVar[str] = "reward"
+
     backoff: float
     concurrency: int | None
-    ready: calling.Ready
-    process: bool
-    settings: Mapping[str, JSON] = field(default_factory=dict)
-    declared: Reward | None = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-    @functools.cached_property
-    def function(self) -> AuthorFunction:
-        """What a call calls, of a class one object; raises ValueError where it lacks a setting."""
-        return injection.callee(self.made_of, self.settings)
-
-    def with_settings(self, **settings: JSON) -> Reward:
-        """This reward with the settings of its class: `Judge.with_settings(model="judge-7b")`.
-
-        Raises ValueError for a setting that its `__init__` does not take, that has another type or
-        that is missing, and for a reward that is no class.
-        """
-        injection.require_class(self.made_of, f"The reward {self.name!r}", settings)
-        made = replace(self, settings=settings, declared=self.declared or self)
-        _ = made.function
-        return made
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Environment]]:
         """The environments that it must see before their lease ends, by parameter."""
-        return self._signature.environments
+        return self.signature.environments
 
     async def score(
         self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent]
@@ -110,13 +80,12 @@ class Reward:
             if self.process:
                 found = await self._found_apart(trajectory)
             else:
-                found = await self._found(trajectory, lent, self._call)
+                found = await self._found(trajectory, lent, self.call)
         return Unscored(f"{self.name}: {found.reason}") if isinstance(found, Unscored) else found
 
     async def _found_apart(self, trajectory: Trajectory) -> Score | Unscored:
-        part = process_calls.Named(process_calls.path_of(self.made_of), self.settings)
         try:
-            found = await process_calls.asked(part, asdict(trajectory), self.timeout)
+            found = await self.asked(asdict(trajectory))
         except (Overdue, process_calls.Died) as error:
             return Unscored(words_of(error))
         return _FOUND.validate_python(found)
@@ -125,7 +94,7 @@ class Reward:
         self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
     ) -> Score | Unscored:
         known = {**lent, Trajectory: trajectory, Problem: trajectory.problem}
-        arguments = {name: known[kind] for name, kind in self._signature.lent.items()}
+        arguments = {name: known[kind] for name, kind in self.signature.lent.items()}
         used = [thing for thing in arguments.values() if isinstance(thing, Environment)]
         try:
             bound = functools.partial(self.function, **arguments)
@@ -140,11 +109,6 @@ class Reward:
     def _seats(self) -> Seats | None:
         return None if self.concurrency is None else Seats(self.concurrency)
 
-    async def _call(
-        self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
-    ) -> R:
-        return await calling.call(function, self.timeout, f"The reward {self.name!r}", lent)
-
     def _checked(self, result: Score | float, trajectory: Trajectory) -> Score | Unscored:
         score = result if isinstance(result, Score) else Score(result)
         for found in (score.value, *score.parts.values(), *score.per_turn):
@@ -155,19 +119,14 @@ class Reward:
         parts = {name: float(part) for name, part in score.parts.items()}
         return Score(float(score.value), parts, tuple(map(float, score.per_turn)))
 
-    @functools.cached_property
-    def _signature(self) -> injection.Signature:
-        found = injection.read(self.function)
+    def check(self, found: Signature) -> None:
+        """Raise ValueError for a reward that asks for anything but what is lent to it."""
         if found.asked:
             raise ValueError(
-                f"The reward {self.name!r} asks for {', '.join(found.asked)}; a reward is lent "
+                f"{self.what} asks for {', '.join(found.asked)}; a reward is lent "
                 "its Trajectory, Problem and environments only, by annotation: read other values "
                 "from trajectory.problem.facts."
             )
-        if self.process:
-            declared = self.declared or self
-            process_calls.check(found, self.made_of, declared, f"The reward {self.name!r}")
-        return found
 
 
 @overload
@@ -204,8 +163,16 @@ def reward(
     """
 
     def make(wrapped: AuthorFunction) -> Reward:
-        called = name or injection.name(wrapped)
-        return Reward(wrapped, called, timeout, retries, backoff, concurrency, ready, process)
+        return Reward(
+            made_of=wrapped,
+            name=name or injection.name(wrapped),
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            concurrency=concurrency,
+            ready=ready,
+            process=process,
+        )
 
     return make if function is None else make(function)
 

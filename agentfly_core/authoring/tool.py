@@ -8,8 +8,8 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar, overload
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, TypeVar, overload
 
 from pydantic_core import to_jsonable_python
 
@@ -17,7 +17,7 @@ from agentfly_core.authoring import calling, injection, process_calls
 from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
-from agentfly_core.authoring.injection import AuthorFunction, Lent
+from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
 from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation, untold
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.pictures import is_picture, picture_in
@@ -33,54 +33,23 @@ class ToolError(Exception):
     """Raised by a tool that the model used wrongly; the message is what the model reads."""
 
 
-@dataclass(frozen=True, eq=False)
-class Tool:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tool(calling.Part):
     """A function that a model can call; still callable as that function. Made by `@tool`.
 
-    It is `made_of` a function, a method or an object with `__call__`, or of a class of such
-    objects, whose `__init__` takes the `settings`. `declared` is the tool of which
-    `with_settings` made this one.
-
-    A result is read by the model as it is when it is text, else as JSON; `max_chars` (bytes of
-    UTF-8) of it at most. A picture in it is a ServiceFailure, for the model can do nothing about
-    that. `timeout` is in seconds, `retries` are those after a ServiceFailure, `parallel` tools
-    called in one reply run at the same time, and a call of an `ends_episode` tool that succeeds is
-    the last one: its output is the answer. `ready` is called before any work, and raises what the
-    tool lacks on this machine. With `process` it runs in a process of its own, which is killed when
-    its time is over.
+    See `calling.Part` for what it shares with rewards. A result is read by the model as it is when
+    it is text, else as JSON; `max_chars` (bytes of UTF-8) of it at most. A picture in it is a
+    ServiceFailure, for the model can do nothing about that. `parallel` tools called in one reply
+    run at the same time, and a call of an `ends_episode` tool that succeeds is the last one: its
+    output is the answer.
     """
 
-    made_of: AuthorFunction
-    name: str
+    kind: ClassVar[str] = "tool"
+
     description: str | None
-    timeout: float
     max_chars: int
-    retries: int
     parallel: bool
     ends_episode: bool
-    ready: calling.Ready
-    process: bool
-    settings: Mapping[str, JSON] = field(default_factory=dict)
-    declared: Tool | None = None
-
-    @functools.cached_property
-    def function(self) -> AuthorFunction:
-        """What a call calls, of a class one object; raises ValueError where it lacks a setting."""
-        return injection.callee(self.made_of, self.settings)
-
-    def with_settings(self, **settings: JSON) -> Tool:
-        """This tool with the settings of its class: `Search.with_settings(index="wiki")`.
-
-        Raises ValueError for a setting that its `__init__` does not take, that has another type or
-        that is missing, and for a tool that is no class.
-        """
-        injection.require_class(self.made_of, f"The tool {self.name!r}", settings)
-        made = replace(self, settings=settings, declared=self.declared or self)
-        _ = made.function
-        return made
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Tool:
         if instance is None:
@@ -97,26 +66,21 @@ class Tool:
 
     def untold(self) -> list[str]:
         """What its author forgot to tell the model, a sentence each; see `tool_schema.untold`."""
-        return untold(self.function, self._signature, self._arguments.schema)
+        return untold(self.function, self.signature, self._arguments.schema)
 
     @functools.cached_property
     def needs(self) -> Mapping[str, type[Lent]]:
         """What is lent to it, by parameter: environments, and the Problem."""
-        return self._signature.lent
+        return self.signature.lent
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
         """What the model reads next; raises ServiceFailure, nothing that the call could cause."""
         if not self.process:
-            return await self._answer(call, lent, self._call)
+            return await self._answer(call, lent, self.call)
         problem = lent[Problem] if self.needs else None
         assert problem is None or isinstance(problem, Problem)
-        question = asdict(_Question(call, problem))
         try:
-            answer = await process_calls.asked(
-                process_calls.Named(process_calls.path_of(self.made_of), self.settings),
-                question,
-                self.timeout,
-            )
+            answer = await self.asked(asdict(_Question(call, problem)))
             observation: Observation = process_calls.adapter(Observation).validate_python(answer)
             return observation
         except (Overdue, process_calls.Died) as error:
@@ -160,11 +124,6 @@ class Tool:
                 return await caller(function, lent)
         return await caller(function, lent)
 
-    async def _call(
-        self, function: Callable[[], Awaitable[R] | R], lent: Sequence[Environment]
-    ) -> R:
-        return await calling.call(function, self.timeout, f"The tool {self.name!r}", lent)
-
     def _text_of(self, result: object) -> str:
         """What the model reads of a result.
 
@@ -174,7 +133,7 @@ class Tool:
         if isinstance(result, str):
             return result
         if what := picture_in(result):
-            raise ServiceFailure(f"The tool {self.name!r} returned {what}: {TEXT_ONLY}")
+            raise ServiceFailure(f"{self.what} returned {what}: {TEXT_ONLY}")
         try:
             if isinstance(result, bytes):
                 return result.decode()
@@ -182,7 +141,7 @@ class Tool:
             return json.dumps(result, ensure_ascii=False, default=default)
         except UnicodeDecodeError as error:
             _say_once(
-                f"The tool {self.name!r} returned bytes that are no text in UTF-8, which its model "
+                f"{self.what} returned bytes that are no text in UTF-8, which its model "
                 "is told as an error: decode them in the tool, `data.decode(errors='replace')`, or "
                 "return text that describes them."
             )
@@ -196,24 +155,15 @@ class Tool:
 
     @functools.cached_property
     def _arguments(self) -> Arguments:
-        return Arguments(self.function, self._signature.asked)
+        return Arguments(self.function, self.signature.asked)
 
-    @functools.cached_property
-    def _signature(self) -> injection.Signature:
-        found = injection.read(self.function)
+    def check(self, found: Signature) -> None:
+        """Raise ValueError for a tool that takes a Trajectory or returns a picture."""
         if Trajectory in found.lent.values():
-            raise ValueError(
-                f"The tool {self.name!r} asks for a Trajectory, which is lent to rewards only."
-            )
+            raise ValueError(f"{self.what} asks for a Trajectory, which is lent to rewards only.")
         kind = inspect.signature(self.function, eval_str=True).return_annotation
         if isinstance(kind, type) and is_picture(kind):
-            raise ValueError(
-                f"The tool {self.name!r} returns {with_article(kind.__name__)}: {TEXT_ONLY}"
-            )
-        if self.process:
-            declared = self.declared or self
-            process_calls.check(found, self.made_of, declared, f"The tool {self.name!r}")
-        return found
+            raise ValueError(f"{self.what} returns {with_article(kind.__name__)}: {TEXT_ONLY}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,16 +213,16 @@ def tool(
 
     def make(wrapped: AuthorFunction) -> Tool:
         return Tool(
-            wrapped,
-            name or injection.name(wrapped),
-            description,
-            timeout,
-            max_chars,
-            retries,
-            parallel,
-            ends_episode,
-            ready,
-            process,
+            made_of=wrapped,
+            name=name or injection.name(wrapped),
+            description=description,
+            timeout=timeout,
+            max_chars=max_chars,
+            retries=retries,
+            parallel=parallel,
+            ends_episode=ends_episode,
+            ready=ready,
+            process=process,
         )
 
     return make if function is None else make(function)

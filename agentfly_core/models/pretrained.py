@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 from agentfly_core.formats.text import sentence
 from agentfly_core.models import probe
-from agentfly_core.models.adapter_artifact import is_adapter
+from agentfly_core.models.known import refuse_adapter
 
 
 def make(reference: str, folder: Path, dtype: str) -> None:
@@ -42,12 +42,7 @@ def make(reference: str, folder: Path, dtype: str) -> None:
 
 def tokenizer(reference: str) -> PreTrainedTokenizerBase:
     """The tokenizer of the same, without the weights; raises ValueError when there is none."""
-    if is_adapter(Path(reference)):
-        raise ValueError(
-            f"{reference} holds an adapter, expected a whole model: name the run that made it, "
-            "run:NAME, or merge it into its model with peft's merge_and_unload and name the "
-            "folder with the result."
-        )
+    refuse_adapter(Path(reference))
     try:
         found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             **_source(reference), trust_remote_code=False

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.artifacts.run_layout import RunLayout, done_by
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.pipeline.forking import kept_for_forks
 from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.run import Run
+from agentfly_core.runs.run import Run, record_of, science_of, summary_of
 
 WEIGHTS = "*.safetensors"
 BYTES_A_TOKEN = 16  # its number, its log-probability and its text, before compression
+logger = logging.getLogger(__name__)
 
 
 class NoSpace(OSError):
     """A disk cannot hold what is to be written; the message says how much that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Steps of a run whose learner states, and whose policies' weights, are kept for its forks:
+    `Kept(learners={7}, policies={6, 7})`.
+    """
+
+    learners: set[int]
+    policies: set[int]
 
 
 def made(run: Run, target: ArtifactKey, step: int) -> Artifact | None:
@@ -63,6 +76,38 @@ def retain(run: Run, step: int) -> None:
             continue
         if not store.strip(run.layout.step(old).policy, WEIGHTS):
             break
+
+
+def kept_for_forks(store: Store, run: str) -> Kept:
+    """What the forks of a run need of it: the policies that they start with, and until they have
+    finished the learner state as well.
+    """
+    kept = Kept(set(), set())
+    for name in store.names("runs"):
+        try:
+            record = record_of(store, name)
+        except Damaged as damage:
+            logger.warning("%s If it is a fork of %s, nothing is kept for it.", damage, run)
+            continue
+        if record is None or not record["science"].get("fork"):
+            continue
+        science = science_of(record)
+        fork, summary = science.fork, summary_of(store, name)
+        assert fork is not None
+        first = first_policy(fork.step, science.rollout.max_staleness)
+        own = {
+            step for step in range(first, fork.step + 1) if done_by(store, fork.run, step) == run
+        }
+        kept.policies.update(own)
+        finished = summary is not None and summary["steps"] == science.steps
+        if science.inherits_learner and not finished:
+            kept.learners.update(own & {fork.step})
+    return kept
+
+
+def first_policy(step: int, staleness: int) -> int:
+    """The first step of whose policy a fork from `step` samples, 0 for the start."""
+    return max(step - staleness, 0)
 
 
 def require_space(

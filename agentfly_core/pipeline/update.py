@@ -9,14 +9,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import rollouts
+from agentfly_core.artifacts.run_layout import RunLayout, done_by, rollouts
 from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
-from agentfly_core.config.experiment import AlgorithmPart, Update
+from agentfly_core.config.experiment import AlgorithmPart, Fork, Update
 from agentfly_core.formats import hashing
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.pipeline.forking import require_learner_state
 from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
 from agentfly_core.runs.context import ExperimentContext, policy_of, require_same_tokens
@@ -156,6 +155,24 @@ def label_of(run: Run, step: int) -> str:
             "store, without a warm_start, or set it to fresh."
         )
     return start.key
+
+
+def require_learner_state(store: Store, fork: Fork) -> None:
+    """Raise ValueError unless the learner state of the step that a fork goes on from is kept."""
+    run, step = fork.run, fork.step
+    if store.holds(_learner(store, run, step)):
+        return
+    steps = range(1, max([step, *RunLayout(run).steps(store)]) + 1)
+    kept = [str(number) for number in steps if store.holds(_learner(store, run, number))]
+    raise ValueError(
+        f"The learner state of {run}@{step} is not kept. Steps that have one: "
+        f"{', '.join(kept) or 'none'}. Fork from such a step, or start with a fresh optimizer: "
+        "fork.optimizer_state=fresh. A run keeps more of them with update.keep_learner."
+    )
+
+
+def _learner(store: Store, run: str, step: int) -> str:
+    return RunLayout(done_by(store, run, step)).step(step).learner
 
 
 def catch_up(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:

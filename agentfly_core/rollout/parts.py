@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -10,29 +9,11 @@ from typing import TypeVar
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.config.import_path import at, check_settings, construct, load
-from agentfly_core.config.parts import AgentPart, Pool, RewardPart, ToolPart
-from agentfly_core.rollout.episode import Agent
+from agentfly_core.config.import_path import at, check_settings, load
+from agentfly_core.config.parts import Pool, RewardPart, ToolPart
 from agentfly_core.rollout.pool import Limit
 
 P = TypeVar("P")
-
-
-def agent_of(part: AgentPart) -> Agent:
-    """The agent, of a class one object that plays all episodes; raises ValueError for what is
-    none.
-    """
-    with at("agent.use"):
-        named = load(part.use)
-        if not any(map(inspect.iscoroutinefunction, (named, named.__call__))):
-            raise ValueError(
-                f"{part.use} is no agent, expected an `async def` of one Episode that returns its "
-                "Ending, or a class with such a __call__."
-            )
-        agent: Agent = named
-        if isinstance(named, type):
-            agent = construct(named, part.model_extra or {})
-    return agent
 
 
 def tool_of(part: ToolPart) -> Tool:

@@ -4,6 +4,7 @@ runs it names.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,11 +16,13 @@ from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
+from agentfly_core.config.import_path import at, construct, load
+from agentfly_core.config.parts import AgentPart
 from agentfly_core.config.site import Site
 from agentfly_core.formats.text import nearest
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.needs import refuse_misfits
-from agentfly_core.rollout.parts import agent_of, limits_of, reward_of, tool_of
+from agentfly_core.rollout.parts import limits_of, reward_of, tool_of
 from agentfly_core.rollout.pool import Limit
 
 if TYPE_CHECKING:
@@ -125,6 +128,23 @@ def resolve(science: Science) -> Resolved:
     weights = {rewards[key]: part.weight for key, part in science.rewards.items()}
     goal = rewards[science.goal].name
     return Resolved(science, science.algorithm.make(), agent, tools, weights, goal, limits)
+
+
+def agent_of(part: AgentPart) -> Agent:
+    """The agent, of a class one object that plays all episodes; raises ValueError for what is
+    none.
+    """
+    with at("agent.use"):
+        named = load(part.use)
+        if not any(map(inspect.iscoroutinefunction, (named, named.__call__))):
+            raise ValueError(
+                f"{part.use} is no agent, expected an `async def` of one Episode that returns its "
+                "Ending, or a class with such a __call__."
+            )
+        agent: Agent = named
+        if isinstance(named, type):
+            agent = construct(named, part.model_extra or {})
+    return agent
 
 
 def of_run(store: Store, where: str, key: str) -> Parent:

@@ -17,7 +17,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentfly_core.config.experiment import Adapter
 from agentfly_core.models import lora
-from agentfly_core.models.adapter_artifact import is_adapter
+from agentfly_core.models.known import is_adapter
 from agentfly_core.rl.batch import predictors, token_logprobs
 from agentfly_core.rl.interface import Critic
 from agentfly_core.training.prefix_tree import PrefixTrees

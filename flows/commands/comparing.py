@@ -1,4 +1,4 @@
-"""Commands for several runs: do them in a sweep, compare them, and go on from a step of one."""
+"""Commands for several runs: do them in a sweep, and compare them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 from agentfly_core.artifacts.store import Store
-from agentfly_core.config.experiment import Fork, step_named
 from agentfly_core.formats.hashing import digest
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.reports.comparing.comparison_view import Curves, draw, view
 from agentfly_core.reports.comparing.learning_curves import curve
 from agentfly_core.reports.comparing.run_comparison import (
@@ -31,15 +29,13 @@ from agentfly_core.reports.comparing.sweep_record import (
     runs_named,
 )
 from agentfly_core.reports.comparing.tried_policy import planned, tried
-from agentfly_core.runs.listing import experiment_of, in_store
-from agentfly_core.runs.run import known_run, name_of, record_of
+from agentfly_core.runs.listing import in_store
+from agentfly_core.runs.run import name_of
 from flows.commands.arguments import (
     STORE,
     Commands,
-    experiment_context,
     positive,
 )
-from flows.commands.training import add_run, train
 from flows.context import context_of, store_at
 from flows.sweep import run_members
 
@@ -53,7 +49,7 @@ SWEEP = (
 
 
 def add_comparing(commands: Commands) -> None:
-    """The commands that compare, sweep and fork runs."""
+    """The commands that compare and sweep runs."""
     comparing = commands.add(
         "compare", compare, "how much more of the same held-out problems runs solve, how surely"
     )
@@ -72,16 +68,6 @@ def add_comparing(commands: Commands) -> None:
     seeds = "so many seeds from the experiment's own, on the same problems"
     sweeping.add_argument("--seeds", type=positive, default=None, metavar="K", help=seeds)
     sweeping.add_argument("--name", default="", help=SWEEP)
-    forking = commands.add(
-        "fork", fork, "go on from a step of a run with other settings, as another run"
-    )
-    forking.add_argument("origin", metavar="RUN@STEP", help="the run, and the step to go on from")
-    overrides = "settings that differ from the run's, for example update.learning_rate=3e-5"
-    forking.add_argument("overrides", metavar="key=value", nargs="*", help=overrides)
-    add_run(forking)
-    site = "where it runs: a file in ./conf/site (default: where the run was)"
-    forking.add_argument("--site", default="", help=site)
-    forking.add_argument("--store", default="", help=STORE)
 
 
 def compare(arguments: Namespace) -> None:
@@ -149,28 +135,3 @@ def sweep(arguments: Namespace) -> int:
 
 def _name(experiment: str, runs: Sequence[str]) -> str:
     return f"{experiment}-{digest(sorted(runs))[:8]}"
-
-
-def fork(arguments: Namespace) -> None:
-    """Go on from a step of a run: start the fork, or continue it."""
-    store = store_at(arguments.store)
-    named = step_named(f"run:{arguments.origin.removeprefix('run:')}")
-    if named is None or named[1] == 0:
-        raise ValueError(
-            f"Got {arguments.origin!r}, expected RUN@STEP with a step of 1 or more, such as "
-            "quickstart-1f2e3d4c@7."
-        )
-    run, step = named
-    record = known_run(store, run)
-    arguments.experiment, own = experiment_of(record)
-    fork = Fork(run=run, step=step)
-    require_done(store, fork)
-    behind = forked(fork, arguments.overrides)
-    arguments.overrides = [*own, *behind]
-    arguments.site = arguments.site or record["site"]["name"]
-
-    context = experiment_context(arguments)
-    begun = record_of(store, name_of(context, arguments.run, arguments.new))
-    if begun is None:
-        require_origin(store, context.science)
-    train(arguments)

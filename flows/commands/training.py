@@ -1,4 +1,6 @@
-"""The command that trains: it starts a run, continues it, or shows how a finished one ended."""
+"""The commands that train: they start a run, also from a step of another, continue it, or show how
+a finished one ended.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,16 @@ from rich.console import Console
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_tags import change_tags
 from agentfly_core.artifacts.store import Store
+from agentfly_core.config.experiment import Fork, step_named
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import fault, redact
+from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.listing import continuing, in_store
+from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.mlflow_client import Place
 from agentfly_core.runs.run import (
+    known_run,
     name_of,
     record_of,
     refuse_if_open,
@@ -25,8 +30,9 @@ from agentfly_core.runs.run import (
     summary_of,
 )
 from flows import dvc_outputs
-from flows.commands.arguments import Commands, experiment_context, flow_arguments
+from flows.commands.arguments import STORE, Commands, experiment_context, flow_arguments
 from flows.commands.orchestration import orchestrated
+from flows.context import store_at
 from flows.local.display import summary_table
 from flows.local.state_dirs import Places
 from flows.reporting import report_again
@@ -41,6 +47,20 @@ RUN = (
 def add_training(commands: Commands) -> None:
     """The command that trains."""
     add_run(commands.add_experiment("train", train, "start a run, or continue it"))
+
+
+def add_forking(commands: Commands) -> None:
+    """The command that goes on from a step of a run."""
+    forking = commands.add(
+        "fork", fork, "go on from a step of a run with other settings, as another run"
+    )
+    forking.add_argument("origin", metavar="RUN@STEP", help="the run, and the step to go on from")
+    overrides = "settings that differ from the run's, for example update.learning_rate=3e-5"
+    forking.add_argument("overrides", metavar="key=value", nargs="*", help=overrides)
+    add_run(forking)
+    site = "where it runs: a file in ./conf/site (default: where the run was)"
+    forking.add_argument("--site", default="", help=site)
+    forking.add_argument("--store", default="", help=STORE)
 
 
 def add_run(parser: ArgumentParser) -> None:
@@ -71,6 +91,31 @@ def train(arguments: Namespace) -> None:
     if dvc_outputs.wanted():
         dvc_outputs.write_run(context, name, summary)
     show_summary(context.store, summary)
+
+
+def fork(arguments: Namespace) -> None:
+    """Go on from a step of a run: start the fork, or continue it."""
+    store = store_at(arguments.store)
+    named = step_named(f"run:{arguments.origin.removeprefix('run:')}")
+    if named is None or named[1] == 0:
+        raise ValueError(
+            f"Got {arguments.origin!r}, expected RUN@STEP with a step of 1 or more, such as "
+            "quickstart-1f2e3d4c@7."
+        )
+    run, step = named
+    record = known_run(store, run)
+    arguments.experiment, own = experiment_of(record)
+    fork = Fork(run=run, step=step)
+    require_done(store, fork)
+    behind = forked(fork, arguments.overrides)
+    arguments.overrides = [*own, *behind]
+    arguments.site = arguments.site or record["site"]["name"]
+
+    context = experiment_context(arguments)
+    begun = record_of(store, name_of(context, arguments.run, arguments.new))
+    if begun is None:
+        require_origin(store, context.science)
+    train(arguments)
 
 
 def show_places(places: Places, context: ExperimentContext) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from agentfly_core.artifacts.store import Store
 from flows.__main__ import main
-from flows.commands import comparing
+from flows.commands import training
 from tests.support.tried_runs import finished, project
 
 
@@ -87,7 +87,7 @@ def test_compare_refuses_to_hold_runs_against_another(
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Namespace]:
     """What `train` was asked for; it does nothing."""
     asked: list[Namespace] = []
-    monkeypatch.setattr(comparing, "train", asked.append)
+    monkeypatch.setattr(training, "train", asked.append)
     return asked
 
 

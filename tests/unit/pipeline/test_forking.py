@@ -16,17 +16,10 @@ from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Fork, Science
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.pipeline.forking import (
-    Kept,
-    check_start,
-    forked,
-    kept_for_forks,
-    require_learner_state,
-    require_origin,
-)
+from agentfly_core.pipeline.forking import check_start, forked, require_origin
 from agentfly_core.pipeline.rejection_sampling import artifacts
-from agentfly_core.pipeline.retention import retain
-from agentfly_core.pipeline.update import catch_up, fresh, label_of, step_job
+from agentfly_core.pipeline.retention import Kept, kept_for_forks, retain
+from agentfly_core.pipeline.update import catch_up, fresh, label_of, require_learner_state, step_job
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
