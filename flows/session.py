@@ -12,7 +12,7 @@ from pathlib import Path
 from prefect.runtime import flow_run
 
 from agentfly_core.formats.text import keeping_secrets
-from agentfly_core.pipeline.checks import check_inputs
+from agentfly_core.pipeline.checks import check_run
 from agentfly_core.pipeline.forking import check_start
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.mlflow_reporter import RunReporter
@@ -52,7 +52,7 @@ def session(
 ) -> Iterator[Session]:
     """Open a run for writing, on devices of its own, and close everything at the end."""
     context = context_of_flow(experiment, overrides, site, store)
-    check_inputs(context.science)
+    check_run(context, name_of(context, run, new))
     with devices(context.site, context.site.gpus, f"the run {name_of(context, run, new)}"):
         name = name_of(context, run, new)  # the next free one may be another after the wait
         logs = settle(Path.cwd()).state / "logs" / name

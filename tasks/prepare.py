@@ -17,7 +17,9 @@ def version(context: ExperimentContext) -> str:
 
 
 @stage("prepare the dataset")
-def prepare(context: ExperimentContext) -> Made:
-    """Publish the experiment's dataset; raises ValueError for data that cannot be used."""
-    data, made = inputs.dataset(context)
+def prepare(context: ExperimentContext, counted: bool = True) -> Made:
+    """Publish the experiment's dataset; raises ValueError for data that cannot be used, see
+    `inputs.dataset`.
+    """
+    data, made = inputs.dataset(context, counted)
     return data if made else reused(data)

@@ -18,7 +18,8 @@ from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.facts_read import facts_read
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.schedule import most
-from agentfly_core.runs.context import Resolved, resolve
+from agentfly_core.runs.context import ExperimentContext, Resolved, resolve
+from agentfly_core.runs.run import record_of
 
 
 def check(science: Science) -> Resolved:
@@ -30,13 +31,29 @@ def check(science: Science) -> Resolved:
     _can_be_promoted(resolved)
     _require_datasets("promotion.datasets", science.promotion.datasets)
     _require_datasets("evaluate.datasets", science.evaluate.datasets)
-    _require_sizes(science)
     _require_descriptions(resolved)
     for part in resolved.parts:
         part.ready()
     _require_warm_start(science)
     _require_problems(science)
     return resolved
+
+
+def check_run(context: ExperimentContext, name: str) -> None:
+    """Raise ValueError for what `check_beginning` refuses, unless the run is there already: an
+    earlier release may have begun it, and other settings would be another run.
+    """
+    if record_of(context.store, name) is None:
+        check_beginning(context.science)
+
+
+def check_beginning(science: Science) -> None:
+    """Raise ValueError for sizes, a model and data files with which no run shall begin.
+
+    What a release refuses in addition stands here, and in `check` only what no run could do with.
+    """
+    _require_sizes(science)
+    check_inputs(science)
 
 
 def check_inputs(science: Science) -> None:

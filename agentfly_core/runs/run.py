@@ -125,8 +125,7 @@ class Run:
         Raises ValueError when the run, or the one that it goes on from, was started with other
         data.
         """
-        record = self.record
-        before = record.get("dataset_digest") or self._dataset_of_origin() or data.digest
+        record, before = self.record, self.dataset_digest or data.digest
         if before != data.digest:
             raise ValueError(
                 f"The run {self.name!r} was started with the dataset {before[:12]}, and its files "
@@ -136,11 +135,14 @@ class Run:
         record["dataset_digest"], record["dataset_version"] = data.digest, version
         self.store.write_json(self.layout.record, as_json(record))
 
-    def _dataset_of_origin(self) -> str | None:
-        """The digest of the dataset whose order of problems a fork goes on in."""
-        fork = self.science.fork
-        origin = record_of(self.store, fork.run) if fork else None
-        return origin.get("dataset_digest") if origin else None
+    @property
+    def dataset_digest(self) -> str | None:
+        """The digest of the dataset that it, or the run that it goes on from, was started with;
+        None where it has come to none yet.
+        """
+        fork, own = self.science.fork, self.record.get("dataset_digest")
+        origin = record_of(self.store, fork.run) if fork and own is None else None
+        return origin.get("dataset_digest") if origin else own
 
     def remember_sandbox(self) -> None:
         """Write down, in run.json, the backend of the sandbox in which its tools and rewards run

@@ -58,9 +58,14 @@ def positive(text: str) -> int:
     return number
 
 
+def context_given(arguments: Namespace) -> ExperimentContext:
+    """The experiment that a command is about."""
+    return context_of(arguments.experiment, arguments.overrides, arguments.site, arguments.store)
+
+
 def experiment_context(arguments: Namespace) -> ExperimentContext:
-    """The experiment that a command is about, checked, its model and its data files, too."""
-    context = context_of(arguments.experiment, arguments.overrides, arguments.site, arguments.store)
+    """The same, its model and its data files checked, too."""
+    context = context_given(arguments)
     check_inputs(context.science)
     return context
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.hashing import digest
 from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.checks import check_run
 from agentfly_core.reports.comparing.comparison_view import Curves, draw, view
 from agentfly_core.reports.comparing.learning_curves import curve
 from agentfly_core.reports.comparing.run_comparison import (
@@ -105,6 +106,8 @@ def sweep(arguments: Namespace) -> int:
     runs = [name_of(context, "", False) for context in contexts]
     if len({*runs}) < len(runs):
         raise ValueError("Two of the combinations are the same run: list each value once.")
+    for context, run in zip(contexts, runs, strict=True):
+        check_run(context, run)
     members = [Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True)]
     store, name = contexts[0].store, arguments.name or _name(contexts[0].experiment, runs)
     trials = [

@@ -17,7 +17,13 @@ from agentfly_core.config import loading
 from agentfly_core.inspection.dataset import preview
 from agentfly_core.pipeline import checks
 from flows import dvc_outputs
-from flows.commands.arguments import Commands, experiment_context, flow_arguments, positive
+from flows.commands.arguments import (
+    Commands,
+    context_given,
+    experiment_context,
+    flow_arguments,
+    positive,
+)
 from flows.commands.orchestration import orchestrated
 from flows.local.display import rates_table
 
@@ -109,7 +115,8 @@ def resolve(arguments: Namespace) -> None:
 
 def config(arguments: Namespace) -> None:
     """Print the resolved settings with where each came from, and check all that a run would."""
-    context = experiment_context(arguments)
+    context = context_given(arguments)
+    checks.check_beginning(context.science)
     _ = context.parent, context.reference  # raise for a run that is not there
     origin = {
         **context.origin,

@@ -16,6 +16,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork, step_named
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import fault, redact
+from agentfly_core.pipeline.checks import check_run
 from agentfly_core.pipeline.forking import forked, require_done, require_origin
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs.context import ExperimentContext
@@ -30,7 +31,7 @@ from agentfly_core.runs.run import (
     summary_of,
 )
 from flows import dvc_outputs
-from flows.commands.arguments import STORE, Commands, experiment_context, flow_arguments
+from flows.commands.arguments import STORE, Commands, context_given, flow_arguments
 from flows.commands.orchestration import orchestrated
 from flows.context import store_at
 from flows.local.display import summary_table
@@ -74,8 +75,9 @@ def add_run(parser: ArgumentParser) -> None:
 
 def train(arguments: Namespace) -> None:
     """Start or continue a run; a finished one shows its summary at once."""
-    context = experiment_context(arguments)
+    context = context_given(arguments)
     name = name_of(context, arguments.run, arguments.new)
+    check_run(context, name)
     refuse_other_settings(context.store, name, context.science)
     if arguments.tag:
         change_tags(context.store, name, arguments.tag, [])
@@ -111,7 +113,7 @@ def fork(arguments: Namespace) -> None:
     arguments.overrides = [*own, *behind]
     arguments.site = arguments.site or record["site"]["name"]
 
-    context = experiment_context(arguments)
+    context = context_given(arguments)
     begun = record_of(store, name_of(context, arguments.run, arguments.new))
     if begun is None:
         require_origin(store, context.science)

@@ -111,6 +111,15 @@ def test_a_sweep_is_written_down_before_its_first_run_and_goes_on_after_a_kill(
     assert "Sweep rates: 4 runs, 2 are finished." in capsys.readouterr().out
 
 
+def test_a_sweep_with_a_run_that_may_not_begin_begins_none(
+    store: Store, train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = train({})
+    assert main(["sweep", "tiny", "update.mini_batches=1,9999"]) == 2
+    assert "agentfly: update.mini_batches is 9999, and a step has" in capsys.readouterr().err
+    assert (trained.words, store.names("sweeps")) == ([], [])
+
+
 def test_a_run_that_fails_does_not_end_the_sweep_and_is_told_at_the_end(
     store: Store,
     train: Train,

@@ -77,19 +77,19 @@ def science(**settings: Any) -> Science:
 )
 def test_sizes_that_do_not_fit_each_other_are_refused(settings: Any, told: str) -> None:
     with pytest.raises(ValueError) as refused:
-        checks.check(science(**settings))
+        checks.check_beginning(science(**settings))
     assert str(refused.value) == told
 
 
 def test_a_default_gives_way_to_the_room_of_an_episode(tmp_path: Path) -> None:
     small = {"agent": {"max_model_len": 128}}
     assert science(**small).agent.max_tokens == 256
-    checks.check(science(**small))
+    checks.check_beginning(science(**small))
     path = tmp_path / "small.yaml"
     path.write_text(json.dumps({**science().model_dump(mode="json", exclude_unset=True), **small}))
-    checks.check(loading.read(str(path)).science)
+    checks.check_beginning(loading.read(str(path)).science)
     with pytest.raises(ValueError, match=r"agent.max_tokens is 256, and agent.max_model_len"):
-        checks.check(loading.read(str(path), ["agent.max_tokens=256"]).science)
+        checks.check_beginning(loading.read(str(path), ["agent.max_tokens=256"]).science)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from agentfly_core.config.promotion import AS_BEFORE
 from agentfly_core.config.section import BY_NAME, Added, Section
 from agentfly_core.config.site import Site
 from agentfly_core.datasets import arithmetic
+from agentfly_core.pipeline.checks import check, check_run
 from agentfly_core.records.schedule import first_round
 from agentfly_core.reports.night_plan import recorded_changes
 from agentfly_core.rl.importance_sampling import IcePop, SequenceMask, SequenceTIS, TokenTIS
@@ -112,6 +113,7 @@ def context(tmp_path: Path, upgraded: None) -> ExperimentContext:
 
 
 def at(folder: Path, *overrides: str) -> ExperimentContext:
+    """The first release's run and its experiment, which these settings make another one."""
     read = Released("tiny", TINY.written, overrides, {}).read(folder)
     store = Store.at(str(folder / "store"), folder)
     (store.root / "runs" / NAME).mkdir(parents=True, exist_ok=True)
@@ -203,6 +205,29 @@ def test_a_run_of_the_release_before_is_continued_and_its_record_stays_as_it_was
     with opened(context, NAME) as run:
         assert {key: run.record[key] for key in kept} == {key: RUN["run.json"][key] for key in kept}
     assert recorded_changes(context, NAME) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("update.mini_batches=9", r"update.mini_batches is 9, and a step has 8 episodes"),
+        ("agent.max_tokens=300", r"agent.max_tokens is 300, and agent.max_model_len leaves"),
+        ("model=package:llm-gone", r"model: There is no packaged model 'llm-gone'"),
+    ],
+)
+def test_what_is_asked_of_a_run_that_begins_is_not_asked_of_one_that_is_there(
+    override: str, told: str, tmp_path: Path
+) -> None:
+    context = at(tmp_path, override)
+    said = {"science": context.science.identity(), "science_digest": context.science.digest}
+    path = context.store.root / "runs" / NAME / "run.json"
+    path.write_text(json.dumps({**RUN["run.json"], **said}))
+    check(context.science)
+    check_run(context, NAME)
+    with opened(context, NAME) as run:
+        assert run.uid == RUN["run.json"]["uid"]
+    with pytest.raises(ValueError, match=told):
+        check_run(context, f"{NAME}-2")
 
 
 def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_section(
