@@ -88,5 +88,9 @@ class ChatTemplate(Protocol):
     def fit(self, text: str, tokens: int) -> str:
         """An observation's text, without its middle where it would exceed `tokens` tokens."""
 
-    def parse(self, reply: Sequence[int]) -> Message:
-        """The assistant's text without the calls' markup, and its calls, unreadable as BadCall."""
+    def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
+        """The assistant's text without the calls' markup, and its calls, unreadable as BadCall.
+
+        The text ends before the first of the `stop` strings, which are given for a reply that ended
+        at one of them.
+        """

@@ -24,7 +24,7 @@ from agentfly_core.config.import_path import (
     settings_of,
     with_defaults,
 )
-from agentfly_core.config.section import Keys, Section, by_name
+from agentfly_core.config.section import Added, Keys, Section, by_name
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean
 
@@ -106,6 +106,9 @@ class RewardPart(Section):
 class AgentPart(Section):
     """How an episode is played; lengths in tokens, `max_tokens` those of a reply, `deadline` in
     seconds. What is not known here is a setting of the agent's class.
+
+    `stop` are strings at which a reply ends, `["Observation:"]` for ReAct. The text that the agent
+    gets ends before it; training has all tokens that were sampled.
     """
 
     model_config = OPEN
@@ -116,6 +119,7 @@ class AgentPart(Section):
     max_observation_tokens: Annotated[int, Field(ge=64)] = 1024
     max_model_len: Positive = 2048
     deadline: Annotated[float, Field(gt=0)] = 3600.0
+    stop: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Added(before=[])] = ()
 
 
 class Pool(Section):

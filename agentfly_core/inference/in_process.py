@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, PreTrainedModel
 
 from agentfly_core.inference.sampler import Request, SamplerSession
+from agentfly_core.inference.stop_strings import ReplyText, fast_tokenizer
 from agentfly_core.models import lora
-from agentfly_core.records.trajectory import Sampled
+from agentfly_core.records.trajectory import Finish, Sampled
 
 
 class TransformersSampler:
@@ -26,7 +28,7 @@ class TransformersSampler:
     What a request gets depends on its batch and on its own seed, never on when it arrived. The
     policy's own generation settings are not looked at. At temperature 0 the log-probabilities are
     those of temperature 1. One thread of its own does the work, so that no event loop is held up
-    and tools that hang cannot take its place.
+    and tools that hang cannot take its place. The policy's tokenizer is read for stop strings only.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32") -> None:
@@ -34,6 +36,8 @@ class TransformersSampler:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
         self._loaded: tuple[Path, int] | None = None
         self._model: PreTrainedModel | None = None
+        self._tokenized_in: Path | None = None
+        self._tokenizer: Tokenizer | None = None
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
         """Take the weights of a policy directory; raises ValueError when some are missing or too
@@ -43,6 +47,7 @@ class TransformersSampler:
             self._model = self._loaded = None  # there may be room for one only
             self._model = self._worker.submit(self._read, policy, base).result()
             self._loaded = policy, version
+            self._tokenized_in, self._tokenizer = base or policy, None
 
     @asynccontextmanager
     async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
@@ -58,10 +63,21 @@ class TransformersSampler:
         """Decode one batch, its rows in the order given."""
         assert self._loaded and self._model, "load a policy before a shard is played"
         version = self._loaded[1]
-        rows = await asyncio.get_running_loop().run_in_executor(
-            self._worker, _decode, self._model, requests
+        model, loop = self._model, asyncio.get_running_loop()
+        rows = await loop.run_in_executor(
+            self._worker, lambda: _decode(model, list(map(self._row, requests)))
         )
         return [row.sampled(version) for row in rows]
+
+    def _row(self, request: Request) -> _Row:
+        draw = torch.Generator().manual_seed(request.conversation.seed)
+        stop = request.params.stop
+        if not stop:
+            return _Row(request, draw)
+        if self._tokenizer is None:
+            assert self._tokenized_in
+            self._tokenizer = fast_tokenizer(self._tokenized_in)
+        return _Row(request, draw, ReplyText(self._tokenizer, request.prompt, stop))
 
     def _read(self, policy: Path, base: Path | None) -> PreTrainedModel:
         model = lora.load(policy, base, self._dtype)
@@ -117,30 +133,29 @@ class _Row:
 
     request: Request
     draw: torch.Generator
+    text: ReplyText | None = None
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    finish: Finish | None = None
 
-    @property
-    def stopped(self) -> bool:
-        return bool(self.tokens) and self.tokens[-1] in self.request.params.stop_tokens
-
-    @property
-    def done(self) -> bool:
-        return self.stopped or len(self.tokens) == self.request.params.max_tokens
+    def add(self, token: int, logprob: float) -> None:
+        self.tokens.append(token)
+        self.logprobs.append(logprob)
+        if token in self.request.params.stop_tokens:
+            self.finish = "stop"
+        elif self.text and self.text.stops_at(token):
+            self.finish = "stop_string"
+        elif len(self.tokens) == self.request.params.max_tokens:
+            self.finish = "length"
 
     def sampled(self, version: int) -> Sampled:
-        return Sampled(
-            tuple(self.tokens), tuple(self.logprobs), version, "stop" if self.stopped else "length"
-        )
+        assert self.finish
+        return Sampled(tuple(self.tokens), tuple(self.logprobs), version, self.finish)
 
 
 @torch.inference_mode()
-def _decode(model: PreTrainedModel, requests: Sequence[Request]) -> list[_Row]:
-    rows = [
-        _Row(request, torch.Generator().manual_seed(request.conversation.seed))
-        for request in requests
-    ]
-    prompts = [torch.tensor(request.prompt) for request in requests]
+def _decode(model: PreTrainedModel, rows: list[_Row]) -> list[_Row]:
+    prompts = [torch.tensor(row.request.prompt) for row in rows]
     ones = [torch.ones_like(prompt) for prompt in prompts]
     tokens = pad_sequence(prompts, batch_first=True, padding_side="left").to(model.device)
     mask = pad_sequence(ones, batch_first=True, padding_side="left").to(model.device)
@@ -149,9 +164,8 @@ def _decode(model: PreTrainedModel, requests: Sequence[Request]) -> list[_Row]:
     while True:
         logits, cache = _forward(model, tokens, mask, cache)
         for row, token, logprob in zip(going, *_choose(logits, going), strict=True):
-            row.tokens.append(token)
-            row.logprobs.append(logprob)
-        stay = [i for i, row in enumerate(going) if not row.done]
+            row.add(token, logprob)
+        stay = [i for i, row in enumerate(going) if not row.finish]
         if not stay:
             return rows
         mask = pad(mask, (0, 1), value=1)

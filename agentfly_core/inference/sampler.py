@@ -14,15 +14,18 @@ from agentfly_core.records.trajectory import Sampled
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How a reply is sampled: `SamplingParams(temperature=1.0, max_tokens=32, stop_tokens=(2,))`.
+    """How a reply is sampled: `SamplingParams(temperature=1.0, max_tokens=32, stop_tokens=(2,),
+    stop=("Observation:",))`.
 
     Only temperature: top-k, top-p, penalties and the like would renormalise the probabilities that
-    training relies on. `temperature=0` is greedy.
+    training relies on. `temperature=0` is greedy. `stop` are the strings with which a reply ends:
+    its last token is the first with which its text holds one of them.
     """
 
     temperature: float
     max_tokens: int
     stop_tokens: tuple[int, ...]
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,9 @@ class SamplerSession(Protocol):
     """A sampler lent to the episodes of one shard."""
 
     async def sample(self, request: Request) -> Sampled:
-        """One reply; the last token is a stop token iff `finish == "stop"`. Raises SamplerLost."""
+        """One reply; the last token is a stop token iff `finish == "stop"`, and holds the end of a
+        stop string iff it is "stop_string". Raises SamplerLost.
+        """
 
     def close(self) -> None:
         """Close it for one episode, for which decoding in batches no longer waits."""

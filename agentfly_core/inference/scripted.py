@@ -12,8 +12,9 @@ from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.formats.stop_strings import first_stop
 from agentfly_core.inference.sampler import Request
-from agentfly_core.records.trajectory import Message, Sampled
+from agentfly_core.records.trajectory import Finish, Message, Sampled
 from agentfly_core.templates.chatml import reply_text
 
 Policy = Callable[[Conversation], Awaitable[str | Message]]
@@ -30,7 +31,8 @@ class Scripted:
 
     `encode` has the tokens of a text, `write` the text of a message; `stop_token` ends each reply.
     Every log-probability is 0.0: it could say nothing else. The policy version is -1 until a policy
-    is loaded. A reply that is longer than the request allows is cut, as a model's would be.
+    is loaded. A reply ends behind the first of the request's stop strings, and one that is longer
+    than the request allows is cut, as a model's would be.
 
     The function runs on the agents' loop. What it raises passes; one that holds its loop is a
     ServiceFailure.
@@ -64,9 +66,14 @@ class Scripted:
         """The function's reply; raises TypeError for one that is neither text nor a Message."""
         said = await self._said(request.conversation)
         text = self._write(said) if isinstance(said, Message) else said
-        tokens = (*self._encode(text), self._stop_token)
+        stop = first_stop(text, request.params.stop)
+        tokens = tuple(self._encode(text[: stop[1]] if stop else text))
+        tokens += () if stop else (self._stop_token,)
         cut = tokens[: request.params.max_tokens]
-        return Sampled(cut, (0.0,) * len(cut), self._version, "stop" if cut == tokens else "length")
+        whole: Finish = "stop_string" if stop else "stop"
+        return Sampled(
+            cut, (0.0,) * len(cut), self._version, whole if cut == tokens else "length"
+        )
 
     def close(self) -> None:
         """Do nothing: replies are not batched."""

@@ -196,7 +196,10 @@ class _Shard:
                 "vLLM has no log-probability for a token: the policy's weights are not finite."
             )
         version = int(self.label.partition("-")[0])
-        return Sampled(tuple(choice["token_ids"]), logprobs, version, choice["finish_reason"])
+        # a stop token is told by its number
+        at_string = isinstance(choice["stop_reason"], str)
+        finish = "stop_string" if at_string else choice["finish_reason"]
+        return Sampled(tuple(choice["token_ids"]), logprobs, version, finish)
 
     def close(self) -> None:
         """Nothing waits for it: the server batches what is there."""
@@ -217,13 +220,15 @@ def _sampling(params: SamplingParams, seed: int) -> dict[str, JSON]:
         "frequency_penalty": 0.0,
         "repetition_penalty": 1.0,
         "seed": seed,
-        "stop": [],
+        "stop": params.stop,
         "stop_token_ids": params.stop_tokens,
         "ignore_eos": True,
         "min_tokens": 0,
         "max_tokens": params.max_tokens,
         "logprobs": 0,
-        "detokenize": False,
+        "detokenize": bool(params.stop),
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": True,
     }
 
 

@@ -32,7 +32,8 @@ def launch(
 
     It can put adapters of at most `adapter_rank` on that model.
 
-    It takes and gives token ids only, so it loads no tokenizer. `--generation-config vllm` keeps it
+    It takes and gives token ids only, so it loads no tokenizer, but for an experiment with stop
+    strings, which it finds in the text of replies. `--generation-config vllm` keeps it
     from applying the model's generation_config.json to requests; log-probabilities are those after
     the temperature. On CPU a prompt is never read in chunks: vLLM 0.32 would then rewind the
     request's generator, which a CPU generator cannot do, and die. With GPUs one model is spread
@@ -51,7 +52,8 @@ def launch(
         "logprobs-mode": "processed_logprobs",
         "worker-extension-cls": "agentfly_core.inference.vllm_worker.Swap",
     }
-    switches = ["enable-prefix-caching", "skip-tokenizer-init", "tokens-only", "enable-scale-out"]
+    switches = ["enable-prefix-caching", "enable-scale-out"]
+    switches += [] if science.agent.stop else ["skip-tokenizer-init", "tokens-only"]
     switches += ["disable-log-stats", "disable-uvicorn-access-log", "disable-fastapi-docs"]
     if site.device == "cpu":
         options |= {"block-size": CPU_BLOCK, "compilation-config": OWN_KERNELS}

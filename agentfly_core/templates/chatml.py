@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.stop_strings import before_stop
 from agentfly_core.formats.text import clip
 from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
 from agentfly_core.templates.chatml_jinja import jinja_text
@@ -112,9 +113,9 @@ class Hermes:
             fitting = clip(text, kept)
         return fitting
 
-    def parse(self, reply: Sequence[int]) -> Message:
-        """What the assistant said: its text without the calls' markup, and its calls, unreadable
-        ones as BadCall.
+    def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
+        """What the assistant said before a stop string: its text without the calls' markup, and its
+        calls, unreadable ones as BadCall.
         """
         said = reply[:-1] if reply and reply[-1] == self._end else reply
         text = str(
@@ -122,6 +123,7 @@ class Hermes:
                 list(said), skip_special_tokens=False, clean_up_tokenization_spaces=False
             )
         )
+        text = before_stop(text, stop)
         calls = tuple(_call(found[1], closed=bool(found[2])) for found in _CALL.finditer(text))
         return Message("assistant", _CALL.sub("", text), calls)
 

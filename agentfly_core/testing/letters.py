@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.stop_strings import before_stop
 from agentfly_core.formats.text import clip
 from agentfly_core.records.trajectory import (
     BadCall,
@@ -77,8 +78,8 @@ class Letters:
     def fit(self, text: str, tokens: int) -> str:
         return clip(text, tokens)
 
-    def parse(self, reply: Sequence[int]) -> Message:
-        text = decode(reply).removesuffix("$")
+    def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
+        text = before_stop(decode(reply).removesuffix("$"), stop)
         calls = tuple(_call(*found) for found in _CALL.findall(text))
         return Message("assistant", _CALL.sub("", text), calls)
 

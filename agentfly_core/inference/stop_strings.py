@@ -1,0 +1,56 @@
+"""Stop strings in a reply that is decoded token by token, at the very token at which vLLM stops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+INVALID_PREFIX = "Invalid prefix encountered"
+
+
+class ReplyText:
+    """The text of a reply so far, as far as its stop strings need it.
+
+        text = ReplyText(tokenizer, prompt=(1, 87, 203, 4), stop=("Observation:",))
+        text.stops_at(523)  # " Observ": False
+        text.stops_at(1131)  # "ation:\\n": True
+
+    Special tokens count with their text. A character of several tokens counts with its last one.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stop: Sequence[str]) -> None:
+        self._tokenizer, self._stop = tokenizer, stop
+        self._stream = DecodeStream(ids=list(prompt), skip_special_tokens=False)
+        self._end = ""
+        self._kept = max(map(len, stop)) - 1
+
+    def stops_at(self, token: int) -> bool:
+        """Whether the reply, with this as its next token, holds a stop string."""
+        text = self._end + self._text_of(token)
+        self._end = text[max(0, len(text) - self._kept) :]
+        return any(one in text for one in self._stop)
+
+    def _text_of(self, token: int) -> str:
+        try:
+            return self._stream.step(self._tokenizer, token) or ""
+        except Exception as error:  # the library's own type
+            # what came before, with this token, decodes to another text: vLLM begins anew then, too
+            if not str(error).startswith(INVALID_PREFIX):
+                raise
+            self._stream = DecodeStream(skip_special_tokens=False)
+            return self._stream.step(self._tokenizer, token) or ""
+
+
+def fast_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a model's directory; raises ValueError for one that is written in Python."""
+    found = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    if not isinstance(found, PreTrainedTokenizerFast):
+        raise ValueError(
+            f"agent.stop needs a tokenizer of the tokenizers library, {folder} has a "
+            f"{type(found).__name__}: choose a model with a tokenizer.json, or no stop strings."
+        )
+    return found.backend_tokenizer
