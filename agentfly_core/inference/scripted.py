@@ -71,9 +71,7 @@ class Scripted:
         tokens += () if stop else (self._stop_token,)
         cut = tokens[: request.params.max_tokens]
         whole: Finish = "stop_string" if stop else "stop"
-        return Sampled(
-            cut, (0.0,) * len(cut), self._version, whole if cut == tokens else "length"
-        )
+        return Sampled(cut, (0.0,) * len(cut), self._version, whole if cut == tokens else "length")
 
     def close(self) -> None:
         """Do nothing: replies are not batched."""

@@ -23,7 +23,7 @@ from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Request, SamplerLost, SamplerSession, SamplingParams
 from agentfly_core.inference.vllm_server import LONGEST_IDLE, launch
 from agentfly_core.models.probe import Probe
-from agentfly_core.records.trajectory import Sampled
+from agentfly_core.records.trajectory import Finish, Sampled
 from agentfly_core.system.service import Service, ServiceLost
 
 __all__ = ["VLLM", "WrongWeights", "launch"]
@@ -198,7 +198,7 @@ class _Shard:
         version = int(self.label.partition("-")[0])
         # a stop token is told by its number
         at_string = isinstance(choice["stop_reason"], str)
-        finish = "stop_string" if at_string else choice["finish_reason"]
+        finish: Finish = "stop_string" if at_string else choice["finish_reason"]
         return Sampled(tuple(choice["token_ids"]), logprobs, version, finish)
 
     def close(self) -> None:

@@ -50,6 +50,7 @@ def rollout_spec(resolved: Resolved, tokenizer: PreTrainedTokenizerBase) -> Roll
         max_observation_tokens=agent.max_observation_tokens,
         max_model_len=agent.max_model_len,
         deadline=agent.deadline,
+        stop=agent.stop,
         limits=resolved.limits,
     )
 

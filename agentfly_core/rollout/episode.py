@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -67,7 +68,10 @@ class EpisodeSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeRules:
-    """The rules of an episode, the same for all agents; lengths in tokens."""
+    """The rules of an episode, the same for all agents; lengths in tokens.
+
+    `stop` are all strings at which a reply may end.
+    """
 
     template: ChatTemplate
     tools: tuple[Tool, ...]
@@ -76,6 +80,7 @@ class EpisodeRules:
     max_tokens: int
     max_observation_tokens: int
     max_model_len: int
+    stop: tuple[str, ...] = ()
 
     @cached_property
     def schemas(self) -> tuple[ToolSchema, ...]:
@@ -86,6 +91,26 @@ class EpisodeRules:
         """What a model that is asked a problem reads first."""
         system = (Message("system", self.system),) if self.system else ()
         return (*system, Message("user", problem.prompt))
+
+    def sampling(
+        self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
+    ) -> SamplingParams:
+        """How a reply is sampled, by the rules where `stop` and `max_tokens` are None.
+
+        Raises ValueError for what no sampler takes, and for a stop string that is not in the rules.
+        """
+        strings = self.stop if stop is None else tuple(stop)
+        if not set(strings) <= set(self.stop):
+            raise ValueError(
+                f"reply(stop={stop!r}): expected a list of strings among those of agent.stop, "
+                f"{list(self.stop)}. Add it there: the sampler has to know them when it starts."
+            )
+        if not 0 <= temperature < math.inf:
+            raise ValueError(f"reply(temperature={temperature}): expected 0 (greedy) or more.")
+        most = self.max_tokens if max_tokens is None else max_tokens
+        if most < 1:
+            raise ValueError(f"reply(max_tokens={most}): expected 1 or more.")
+        return SamplingParams(temperature, most, self.template.stop_tokens, strings)
 
     def require_room(self, problems: Iterable[Problem]) -> None:
         """Raise PromptTooLong where the opening of a problem leaves no token for a reply."""
@@ -127,13 +152,26 @@ class Episode:
         self._context: list[int] = []
         self._here = LoopCrossing()
 
-    async def reply(self, *read: Message | Observation) -> Message:
+    async def reply(
+        self,
+        *read: Message | Observation,
+        stop: Sequence[str] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> Message:
         """What the model says after reading these; its calls are not answered yet.
+
+        `stop`, some of agent.stop, `temperature` and `max_tokens` are the experiment's where they
+        are None. The message ends before the stop string at which the reply stopped.
 
         Raises EpisodeOver when there were `max_turns` replies or `max_model_len` tokens,
         PromptTooLong where these are too few for the first reply, and SamplerLost.
         """
-        return await self._here.do(self._reply(*read), EpisodeOver(Ending.FAILED))
+        own = self._spec.temperature if temperature is None else temperature
+        params = self._rules.sampling(own, stop, max_tokens)
+        return await self._here.do(
+            self._reply(read, params, temperature), EpisodeOver(Ending.FAILED)
+        )
 
     async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
         """The tools' answers, in the order of the calls; those of parallel tools run concurrently.
@@ -156,7 +194,12 @@ class Episode:
         finally:
             self.spans.append(Span(doing, start, moment()))
 
-    async def _reply(self, *read: Message | Observation) -> Message:
+    async def _reply(
+        self,
+        read: tuple[Message | Observation, ...],
+        params: SamplingParams,
+        temperature: float | None,
+    ) -> Message:
         if len(self.turns) == self._rules.max_turns:
             raise EpisodeOver(Ending.MAX_TURNS)
         template = self._rules.template
@@ -166,11 +209,15 @@ class Episode:
             given = template.open(read, self._rules.schemas)
         lent = [thing for thing in self.lent.values() if isinstance(thing, Environment)]
         states = [await _state_key(environment) for environment in lent]
-        sampled = await self._sample(given, read)
+        sampled = await self._sample(given, read, params)
         self._context += (*given, *sampled.tokens)
-        message = template.parse(sampled.tokens)
+        if sampled.finish == "stop_string":
+            message = template.parse(sampled.tokens, params.stop)
+        else:
+            message = template.parse(sampled.tokens)
         state = " ".join(filter(None, states))
-        self.turns.append(Turn(read, Given(given), message, (sampled,), state=state))
+        turn = Turn(read, Given(given), message, (sampled,), temperature=temperature, state=state)
+        self.turns.append(turn)
         self.closing.clear()
         if sampled.finish == "length" and self._room() < 1:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
@@ -194,17 +241,19 @@ class Episode:
         return self._rules.max_model_len - len(self._context)
 
     async def _sample(
-        self, given: tuple[int, ...], read: tuple[Message | Observation, ...]
+        self,
+        given: tuple[int, ...],
+        read: tuple[Message | Observation, ...],
+        params: SamplingParams,
     ) -> Sampled:
         room = self._room() - len(given)
         if room < 1 and not self.turns:
             raise PromptTooLong({self.problem.id: len(given)}, self._rules.max_model_len)
         if room < 1:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
-        length = min(self._rules.max_tokens, room)
         request = Request(
             prompt=(*self._context, *given),
-            params=SamplingParams(self._spec.temperature, length, self._rules.template.stop_tokens),
+            params=replace(params, max_tokens=min(params.max_tokens, room)),
             conversation=self._conversation(read),
         )
         with self.timed("generating"):

@@ -37,6 +37,7 @@ def rollout_spec(
     max_observation_tokens: int = 200,
     max_model_len: int = 1000,
     deadline: float = 60.0,
+    stop: Sequence[str] = (),
     limits: Mapping[type[Environment], Limit | int] | None = None,
     template: ChatTemplate | None = None,
 ) -> RolloutSpec:
@@ -63,6 +64,7 @@ def rollout_spec(
         max_observation_tokens=max_observation_tokens,
         max_model_len=max_model_len,
         deadline=deadline,
+        stop=tuple(stop),
         limits=bounds,
     )
 

@@ -1,4 +1,4 @@
-"""Replies stop at stop strings where vLLM stops: its own code on the same tokens, and its server."""
+"""Replies stop at strings where vLLM stops: its own code on the same tokens, and its server."""
 
 from __future__ import annotations
 
@@ -85,9 +85,7 @@ PROMPT = (1, 87, 203, 4, 55, 9)
 
 
 @pytest.fixture
-def server(
-    nano: Path, service_address: Callable[[str], Path], tmp_path: Path
-) -> Iterator[VLLM]:
+def server(nano: Path, service_address: Callable[[str], Path], tmp_path: Path) -> Iterator[VLLM]:
     """The vLLM server of an experiment with stop strings, which has its tokenizer."""
     address = service_address("vllm")
     command, environment = launch(address, nano, SCIENCE, SITE)
@@ -126,4 +124,6 @@ def test_a_vllm_server_stops_at_strings_and_keeps_all_tokens(server: VLLM, nano:
     in_process = TransformersSampler()
     in_process.load(nano, 0)
     ours, theirs = replies(in_process, 0.0, stop[:1]), replies(server, 0.0, stop[:1])
-    assert [(one.tokens, one.finish) for one in ours] == [(one.tokens, one.finish) for one in theirs]
+    assert [(one.tokens, one.finish) for one in ours] == [
+        (one.tokens, one.finish) for one in theirs
+    ]

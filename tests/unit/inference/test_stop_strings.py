@@ -32,9 +32,7 @@ def request(params: SamplingParams, seed: int = 0) -> Request:
     return Request(PROMPT, params, Conversation(Problem("p", "?"), seed, 0, (), (), seed))
 
 
-def stopped(
-    tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], *stop: str
-) -> Sequence[int]:
+def stopped(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], *stop: str) -> Sequence[int]:
     """The tokens up to that at which a stop string is complete, all where none is."""
     text = ReplyText(tokenizer.backend_tokenizer, PROMPT, stop)
     place = next((place for place, token in enumerate(tokens) if text.stops_at(token)), None)
