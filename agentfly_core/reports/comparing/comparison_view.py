@@ -122,8 +122,8 @@ def _draw_learning(panel: Axes, groups: Sequence[Group], curves: Curves, axis: s
     for color, group in enumerate(groups):
         for number, curve in enumerate(curves[group.label]):
             label = group.label if number == 0 else None
-            line = {"color": f"C{color % 10}", "alpha": 0.8, "marker": ".", "label": label}
-            panel.plot(curve.reached[axis], curve.success, **line)
+            (line,) = panel.plot(curve.reached[axis], curve.success, marker=".", label=label)
+            line.set(color=f"C{color % 10}", alpha=0.8)
     panel.set_xlabel(axis)
     panel.set_xlim(left=0)
     panel.locator_params(axis="x", integer=True)
