@@ -56,12 +56,11 @@ def train(
     """
     until = Deadline.after(hours)
     with session(experiment, run, overrides, new, site, store) as here:
+        # what earlier releases made of other counts is made again for their runs
+        data = prepare(here.context, counted=here.run.dataset_digest is None)
         model = base_model(here.context, here.run.parent)
         with training_services(here.context, model, here.run.uid, here.logs) as services:
-            versioned = version(here.context)
-            # what earlier releases made of other counts is made again for their runs
-            data = prepare(here.context, counted=here.run.dataset_digest is None)
-            here.run.remember_data(data, versioned)
+            here.run.remember_data(data, version(here.context))
             here.reporter.data(data)
             require_room(here.context, model, data, *splits_played(here.run.science))
             others = further_datasets(here.context, model)

@@ -51,6 +51,17 @@ def model(science: Science) -> ArtifactKey:
     )
 
 
+def own_nano(science: Science, train: str) -> ArtifactKey:
+    """The model `nano`, made for the experiment from its training split, of this sha256, and from
+    what its demonstrations say on that; no held-out problem counts.
+    """
+    warm_start = science.warm_start
+    shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
+    inputs = {"train": train, "demonstrations": digest(shown)}
+    reads = ("model", "nano", "dtype", "template", "agent", "tools", "environments")
+    return _shared("model", science, reads, inputs)
+
+
 def demonstrations(science: Science, model: Artifact, data: Artifact) -> ArtifactKey:
     """The demonstrations that the warm start imitates."""
     return _shared(

@@ -18,6 +18,7 @@ from agentfly_core.config.held_out_dataset import HeldOutDataset
 from agentfly_core.config.import_path import full_name
 from agentfly_core.config.parts import (
     AgentPart,
+    Nano,
     OwnSettings,
     Part,
     Pool,
@@ -36,6 +37,8 @@ Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 RUN_STEP = re.compile(r"run:([A-Za-z0-9][A-Za-z0-9._-]*)@(\d+)")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 RESUMABLE: JsonDict = {"resumable": True}
+OWN_MODEL = "nano"
+"""The model that is made for an experiment, from its training problems and demonstrations."""
 SPLITS = ("train", "validation", "test")
 
 
@@ -232,6 +235,7 @@ class Science(Section):
     """What an experiment is; two runs with equal science digests answer the same question."""
 
     model: str
+    nano: Annotated[Nano, Added(before={"atoms": []})] = Nano()
     dtype: Literal["float32", "bfloat16"] = "float32"
     template: Part = Part(use="agentfly_core.templates.chatml:Hermes")
     data: Data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -11,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -197,3 +199,25 @@ class OwnSettings:
         found = load(self.path)
         maker: Maker = getattr(found, "made_of", found)  # a decorated class is a Tool or a Reward
         return maker
+
+
+class Nano(Section):
+    """The model `nano`, whose tokens are learned from training problems and their demonstrations.
+
+    What the regular expressions `atoms` match stands alone as a token wherever it occurs, so that
+    it can be copied: `{atoms: ["[+*/-]", "red cup|blue kettle"]}`. Digits and words do so anyway.
+    """
+
+    atoms: tuple[str, ...] = ()
+
+    @field_validator("atoms")
+    @classmethod
+    def _are_regular_expressions(cls, atoms: tuple[str, ...]) -> tuple[str, ...]:
+        for atom in atoms:
+            try:
+                fits_nothing = re.compile(atom).match("")
+            except re.error as error:
+                raise ValueError(f"got {atom!r}, which is no regular expression: {error}") from None
+            if fits_nothing:
+                raise ValueError(f"got {atom!r}, which matches an empty text; expected a letter")
+        return atoms

@@ -8,7 +8,6 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from agentfly_core.formats.text import counted
 from agentfly_core.inspection.choice import Filter
 from agentfly_core.records.trajectory import Message, Trajectory, Unscored
 from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, reward_of, spans
@@ -54,14 +53,13 @@ def heading(stored: Episodes) -> Text:
     overall = f"{len(rewards) or 'none'} scored"
     if rewards:
         overall += f", mean reward {sum(rewards) / len(rewards):.3f}"
-    return Text(f"{stored.title}: {counted(len(stored.pairs), 'episode')}, {overall}", "bold")
+    return Text(f"{stored.title}: {len(stored.pairs)} episodes, {overall}", "bold")
 
 
 def counts(total: int, matching: int, filters: Sequence[Filter]) -> list[RenderableType]:
     """How many episodes of how many the filters leave; nothing without a filter."""
     typed = " ".join(each.words for each in filters)
-    match = "matches" if matching == 1 else "match"
-    return [Text(f"{matching} of {total} {match} {typed}", "bold")] if filters else []
+    return [Text(f"{matching} of {total} match {typed}", "bold")] if filters else []
 
 
 def legend() -> Text:
@@ -110,7 +108,7 @@ def facts(pair: Pair) -> RenderableType:
         f"problem {trajectory.problem.id}, chain {trajectory.chain}",
         graded,
         f"ended {trajectory.ending.value}",
-        f"{counted(trajectory.sampled_tokens, 'sampled token')} of {policies}",
+        f"{trajectory.sampled_tokens} sampled tokens of {policies}",
     ]
     error = [Text(f"  error: {trajectory.error}", "red")] if trajectory.error else []
     return Group(Text("; ".join(told), "bold"), *error)

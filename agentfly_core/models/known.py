@@ -6,6 +6,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+from agentfly_core.config.experiment import OWN_MODEL
 from agentfly_core.formats.text import did_you_mean
 
 NANO = ("calculator", "python", "shop")
@@ -24,6 +25,8 @@ FILES = {
 
 def require(reference: str) -> None:
     """Raise ValueError for what names no model, as far as can be told without a download."""
+    if reference == OWN_MODEL:
+        return
     kind, colon, name = reference.partition(":")
     if (kind, colon) == ("nano", ":"):
         if name not in NANO:
@@ -35,8 +38,8 @@ def require(reference: str) -> None:
     elif not (HUB.fullmatch(reference) or RUN.fullmatch(reference)):
         raise ValueError(
             f"Got {reference!r}, expected a folder (there is none of this name in {Path.cwd()}), "
-            "nano:NAME, package:NAME, run:NAME, run:NAME@STEP, or an id of the Hugging Face hub "
-            "such as Qwen/Qwen2.5-3B-Instruct@main."
+            "nano, nano:NAME, package:NAME, run:NAME, run:NAME@STEP, or an id of the Hugging "
+            "Face hub such as Qwen/Qwen2.5-3B-Instruct@main."
         )
 
 

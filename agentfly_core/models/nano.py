@@ -1,5 +1,5 @@
 """Language models of under 1M parameters made from a recipe, for the quickstart and for tests;
-ChatML, no download.
+ChatML, no download. Those of any experiment: own_nano.py.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from agentfly_core.models.pretrained import write
 from agentfly_core.templates.chatml import call_text
 
 VOCABULARY = 512
+POSITIONS = 2048
 SPECIAL = PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 _CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
@@ -37,7 +38,6 @@ _CONFIG = functools.partial(
     num_hidden_layers=3,
     num_attention_heads=2,
     num_key_value_heads=2,
-    max_position_embeddings=2048,
     tie_word_embeddings=False,
     bos_token_id=None,
     eos_token_id=SPECIAL.index(END),
@@ -97,14 +97,24 @@ RECIPES = {
 def make(recipe: str, folder: Path, dtype: str) -> None:
     """Write an untrained model and its tokenizer into `folder`, the same bytes each time.
 
-    A Llama of 3 layers, 128 wide, with 2 heads of 64 (a size that vLLM has on CPU), and a
-    byte-level BPE of at most 512 tokens. Raises ValueError for an unknown recipe.
+    Raises ValueError for an unknown recipe.
     """
-    found = tokenizer(recipe)
+    write_untrained(tokenizer(recipe), folder, dtype, POSITIONS)
+
+
+def write_untrained(
+    tokenizer: PreTrainedTokenizerFast, folder: Path, dtype: str, positions: int
+) -> None:
+    """Write an untrained model for a tokenizer, and that, into `folder`, the same bytes each time.
+
+    A Llama of 3 layers, 128 wide, with 2 heads of 64 (a size that vLLM has on CPU), for contexts of
+    `positions` tokens.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = LlamaForCausalLM(_CONFIG(vocab_size=len(found)))
-    write(model.to(getattr(torch, dtype)), found, folder)
+        config = _CONFIG(vocab_size=len(tokenizer), max_position_embeddings=positions)
+        model = LlamaForCausalLM(config)
+    write(model.to(getattr(torch, dtype)), tokenizer, folder)
 
 
 def tokenizer(recipe: str) -> PreTrainedTokenizerFast:
@@ -112,17 +122,24 @@ def tokenizer(recipe: str) -> PreTrainedTokenizerFast:
     if recipe not in RECIPES:
         raise ValueError(f"There is no nano model {recipe!r}.{did_you_mean(recipe, list(RECIPES))}")
     draw, chosen = random.Random(0), RECIPES[recipe]
+    texts = (text for _ in range(1000) for text in ("assistant\n", *chosen.conversation(draw)))
+    return learned(texts, chosen.atoms, VOCABULARY)
+
+
+def learned(texts: Iterable[str], atoms: str, vocabulary: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of at most `vocabulary` tokens, learned from texts; what the regular
+    expression `atoms` matches is never joined with its neighbours.
+    """
     bpe = Tokenizer(BPE())
-    atoms = Split(Regex(chosen.atoms), "isolated")
-    bpe.pre_tokenizer = Sequence([atoms, ByteLevel(False, use_regex=False)])
+    isolated = Split(Regex(atoms), "isolated")
+    bpe.pre_tokenizer = Sequence([isolated, ByteLevel(False, use_regex=False)])
     bpe.decoder = decoders.ByteLevel()
     trainer = BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         special_tokens=list(SPECIAL),
         initial_alphabet=ByteLevel.alphabet(),
         show_progress=False,
     )
-    texts = (text for _ in range(1000) for text in ("assistant\n", *chosen.conversation(draw)))
     bpe.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe, bos_token=START, eos_token=END, pad_token=PAD, chat_template=_CHATML

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentfly_core.config.experiment import Data, Science, step_named
+from agentfly_core.config.experiment import OWN_MODEL, Data, Science, step_named
 from agentfly_core.config.held_out_dataset import HeldOutDataset
 from agentfly_core.config.import_path import at, check_settings, construct, full_name, load
 from agentfly_core.config.loading import GIVEN
@@ -62,7 +62,7 @@ def check_inputs(science: Science) -> None:
     """
     with at("model"):
         require(science.model)
-        if ":" not in science.model:
+        if science.model != OWN_MODEL and ":" not in science.model:
             _require_template(science)
     further = (
         *((f"promotion.datasets.{name}", d) for name, d in science.promotion.datasets.items()),
@@ -129,7 +129,13 @@ def _require_descriptions(resolved: Resolved) -> None:
 def _require_warm_start(science: Science) -> None:
     """Raise ValueError for settings that the demonstrations of the warm start do not take."""
     warm_start = science.warm_start
-    if warm_start and step_named(warm_start.demonstrations):
+    if warm_start and (named := step_named(warm_start.demonstrations)):
+        if science.model == OWN_MODEL:
+            raise ValueError(
+                f"model is {OWN_MODEL}, whose tokens are learned from what a function shows, and "
+                f"{warm_start.demonstrations} has tokens of its own model: expected "
+                f"model=run:{named[0]}@0, or an import path in warm_start.demonstrations."
+            )
         with at("warm_start.settings"):
             check_settings(RejectionSampling, warm_start.settings)
     elif warm_start:

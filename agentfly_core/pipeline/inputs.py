@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.config.experiment import OWN_MODEL
 from agentfly_core.models.policy_reference import (
     ModelPolicy,
     NamedPolicy,
@@ -17,9 +18,13 @@ from agentfly_core.models.policy_reference import (
     policy_reference,
 )
 from agentfly_core.models.reference import materialise
+from agentfly_core.pipeline.playing import shown, unshown
 from agentfly_core.records import dataset as datasets
+from agentfly_core.records.dataset import split
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs import dvc_pointer
-from agentfly_core.runs.context import ExperimentContext, final_policy, of_run
+from agentfly_core.runs.context import ExperimentContext, Resolved, final_policy, of_run
 from agentfly_core.runs.run import name_of
 
 QUARANTINE = Path("quarantine")
@@ -40,14 +45,36 @@ def dataset(context: ExperimentContext, counted: bool = True) -> tuple[Artifact,
 
 def base_model(context: ExperimentContext) -> tuple[Artifact, bool]:
     """The model of a reference that names no run, and whether it was made just now; raises
-    ValueError for a reference that names no model.
+    ValueError for a reference that names no model, and GateClosed where the demonstrations fail
+    from which `nano` is made.
     """
-    target = keys.model(context.science)
-    if found := context.store.find(target):
+    science, store = context.science, context.store
+    data = dataset(context)[0] if science.model == OWN_MODEL else None
+    target = context.model_key
+    assert target is not None
+    if found := store.find(target):
         return found, False
-    with context.store.publish(target) as folder, measuring(folder):
-        materialise(context.science.model, folder, context.science.dtype)
-    return context.store.artifact(target.uri), True
+    with store.publish(target) as folder, measuring(folder):
+        if data:
+            _make_nano(context.resolved, split(store.open(data), "train"), folder)
+        else:
+            materialise(science.model, folder, science.dtype)
+    return store.artifact(target.uri), True
+
+
+def _make_nano(resolved: Resolved, training: Sequence[Problem], folder: Path) -> None:
+    """Write the model `nano` of these training problems into `folder`."""
+    from agentfly_core.models import own_nano  # loads torch, which takes seconds
+
+    science, reads_bytes = resolved.science, own_nano.byte_tokenizer()
+    if science.warm_start:
+        with environment_loop(resolved.limits) as environments:
+            spans = shown(resolved, reads_bytes, training, environments)
+    else:
+        spans = unshown(resolved, reads_bytes, training)
+    said = [own_nano.pieces(reads_bytes, conversation) for conversation in spans]
+    longest = science.agent.max_model_len
+    own_nano.make(said, science.nano.atoms, longest, folder, science.dtype)
 
 
 def policy_named(

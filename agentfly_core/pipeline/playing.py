@@ -4,7 +4,8 @@ of scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.agents.tool_loop import tool_loop
-from agentfly_core.config.experiment import Gates, Science
+from agentfly_core.config.experiment import Gates, Science, WarmStart
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats import hashing
 from agentfly_core.inference.policy_path import policy_at
@@ -21,7 +22,14 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.stop_conditions import stop_if_failing, stop_if_unobserved
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.timing import write_timings
-from agentfly_core.records.trajectory import Problem, Role, Trajectory
+from agentfly_core.records.trajectory import (
+    Message,
+    Observation,
+    Problem,
+    Role,
+    ToolCall,
+    Trajectory,
+)
 from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
 from agentfly_core.rollout.shard import collect
@@ -29,11 +37,17 @@ from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.runs.context import Resolved
 from agentfly_core.runs.metrics import tag
 from agentfly_core.system.progress import Progress, report
+from agentfly_core.templates.chatml import reply_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 MOST_TAGS = 50
+HEARD = 512
+"""The number of episodes from which the model `nano` has its tokens."""
+BYTES_A_TOKEN = 4
+Spans = list[tuple[int, ...]]
+"""What was read, said, read, ... in a conversation, in tokens."""
 
 
 def rollout_spec(resolved: Resolved, tokenizer: PreTrainedTokenizerBase) -> RolloutSpec:
@@ -135,20 +149,89 @@ def demonstrate(
     """
     science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
-    chains = -(-settings.episodes // len(problems))
-    seeds = (science.seed, "demonstrations")
+    specs = _demonstrations(problems, settings.episodes, science.seed)
+    spec = rollout_spec(resolved, tokenizer)
+    sampler = _showing(settings, tokenizer, spec, problems, science.seed)
+    watch = watching("demonstrate", 0, 0, settings.episodes)
+    played, _ = _collect(specs, spec, sampler, folder, watch, environment_loop)
+    stop_if_failing(played, science.gates.failed)
+
+
+def shown(
+    resolved: Resolved,
+    tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[Problem],
+    environment_loop: EnvironmentLoop,
+) -> list[Spans]:
+    """What is read and said in HEARD demonstrations of these problems, in bytes, as a tokenizer of
+    bytes has them; replies and episodes may be of any length, and `seed` does not count.
+
+    Raises GateClosed when more episodes failed than the experiment allows.
+    """
+    science, settings = resolved.science, resolved.science.warm_start
+    assert settings is not None
+    spec = replace(
+        rollout_spec(resolved, tokenizer),
+        max_tokens=sys.maxsize,
+        max_observation_tokens=BYTES_A_TOKEN * science.agent.max_observation_tokens,
+        max_model_len=sys.maxsize,
+        rewards=(),
+    )
+    specs, watch = _demonstrations(problems, HEARD, 0), watching("model", 0, 0, HEARD)
+    sampler = _showing(settings, tokenizer, spec, problems, 0)
+    played, _, _ = environment_loop.run(
+        collect(specs, spec, sampler, watch, environment_loop.resources)
+    )
+    stop_if_failing(played, science.gates.failed)
+    return [
+        [
+            tokens
+            for turn in trajectory.turns
+            for tokens in (turn.given.tokens, *(span.tokens for span in turn.sampled))
+        ]
+        for trajectory in played
+    ]
+
+
+def unshown(
+    resolved: Resolved, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem]
+) -> list[Spans]:
+    """The same where nobody demonstrates: HEARD prompts, each with an empty call of every tool."""
+    spec = rollout_spec(resolved, tokenizer)
+    calls: list[tuple[int, ...]] = []
+    for tool in spec.schemas:
+        properties = tool.parameters.get("properties")
+        arguments = dict.fromkeys(properties if isinstance(properties, Mapping) else (), "")
+        said = Message("assistant", "", (ToolCall(tool.name, arguments),))
+        reply = (
+            *tokenizer.encode(reply_text(said), add_special_tokens=False),
+            spec.template.stop_tokens[0],
+        )
+        calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),))]
+    return [
+        [spec.template.open(spec.opening(problem), spec.schemas), *calls]
+        for problem in problems[:HEARD]
+    ]
+
+
+def _demonstrations(problems: Sequence[Problem], episodes: int, seed: int) -> list[EpisodeSpec]:
+    chains, seeds = -(-episodes // len(problems)), (seed, "demonstrations")
     everything = _episode_specs(problems, chains, "demonstrations", "demonstration", 1.0, seeds)
     # a fair draw, whatever is cut off
     everything.sort(key=lambda episode_spec: (episode_spec.chain, episode_spec.seed))
-    policy = policy_at(settings.demonstrations, settings.settings, problems, science.seed)
-    spec = rollout_spec(resolved, tokenizer)
+    return everything[:episodes]
+
+
+def _showing(
+    settings: WarmStart,
+    tokenizer: PreTrainedTokenizerBase,
+    spec: RolloutSpec,
+    problems: Sequence[Problem],
+    seed: int,
+) -> Scripted:
+    policy = policy_at(settings.demonstrations, settings.settings, problems, seed)
     encode = partial(tokenizer.encode, add_special_tokens=False)
-    sampler = Scripted(encode, spec.template.stop_tokens[0], policy)
-    watch = watching("demonstrate", 0, 0, settings.episodes)
-    played, _ = _collect(
-        everything[: settings.episodes], spec, sampler, folder, watch, environment_loop
-    )
-    stop_if_failing(played, science.gates.failed)
+    return Scripted(encode, spec.template.stop_tokens[0], policy)
 
 
 def play_shard(

@@ -136,9 +136,8 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
     science, store, layout = context.science, context.store, RunLayout(night)
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
     left = science.steps - max(done, default=science.start_step)
-    target = keys.model(science)
     model = context.parent.policy if context.parent else None
-    if model is None and store.holds(target.uri):
+    if model is None and (target := context.model_key) and store.holds(target.uri):
         model = store.artifact(target.uri)
 
     policies, states = _kept(science, left)

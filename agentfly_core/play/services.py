@@ -9,9 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentfly_core.config.experiment import OWN_MODEL
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.models import reference
+from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.services import RolloutServices, sampler_service, tokenizer_of
 from agentfly_core.play.players import Model, Player, Script
@@ -66,4 +68,6 @@ def _tokenizer(context: ExperimentContext, player: Player) -> PreTrainedTokenize
         return tokenizer_of(context, player.policy)
     if context.parent:
         return tokenizer_of(context, context.parent.policy)
+    if context.science.model == OWN_MODEL:
+        return tokenizer_of(context, inputs.base_model(context)[0])
     return reference.tokenizer(context.science.model)

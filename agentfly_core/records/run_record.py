@@ -69,9 +69,7 @@ class Details(TypedDict, total=False):
 
 
 class Summary(Details):
-    """summary.json: how a run ended; an interval is `[low, high]`, `seconds` are by stage, 0 for
-    one that another run had made.
-    """
+    """summary.json: how a run ended; an interval is `[low, high]`, `seconds` are by stage."""
 
     run: str
     experiment: str

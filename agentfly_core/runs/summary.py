@@ -25,7 +25,6 @@ from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import outcomes_by_problem, tag
-from agentfly_core.runs.run import record_of
 
 StagesBefore = Mapping[str, Sequence[Artifact]]
 
@@ -52,12 +51,10 @@ class Evaluation:
     by: Mapping[str, Mapping[str, Rate]] = field(default_factory=dict)
     datasets: Mapping[str, Evaluation] = field(default_factory=dict)
 
-    def seconds_since(self, time_ms: int) -> float:
-        """The seconds of this evaluation and of those on the datasets, without what had ended by
-        then.
-        """
-        own = self.seconds if self.time_ms >= time_ms else 0.0
-        return own + sum(other.seconds_since(time_ms) for other in self.datasets.values())
+    @property
+    def all_seconds(self) -> float:
+        """The seconds of this evaluation and of those on the datasets."""
+        return self.seconds + sum(other.all_seconds for other in self.datasets.values())
 
     @property
     def details(self) -> dict[str, JSON]:
@@ -187,20 +184,14 @@ def summarise(
     mlflow_run_id: str | None,
     prefect_flow_run_ids: list[str],
 ) -> Summary:
-    """The content of summary.json; `made` is what there was before the first step.
-
-    What had ended when the run began was made by another one, and takes none of its seconds.
-    """
-    steps, record = steps_frame(context, run), record_of(context.store, run)
-    assert record is not None, f"{run} has no run.json"
-    begun = record["created_ms"]
-    stages = {stage: [measured(context.store, one) for one in made[stage]] for stage in made}
+    """The content of summary.json; `made` is what there was before the first step."""
+    steps = steps_frame(context, run)
     seconds = {
-        stage: sum(each.seconds for each in found if each.time_ms >= begun)
-        for stage, found in stages.items()
+        stage: sum(measured(context.store, artifact).seconds for artifact in artifacts)
+        for stage, artifacts in made.items()
     }
     seconds |= {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
-    seconds["evaluate"] = before.seconds_since(begun) + after.seconds_since(begun)
+    seconds["evaluate"] = before.all_seconds + after.all_seconds
     details = {"before": before.to_json(), "after": after.to_json()}
     evaluations: Details = {"evaluations": details} if before.details or after.details else {}
     return {
@@ -236,7 +227,12 @@ def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBe
     """The `stages_before` of a run that is finished, found by their keys."""
     store, science = context.store, context.science
     data = store.artifact(keys.prepare(science).uri)
-    model = parent.policy if parent else store.artifact(keys.model(science).uri)
+    if parent:
+        model = parent.policy
+    else:
+        target = context.model_key
+        assert target is not None, "a finished run has its dataset"
+        model = store.artifact(target.uri)
     if (warm_start := science.own_warm_start) is None:
         return stages_before(data, model, [], parent)
     episodes = store.artifact(keys.demonstrations(science, model, data).uri)

@@ -16,6 +16,7 @@ PAGE = (ROOT / "docs/settings.md").read_text()
 PLAIN = bool | int | float | str | None
 SECTIONS = {
     "The experiment": experiment.Science,
+    "`nano`": parts.Nano,
     "`data`": experiment.Data,
     "`agent`": parts.AgentPart,
     "`rewards`": parts.RewardPart,

