@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentfly_core.artifacts.store import Store
+from agentfly_core.formats.text import counted
 from agentfly_core.reports.comparing.sweep_record import Member, Sweep, is_finished
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.supervisor import die_with_parent
@@ -29,7 +30,7 @@ def run_members(sweep: Sweep, store: Store, where: Sequence[str]) -> list[Member
     left, count = sweep.unfinished(store), len(sweep.members)
     if not left:
         return []
-    print(f"Sweep {sweep.name}: {count} runs, {count - len(left)} are finished.", flush=True)
+    print(f"Sweep {sweep.name}: {counted(count, 'run')}, {count - len(left)} finished.", flush=True)
     failed: list[Member] = []
     with prefect_api(settle(Path.cwd())) as api:
         api.wait()

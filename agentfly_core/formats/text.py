@@ -60,6 +60,16 @@ def shown(value: object) -> str:
     return clip(_asked(partial(repr, value), "its repr"), 80)
 
 
+def counted(number: int, noun: str) -> str:
+    """`counted(1, "episode")` is "1 episode", `counted(8, "episode")` is "8 episodes"."""
+    return f"{number} {plural(number, noun)}"
+
+
+def plural(number: int, noun: str) -> str:
+    """The noun for so many: `plural(1, "row")` is "row", `plural(0, "row")` is "rows"."""
+    return noun if number == 1 else f"{noun}s"
+
+
 def with_article(noun: str) -> str:
     """`with_article("int")` is "an int"."""
     return f"an {noun}" if noun[:1].lower() in tuple("aeiou") else f"a {noun}"

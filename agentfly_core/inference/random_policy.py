@@ -6,6 +6,7 @@ import random
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.inference.random_arguments import Draw, Undrawable
+from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.trajectory import Message, ToolCall
 
 
@@ -14,7 +15,7 @@ async def random_policy(conversation: Conversation) -> str | Message:
     a few words.
 
     Texts are words of the conversation, short literals and the examples of the schema. The same
-    conversation gets the same reply. Raises ValueError where nothing is found that fits.
+    conversation gets the same reply. Raises NoReply where nothing is found that fits.
     """
     draw = random.Random(conversation.seed)
     words = [word for item in conversation.messages for word in item.content.split()] or ["a"]
@@ -24,7 +25,7 @@ async def random_policy(conversation: Conversation) -> str | Message:
     try:
         arguments = Draw(draw, words).value(tool.parameters)
     except Undrawable as fault:
-        raise ValueError(
+        raise NoReply(
             f"The policy random finds no call of the tool {tool.name!r}, {fault}. Give the "
             "parameter examples, `Annotated[..., Field(examples=[...])]`, or play a policy of your "
             "own, --policy my_file:policy."

@@ -8,17 +8,25 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from agentfly_core.authoring import calling, injection
+from agentfly_core.authoring import calling
 from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.formats import tracebacks
 from agentfly_core.formats.stop_strings import first_stop
-from agentfly_core.inference.sampler import Request
+from agentfly_core.formats.text import fault
+from agentfly_core.inference.sampler import Request, SamplerLost
 from agentfly_core.records.trajectory import Finish, Message, Sampled
 from agentfly_core.templates.chatml import reply_text
 
 Policy = Callable[[Conversation], Awaitable[str | Message]]
 """What a model would say: its exact text, or a message whose calls are written out."""
+
+
+class NoReply(ValueError):
+    """A scripted policy gave no reply; the message is for whoever plays it:
+    `NoReply("The policy random finds no call of the tool 'pay', ...")`.
+    """
 
 
 class Scripted:
@@ -34,8 +42,8 @@ class Scripted:
     is loaded. A reply ends behind the first of the request's stop strings, and one that is longer
     than the request allows is cut, as a model's would be.
 
-    The function runs on the agents' loop. What it raises passes; one that holds its loop is a
-    ServiceFailure.
+    The function runs on the agents' loop. What it raises becomes NoReply, with its import path and
+    line, but for ServiceFailure and SamplerLost; one that holds its loop is a ServiceFailure.
     """
 
     def __init__(
@@ -47,7 +55,7 @@ class Scripted:
     ) -> None:
         self._encode, self._stop_token, self._policy = encode, stop_token, policy
         self._write = write
-        self._called = f"The policy {injection.name(policy)}"
+        self._called = f"The policy {_import_path(policy)}"
         self._version = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
@@ -63,7 +71,7 @@ class Scripted:
         """It uses no GPU."""
 
     async def sample(self, request: Request) -> Sampled:
-        """The function's reply; raises TypeError for one that is neither text nor a Message."""
+        """The function's reply; raises NoReply where it is neither text nor a Message."""
         said = await self._said(request.conversation)
         text = self._write(said) if isinstance(said, Message) else said
         stop = first_stop(text, request.params.stop)
@@ -82,6 +90,29 @@ class Scripted:
             said = await calling.on_loop("agents", call, math.inf, self._called)
         except Overdue as overdue:
             raise ServiceFailure(str(overdue)) from None
+        except (NoReply, ServiceFailure, SamplerLost):
+            raise
+        except Exception as error:  # the function is an author's
+            raise NoReply(self._broken(error, conversation)) from error
         if not isinstance(said, str | Message):
-            raise TypeError(f"{self._called} returned {said!r:.80}, expected text or a Message.")
+            raise NoReply(
+                f"{self._called} returned {said!r:.80}, expected text or a Message. Look at "
+                f"{tracebacks.defined(self._policy)}."
+            )
         return said
+
+    def _broken(self, error: Exception, conversation: Conversation) -> str:
+        where = tracebacks.own_line(error) or tracebacks.defined(self._policy)
+        return (
+            f"{self._called} raised an error in its reply {conversation.turn + 1} to the problem "
+            f"{conversation.problem.id!r} (chain {conversation.chain}):\n"
+            f"{tracebacks.trace(error)}\n{fault(error)}\nLook at {where}."
+        )
+
+
+def _import_path(policy: Policy) -> str:
+    """Where a policy is written, as experiments name it; one that a function made is named like
+    that function.
+    """
+    written = policy if hasattr(policy, "__qualname__") else type(policy)
+    return f"{written.__module__}:{written.__qualname__.partition('.<locals>')[0]}"

@@ -10,7 +10,7 @@ from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import SPLITS
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import clip
+from agentfly_core.formats.text import clip, plural
 from agentfly_core.records.dataset import QUARANTINED, size_of_split, split
 from agentfly_core.records.trajectory import Problem
 
@@ -43,9 +43,12 @@ class Preview:
     def lines(self) -> Iterator[str]:
         """For people, long texts with their middle left out."""
         for name, size in self.sizes.items():
-            yield f"{name:<10} {size:>8,} problems"
+            yield f"{name:<10} {size:>8,} {plural(size, 'problem')}"
         if self.quarantined:
-            yield f"{'left out':<10} {self.quarantined:>8,} rows that are no problems"
+            what = (
+                "row that is no problem" if self.quarantined == 1 else "rows that are no problems"
+            )
+            yield f"{'left out':<10} {self.quarantined:>8,} {what}"
         for name, problems in self.sample.items():
             for problem in problems:
                 yield f"\n{name}: {problem.id}"

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from agentfly_core.formats.text import counted
 from agentfly_core.inspection.choice import Filter
 from agentfly_core.records.trajectory import Message, Trajectory, Unscored
 from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, reward_of, spans
@@ -53,13 +54,14 @@ def heading(stored: Episodes) -> Text:
     overall = f"{len(rewards) or 'none'} scored"
     if rewards:
         overall += f", mean reward {sum(rewards) / len(rewards):.3f}"
-    return Text(f"{stored.title}: {len(stored.pairs)} episodes, {overall}", "bold")
+    return Text(f"{stored.title}: {counted(len(stored.pairs), 'episode')}, {overall}", "bold")
 
 
 def counts(total: int, matching: int, filters: Sequence[Filter]) -> list[RenderableType]:
     """How many episodes of how many the filters leave; nothing without a filter."""
     typed = " ".join(each.words for each in filters)
-    return [Text(f"{matching} of {total} match {typed}", "bold")] if filters else []
+    match = "matches" if matching == 1 else "match"
+    return [Text(f"{matching} of {total} {match} {typed}", "bold")] if filters else []
 
 
 def legend() -> Text:
@@ -108,7 +110,7 @@ def facts(pair: Pair) -> RenderableType:
         f"problem {trajectory.problem.id}, chain {trajectory.chain}",
         graded,
         f"ended {trajectory.ending.value}",
-        f"{trajectory.sampled_tokens} sampled tokens of {policies}",
+        f"{counted(trajectory.sampled_tokens, 'sampled token')} of {policies}",
     ]
     error = [Text(f"  error: {trajectory.error}", "red")] if trajectory.error else []
     return Group(Text("; ".join(told), "bold"), *error)

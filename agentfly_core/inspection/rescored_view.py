@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
@@ -13,13 +13,17 @@ from rich.text import Text
 
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import sentence
+from agentfly_core.formats.text import counted, sentence
 from agentfly_core.inspection.agreement import NOTHING, Agreement, agreement, ranks
 from agentfly_core.inspection.rescoring import NewReward, RescoredStep
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.runs.listing import in_store
 
 SHOWN = 5
+LEGEND = (
+    "Kendall's tau: 1 where pairs of a group are ordered alike, -1 where the other way round; "
+    "order changed: groups of which any pair is; turned: those with a pair turned round."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,18 @@ def judged(step: RescoredStep) -> StepJudged:
 
 def view(second: Second, store: Store) -> RenderableType:
     """A row a step, and the episodes on which the rewards differ most."""
+    title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in second.rewards)
+    heading = Text(f"{second.run}: old reward, and {title}", "bold")
+    furthest = [
+        Text(f"  old {each.old:g}, new {each.new:g}: {each.command(store, second.run)}")
+        for each in second.furthest
+    ]
+    if furthest:
+        furthest = [Text("They differ most on:", "bold"), *furthest]
+    return Group(heading, _table(second), *_unscored(second), Text(LEGEND, "dim"), *furthest)
+
+
+def _table(second: Second) -> Table:
     numbers = ("step", "episodes", "old mean", "new mean", "tau", "order changed", "turned")
     table = Table(*(Column(name, justify="right") for name in numbers), box=None, pad_edge=False)
     for step in second.steps:
@@ -110,25 +126,16 @@ def view(second: Second, store: Store) -> RenderableType:
     if len(second.steps) > 1:
         everything = [episode for step in second.steps for episode in step.episodes]
         table.add_row("all", *_row(everything, second.agreement), style="bold")
-    title = " + ".join(f"{each.part.weight:g} x {each.path}" for each in second.rewards)
-    causes = [cause for step in second.steps for cause in step.unscored]
-    again = "Their steps are not stored: the same command scores them again."
-    missing = (
-        [Text(f"{len(causes)} episodes have no new reward: {sentence(causes[0])} {again}")]
-        if causes
-        else []
-    )
-    opened = [
-        Text(f"  old {each.old:g}, new {each.new:g}: {each.command(store, second.run)}")
-        for each in second.furthest
-    ]
-    legend = (
-        "Kendall's tau: 1 where pairs of a group are ordered alike, -1 where the other way round; "
-        "order changed: groups of which any pair is; turned: those with a pair turned round."
-    )
-    furthest = [Text("They differ most on:", "bold"), *opened] if opened else []
-    heading = Text(f"{second.run}: old reward, and {title}", "bold")
-    return Group(heading, table, *missing, Text(legend, "dim"), *furthest)
+    return table
+
+
+def _unscored(second: Second) -> Iterator[Text]:
+    """How many episodes have no new reward, and why the first one has none."""
+    if causes := [cause for step in second.steps for cause in step.unscored]:
+        yield Text(
+            f"No new reward for {counted(len(causes), 'episode')}: {sentence(causes[0])} Their "
+            "steps are not stored: the same command scores them again."
+        )
 
 
 def as_json(second: Second, store: Store) -> dict[str, JSON]:

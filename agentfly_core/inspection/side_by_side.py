@@ -10,6 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from agentfly_core.formats.text import counted
 from agentfly_core.inspection.choice import Filter, Order
 from agentfly_core.inspection.printed import counts, facts, heading, legend
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
@@ -64,7 +65,8 @@ def show_both(
     """The chosen episodes of both below a line about each; `found` are all that both have."""
     changes = [twice.change for twice in found if twice.change is not None]
     fell, rose = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
-    text = f"{len(found)} episodes of the same problems; the reward fell in {fell}, rose in {rose}"
+    both = counted(len(found), "episode")
+    text = f"{both} of the same problems; the reward fell in {fell}, rose in {rose}"
     return Group(
         heading(against),
         heading(shown),

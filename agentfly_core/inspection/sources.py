@@ -24,6 +24,8 @@ from agentfly_core.runs.episodes import (
 )
 from agentfly_core.runs.run import known_run, science_of
 
+HELD_OUT = ("test", "validation")
+
 
 def read(store: Store, named: Reference, evaluation: str, demonstrations: bool) -> Episodes:
     """The episodes of a step or a play, or of a run's evaluation on a split or its demonstrations;
@@ -46,11 +48,25 @@ def read(store: Store, named: Reference, evaluation: str, demonstrations: bool) 
     return read_step(store, run, named.step)
 
 
-def data_of(store: Store, record: RunRecord) -> Artifact:
-    """The dataset that a run reads; one that has moved since is known by its digest still."""
-    if digest := record.get("dataset_digest"):
-        return Artifact("", digest)
-    return store.artifact(keys.prepare(science_of(record)).uri)
+def held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Artifact, str]:
+    """The experiment, the dataset and the split of a run's held-out problems: of `test`,
+    `validation`, or one of evaluate.datasets.
+
+    The uri of a dataset that has changed since the run read it is empty, as is the digest of one
+    that was never made. Raises ValueError for another name.
+    """
+    science = science_of(record)
+    further = science.evaluate.datasets
+    if name not in (*HELD_OUT, *further):
+        run, known = record.get("name", "the run"), ", ".join([*HELD_OUT, *further])
+        raise ValueError(
+            f"Got the held-out problems {name!r}, expected one of those of {run}: {known}."
+        )
+    there, split = (science.on(further[name]), "test") if name in further else (science, name)
+    read = None if name in further else record.get("dataset_digest")
+    uri = keys.prepare(there).uri
+    stored = store.artifact(uri) if store.manifest(uri) else Artifact("", read or "")
+    return there, stored if read in (None, stored.digest) else Artifact("", read), split
 
 
 def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Episodes:
@@ -60,7 +76,7 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     Raises ValueError, with the steps that were, where it was not.
     """
     record = known_run(store, run)
-    played = _held_out(store, record, split)
+    played = held_out(store, record, split)
     # a fork has the steps behind it as well, from the policy that it starts from back to 0
     begun = range(max([science_of(record).start_step, *RunLayout(run).steps(store)]) + 1)
     asked = reversed(begun) if step is None else [step]
@@ -112,15 +128,6 @@ def read_play(store: Store, name: str) -> Episodes:
     read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
     title = f"play:{name}, {record['policy']} on {record['split']}"
     return Episodes(f"play:{name}", title, read_pairs(store, shards, layout.scored), read, {})
-
-
-def _held_out(store: Store, record: RunRecord, name: str) -> tuple[Science, Artifact, str]:
-    """The experiment, dataset and split that a split, or one of evaluate.datasets, means."""
-    science = science_of(record)
-    if (further := science.evaluate.datasets.get(name)) is None:
-        return science, data_of(store, record), name
-    there = science.on(further)
-    return there, store.artifact(keys.prepare(there).uri), "test"
 
 
 def _evaluation(

@@ -95,8 +95,8 @@ def play(
     """Play, publish and score the episodes under the experiment's next free name; the way hears of
     each that ends.
 
-    What ends it before any shard is stored leaves nothing. Raises SamplerLost with the sampler, and
-    EpisodeBroken for what an author's code raised.
+    What ends it before any shard is stored leaves nothing. Raises SamplerLost with the sampler,
+    NoReply with a scripted policy, and EpisodeBroken for what other code of an author raised.
     """
     name = _take_name(context, player, asked, way.name)
     with _forgotten_if_empty(context.store, PlayLayout(name)):

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from agentfly_core.play.episodes import Played
 from agentfly_core.records.trajectory import Unscored
-from agentfly_core.runs.intervals import Interval, Mean, mean, success
+from agentfly_core.runs.intervals import Mean, Rate, mean
 from agentfly_core.runs.metrics import solved_by_problem
 
 
@@ -18,7 +18,7 @@ class Figures:
     """Counts of what was played; rewards and success with their 95 % intervals, by problem.
 
         Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0,
-                Mean(0.875, (0.498, 1.102), 8), (0.875, (0.53, 0.98)), 16, 1, 312.4)
+                Mean(0.875, (0.498, 1.102), 8), Rate(0.875, (0.53, 0.98), 8), 16, 1, 312.4)
 
     `reward` and `success` are None where no episode could be scored.
     """
@@ -28,7 +28,7 @@ class Figures:
     endings: Mapping[str, int]
     unscored: int
     reward: Mean | None
-    success: tuple[float, Interval] | None
+    success: Rate | None
     tool_calls: int
     tool_errors: int
     episodes_per_second: float
@@ -49,7 +49,7 @@ def figures(played: Played, goal: str) -> Figures:
         endings=dict(Counter(trajectory.ending.value for trajectory in played.episodes)),
         unscored=sum(isinstance(scored.reward, Unscored) for scored in played.scores),
         reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
-        success=success(solved) if solved else None,
+        success=Rate.of(solved) if solved else None,
         tool_calls=len(calls),
         tool_errors=len(errors),
         episodes_per_second=len(played.episodes) / played.seconds,

@@ -69,7 +69,9 @@ class Details(TypedDict, total=False):
 
 
 class Summary(Details):
-    """summary.json: how a run ended; an interval is `[low, high]`, `seconds` are by stage."""
+    """summary.json: how a run ended; an interval is `[low, high]`, `seconds` are by stage, 0 for
+    one that another run had made.
+    """
 
     run: str
     experiment: str

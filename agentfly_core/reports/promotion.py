@@ -101,17 +101,21 @@ def judge(
     common = _common(*pair)
     goal = _on(pair, common, GOAL, 0.0)
     guards = [_on(pair, common, *guard) for guard in _guards(settings, pair, common)]
+    worse = _on((challenger, champion), common, GOAL, 0.0).held
+    return Verdict((goal, *guards, *_elsewhere(settings, datasets)), worse)
+
+
+def _elsewhere(settings: Promotion, datasets: Mapping[str, Pair]) -> list[Comparison]:
+    """The comparison at the goal on each of promotion.datasets."""
     if datasets.keys() != settings.datasets.keys():
         raise ValueError(
             f"Got outcomes on the datasets {sorted(datasets)}, expected "
             f"{sorted(settings.datasets)}: evaluate both policies on each of promotion.datasets."
         )
-    elsewhere = [
+    return [
         _on(both, _common(*both), GOAL, settings.datasets[name].margin, f"{DATASET}{name}")
         for name, both in datasets.items()
     ]
-    worse = _on((challenger, champion), common, GOAL, 0.0).held
-    return Verdict((goal, *guards, *elsewhere), worse)
 
 
 def compare_goal(champion: HeldOut, challenger: HeldOut, name: str, level: float) -> Comparison:

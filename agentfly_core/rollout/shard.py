@@ -15,6 +15,7 @@ from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import hashing, tracebacks
 from agentfly_core.formats.text import fault
 from agentfly_core.inference.sampler import Sampler, SamplerLost, SamplerSession
+from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Trajectory
 from agentfly_core.rollout.episode import Episode, EpisodeOver, EpisodeSpec, PromptTooLong
@@ -84,8 +85,8 @@ async def collect(
     are as many seats as there are episodes, or environments if those are fewer: an episode takes a
     seat when the one before it ends, so that a seated one is never kept from replying. As many
     environments are there, or starting, when it ends. Raises SamplerLost when the shard must be
-    played again, PromptTooLong for a problem that cannot be played, EpisodeBroken for whatever else
-    the agent or the template raised, and what `watch` raised.
+    played again, PromptTooLong for a problem that cannot be played, NoReply with a scripted policy,
+    EpisodeBroken for whatever else the agent or the template raised, and what `watch` raised.
     """
     failure: BaseException | None = None
     try:
@@ -117,7 +118,7 @@ async def _play_all(
         for episode_spec in waiting:
             try:
                 trajectory, timing = await play(episode_spec, spec, session, resources)
-            except (SamplerLost, PromptTooLong):
+            except (SamplerLost, PromptTooLong, NoReply):
                 raise
             except (Exception, SystemExit) as error:
                 # whatever an author's code raised ends the stage, with its place

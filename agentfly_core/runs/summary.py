@@ -25,6 +25,7 @@ from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import outcomes_by_problem, tag
+from agentfly_core.runs.run import record_of
 
 StagesBefore = Mapping[str, Sequence[Artifact]]
 
@@ -51,10 +52,12 @@ class Evaluation:
     by: Mapping[str, Mapping[str, Rate]] = field(default_factory=dict)
     datasets: Mapping[str, Evaluation] = field(default_factory=dict)
 
-    @property
-    def all_seconds(self) -> float:
-        """The seconds of this evaluation and of those on the datasets."""
-        return self.seconds + sum(other.all_seconds for other in self.datasets.values())
+    def seconds_since(self, time_ms: int) -> float:
+        """The seconds of this evaluation and of those on the datasets, without what had ended by
+        then.
+        """
+        own = self.seconds if self.time_ms >= time_ms else 0.0
+        return own + sum(other.seconds_since(time_ms) for other in self.datasets.values())
 
     @property
     def details(self) -> dict[str, JSON]:
@@ -184,14 +187,20 @@ def summarise(
     mlflow_run_id: str | None,
     prefect_flow_run_ids: list[str],
 ) -> Summary:
-    """The content of summary.json; `made` is what there was before the first step."""
-    steps = steps_frame(context, run)
+    """The content of summary.json; `made` is what there was before the first step.
+
+    What had ended when the run began was made by another one, and takes none of its seconds.
+    """
+    steps, record = steps_frame(context, run), record_of(context.store, run)
+    assert record is not None, f"{run} has no run.json"
+    begun = record["created_ms"]
+    stages = {stage: [measured(context.store, one) for one in made[stage]] for stage in made}
     seconds = {
-        stage: sum(measured(context.store, artifact).seconds for artifact in artifacts)
-        for stage, artifacts in made.items()
+        stage: sum(each.seconds for each in found if each.time_ms >= begun)
+        for stage, found in stages.items()
     }
     seconds |= {name: float(steps[f"time/{name}"].sum()) for name in ("rollout", "score", "update")}
-    seconds["evaluate"] = before.all_seconds + after.all_seconds
+    seconds["evaluate"] = before.seconds_since(begun) + after.seconds_since(begun)
     details = {"before": before.to_json(), "after": after.to_json()}
     evaluations: Details = {"evaluations": details} if before.details or after.details else {}
     return {

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.hashing import digest
+from agentfly_core.formats.text import counted
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.checks import check_run
 from agentfly_core.reports.comparing.comparison_view import Curves, draw, view
@@ -100,40 +101,50 @@ def _compared(
 
 def sweep(arguments: Namespace) -> int:
     """Train with each combination of values and each seed, or go on with that, and compare."""
-    settings = grid(arguments.experiment, arguments.overrides, arguments.seeds)
-    site, given = arguments.site, arguments.store
-    contexts = [context_of(arguments.experiment, each, site, given) for each in settings]
+    made, store = _sweep(arguments)
+    where = ["--site", made.site, *(["--store", arguments.store] if arguments.store else [])]
+    failed = run_members(made, store, where)
+    done = [member.run for member in made.members if is_finished(store, member.run)]
+    if failed:
+        _tell_failed(made, failed, store)
+    if done:
+        print()
+        Console().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
+    if not failed:
+        again = in_store(store, "agentfly", "compare", f"{PREFIX}{made.name}")
+        print(f"The same again: {again}")
+    return 1 if failed else 0
+
+
+def _sweep(arguments: Namespace) -> tuple[Sweep, Store]:
+    """The sweep that a command asks for, written down; raises ValueError where its runs could not
+    be compared.
+    """
+    asked, site = arguments.experiment, arguments.site
+    settings = grid(asked, arguments.overrides, arguments.seeds)
+    contexts = [context_of(asked, each, site, arguments.store) for each in settings]
     runs = [name_of(context, "", False) for context in contexts]
     if len({*runs}) < len(runs):
         raise ValueError("Two of the combinations are the same run: list each value once.")
     for context, run in zip(contexts, runs, strict=True):
         check_run(context, run)
-    members = [Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True)]
-    store, name = contexts[0].store, arguments.name or _name(contexts[0].experiment, runs)
     trials = [
         planned(context, run, inputs.dataset(context)[0])
         for context, run in zip(contexts, runs, strict=True)
     ]
     require_comparable(trials)
-    overrides = tuple(arguments.overrides)
-    made = Sweep(name, arguments.experiment, overrides, arguments.seeds, site, tuple(members))
+    store, name = contexts[0].store, arguments.name or _name(contexts[0].experiment, runs)
+    members = tuple(Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True))
+    made = Sweep(name, asked, tuple(arguments.overrides), arguments.seeds, site, members)
     made.write(store)
+    return made, store
 
-    where = ["--site", site, *(["--store", given] if given else [])]
-    failed = run_members(made, store, where)
+
+def _tell_failed(made: Sweep, failed: Sequence[Member], store: Store) -> None:
     for member in failed:
         print(f"{member.run} failed: {' '.join(member.overrides)}", file=sys.stderr)
-    if failed:
-        again = made.command(store)
-        print(f"{len(failed)} of {len(members)} runs failed. To go on: {again}", file=sys.stderr)
-    done = [member.run for member in members if is_finished(store, member.run)]
-    if done:
-        print()
-        Console().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
-    if failed:
-        return 1
-    print(f"The same again: {in_store(store, 'agentfly', 'compare', f'{PREFIX}{name}')}")
-    return 0
+    ended = f"{len(failed)} of {counted(len(made.members), 'run')} failed."
+    print(f"{ended} To go on: {made.command(store)}", file=sys.stderr)
 
 
 def _name(experiment: str, runs: Sequence[str]) -> str:

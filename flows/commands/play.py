@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agentfly_core.config.experiment import SPLITS
+from agentfly_core.formats.text import counted
 from agentfly_core.play.chat import Chat
 from agentfly_core.play.live import Live
 from agentfly_core.play.players import Model, Player
@@ -38,6 +40,7 @@ POLICY = (
     "same settings makes, else base)"
 )
 PROBLEM = "play this problem only, by its id"
+YOU = "you>    "
 
 
 def add_play(commands: Commands) -> None:
@@ -94,16 +97,24 @@ def _way(arguments: Namespace, console: Console, laid: Table) -> Way | None:
         return Usual()
     problem = laid.asked.episodes[0].problem
     _say(console, f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
-    first = _typed()
-    return Chat(first, _typed, partial(_say, console)) if first else None
+    if not (first := _typed(console)):
+        _say(console, "Nothing was said, so there is no chat to store.")
+        return None
+    return Chat(first, partial(_typed, console), partial(_say, console))
 
 
-def _typed() -> str:
-    """A line that the person types; empty at the end of the input."""
+def _typed(console: Console) -> str:
+    """A line that the person types, or that stands in a file or pipe, which is shown; empty at the
+    end of the input.
+    """
+    typing = sys.stdin.isatty()
     try:
-        return input("you>    ").strip()
+        line = input(YOU if typing else "").strip()
     except EOFError:
         return ""
+    if line and not typing:
+        _say(console, f"{YOU}{line}")
+    return line
 
 
 def _show(console: Console, what: Piece | str) -> None:
@@ -129,15 +140,17 @@ def lines(found: Figures) -> list[str]:
     """The figures for people, a line each."""
     endings = ", ".join(f"{count} {name}" for name, count in found.endings.items())
     unscored = f", {found.unscored} unscored" if found.unscored else ""
-    told = [f"{found.episodes} episodes of {found.problems} problems: {endings}{unscored}"]
+    played = f"{counted(found.episodes, 'episode')} of {counted(found.problems, 'problem')}"
+    told = [f"{played}: {endings}{unscored}"]
     if found.reward:
         interval = found.reward.interval
         shown = _between(interval, ".3f") if interval else f", {found.reward.without_interval}"
         told.append(f"mean reward {found.reward.value:.3f}{shown}")
     if found.success:
-        share, interval = found.success
-        told.append(f"solved {share:.1%}{_between(interval, '.1%')}")
-    told.append(f"{found.tool_calls} tool calls, {found.tool_errors} answered with an error")
+        told.append(f"solved {found.success.share:.1%}{_between(found.success.interval, '.1%')}")
+    told.append(
+        f"{counted(found.tool_calls, 'tool call')}, {found.tool_errors} answered with an error"
+    )
     told.append(f"{found.episodes_per_second:.3g} episodes/s, stored and scored")
     return told
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agentfly_core.artifacts.run_tags import change_tags, remember_told, tags_of
-from agentfly_core.formats.text import fault
+from agentfly_core.formats.text import counted, fault
 from agentfly_core.inspection import run_choice
 from agentfly_core.inspection.run_choice import SORTINGS
 from agentfly_core.runs.listing import continuing, listed, view
@@ -65,7 +65,8 @@ def list_runs(arguments: Namespace) -> None:
     if arguments.json:
         print(json.dumps(run_choice.as_json(runs), ensure_ascii=False))
     elif everything and not runs:
-        print(f"None of {len(everything)} runs matches {' and '.join(arguments.filter)}.")
+        wanted = " and ".join(arguments.filter)
+        print(f"None of {counted(len(everything), 'run')} matches {wanted}.")
     else:
         Console().print(view(runs, store), soft_wrap=True)
 

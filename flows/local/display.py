@@ -19,6 +19,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from agentfly_core.artifacts.keys import VERSIONS
+from agentfly_core.formats.text import counted
 from agentfly_core.records.run_record import Summary
 from agentfly_core.system.progress import Progress as Told
 
@@ -161,17 +162,11 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
         Text.assemble((f"{name:<{width}}  ", "bold"), command) for name, command in commands.items()
     ]
 
-    seconds = summary["seconds"]
-    times = Table("stage", Column("time", justify="right"), show_edge=False)
-    for stage in (stage for stage in VERSIONS if stage in seconds):  # in a file they stand by name
-        times.add_row(stage.replace("_", " "), duration(seconds[stage]))
-    times.add_row("together", duration(sum(seconds.values())), style="bold")
-
     success = Table(
         Column("held-out success", no_wrap=True),
         Column("solved", justify="right", no_wrap=True),
         Column("95 % interval", justify="right", no_wrap=True),
-        title=f"{summary['run']}: {summary['steps']} steps of {summary['experiment']}",
+        title=f"{summary['run']}: {counted(summary['steps'], 'step')} of {summary['experiment']}",
         title_justify="left",
         show_edge=False,
     )
@@ -183,7 +178,17 @@ def summary_table(summary: Summary, commands: Mapping[str, str]) -> RenderableTy
     more = [
         rates_table(found, f"\n{when}") for when, found in summary.get("evaluations", {}).items()
     ]
-    return Group(success, *more, "", times, "", *opening)
+    return Group(success, *more, "", _times(summary["seconds"]), "", *opening)
+
+
+def _times(seconds: Mapping[str, float]) -> Table:
+    """What each stage took of a run; those without seconds were there before it."""
+    table = Table("stage", Column("time", justify="right"), show_edge=False)
+    for stage in (stage for stage in VERSIONS if stage in seconds):  # in a file they stand by name
+        took = duration(seconds[stage]) if seconds[stage] else "reused"
+        table.add_row(stage.replace("_", " "), took)
+    table.add_row("together", duration(sum(seconds.values())), style="bold")
+    return table
 
 
 def rates_table(found: Mapping[str, Any], title: str = "") -> Table:

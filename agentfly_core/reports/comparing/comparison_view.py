@@ -2,53 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.console import Group as Lines
-from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from agentfly_core.reports.comparing.learning_curves import AXES, Curve, plotted
+from agentfly_core.formats.text import counted
+from agentfly_core.reports.comparing.learning_curves import (
+    AXES,
+    Curve,
+    is_anything_solved,
+    plotted,
+)
 from agentfly_core.reports.comparing.run_comparison import Group, RunComparison, shown
 from agentfly_core.reports.comparing.seed_intervals import Estimate
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 SETTINGS_SHOWN = 6
+LONGEST_SETTING, WIDEST = 40, 10_000
+NOTHING = "No episode of training was solved, so there is no curve to show."
 Curves = Mapping[str, Sequence[Curve]]
 """The curves of each group's runs, by the group's label."""
 
 
 def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableType:
     """A row a group, what the runs differ in as columns; curves of training; the sentence."""
-    base, *others = comparison.groups
-    keys = [*base.differs]
+    keys = [*comparison.groups[0].differs]
+    more = []
+    if further := len(keys[SETTINGS_SHOWN:]):
+        more = [Text(f"They differ in {counted(further, 'more setting')}: --json.", "dim")]
+    table = _table(comparison, keys[:SETTINGS_SHOWN], split)
+    learning = map(Text, _learning(curves))
+    return Lines(_Unbroken(table), *more, *learning, "", Text(comparison.sentence, "bold"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unbroken:
+    """A table in its own width: on a narrow terminal its lines go on in the next line, which can be
+    read, unlike headings and numbers that are cut.
+    """
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self.table, options.update(width=WIDEST))
+
+
+def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
+    """Held-out success by group; a setting's heading has a line for each part of its name."""
+    numbers = ["seeds", "solved", "95 % interval", "difference"][: 3 + bool(comparison.groups[1:])]
+    titles = [key.replace(".", ".\n") for key in keys] or ["policy"]
     table = Table(
-        *(Column(key, overflow="fold") for key in keys[:SETTINGS_SHOWN]),
-        *([] if keys else [Column("policy", overflow="fold")]),
-        Column("seeds", justify="right"),
-        Column("solved", justify="right", no_wrap=True),
-        Column("95 % interval", justify="right", no_wrap=True),
-        *([Column("difference", justify="right", no_wrap=True)] if others else []),
+        *(Column(title, overflow="fold", max_width=LONGEST_SETTING) for title in titles),
+        *(Column(title, justify="right", no_wrap=True) for title in numbers),
         title=f"{comparison.problems} {split} problems{_left_out(comparison)}",
         title_justify="left",
         show_edge=False,
     )
     for group in comparison.groups:
-        settings = [shown(group.differs[key]) for key in keys[:SETTINGS_SHOWN]]
-        low, high = group.success.interval
-        table.add_row(
-            *(settings or [group.label]),
-            ", ".join(str(policy.seed) for policy in group.policies),
-            f"{group.success.value:.1%}",
-            f"{low:.1%} to {high:.1%}",
-            *([points(group.difference) if group.difference else "-"] if others else []),
-        )
-    more = []
-    if len(keys) > SETTINGS_SHOWN:
-        more = [Text(f"They differ in {len(keys) - SETTINGS_SHOWN} more settings: --json.", "dim")]
-    lines = [line for axis in AXES for line in ("", *plotted(curves, axis))]
-    return Lines(table, *more, *map(Text, lines), "", Text(comparison.sentence, "bold"))
+        table.add_row(*_cells(group, keys)[: len(table.columns)])
+    return table
+
+
+def _cells(group: Group, keys: Sequence[str]) -> list[str]:
+    low, high = group.success.interval
+    return [
+        *([shown(group.differs[key]) for key in keys] or [group.label]),
+        ", ".join(str(policy.seed) for policy in group.policies),
+        f"{group.success.value:.1%}",
+        f"{low:.1%} to {high:.1%}",
+        points(group.difference) if group.difference else "-",
+    ]
+
+
+def _learning(curves: Curves) -> Iterator[str]:
+    """A curve over each axis, below an empty line; or that there is nothing to draw."""
+    if not is_anything_solved(curves):
+        yield from ("", NOTHING)
+        return
+    for axis in AXES:
+        yield from ("", *plotted(curves, axis))
 
 
 def points(difference: Estimate) -> str:
@@ -67,29 +107,41 @@ def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> N
     figure = Figure(figsize=(16, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     *learning, held_out = figure.subplots(1, len(AXES) + 1)
-    colors = [f"C{number % 10}" for number in range(len(comparison.groups))]
     for axis, panel in zip(AXES, learning, strict=True):
-        for group, color in zip(comparison.groups, colors, strict=True):
-            for number, curve in enumerate(curves[group.label]):
-                label = group.label if number == 0 else None
-                panel.plot(curve.reached[axis], curve.success, color=color, alpha=0.8, label=label)
-        panel.set_xlabel(axis)
-        panel.set_ylim(0, 1)
+        _draw_learning(panel, comparison.groups, curves, axis)
     learning[0].set_ylabel("success in training")
     learning[0].legend(fontsize="small")
-
-    for number, (group, color) in enumerate(zip(comparison.groups, colors, strict=True)):
-        held_out.errorbar([number], [group.success.value], _reach(group), fmt="o", color=color)
-    held_out.set_xticks(
-        range(len(comparison.groups)),
-        [group.label.replace(" ", "\n") for group in comparison.groups],
-        fontsize="small",
-    )
-    held_out.set_xlim(-0.5, len(comparison.groups) - 0.5)
+    _draw_held_out(held_out, comparison.groups)
     held_out.set_ylabel(f"{split} problems solved, 95 % interval")
-    held_out.set_ylim(0, 1)
     figure.suptitle(comparison.sentence, fontsize="medium", wrap=True)
     figure.savefig(path, dpi=120, format="png")
+
+
+def _draw_learning(panel: Axes, groups: Sequence[Group], curves: Curves, axis: str) -> None:
+    """A line a run with a point a step, in the colour of its group."""
+    for color, group in enumerate(groups):
+        for number, curve in enumerate(curves[group.label]):
+            label = group.label if number == 0 else None
+            (line,) = panel.plot(curve.reached[axis], curve.success, marker=".", label=label)
+            line.set(color=f"C{color % 10}", alpha=0.8)
+    panel.set_xlabel(axis)
+    panel.set_xlim(left=0)
+    panel.locator_params(axis="x", integer=True)
+    panel.set_ylim(0, 1)
+    if not is_anything_solved(curves):
+        panel.text(0.5, 0.5, NOTHING, transform=panel.transAxes, ha="center", wrap=True)
+
+
+def _draw_held_out(panel: Axes, groups: Sequence[Group]) -> None:
+    """A point a group with its interval."""
+    for number, group in enumerate(groups):
+        panel.errorbar(
+            [number], [group.success.value], _reach(group), fmt="o", color=f"C{number % 10}"
+        )
+    names = [group.label.replace(" ", "\n") for group in groups]
+    panel.set_xticks(range(len(groups)), names, fontsize="small")
+    panel.set_xlim(-0.5, len(groups) - 0.5)
+    panel.set_ylim(0, 1)
 
 
 def _reach(group: Group) -> list[list[float]]:

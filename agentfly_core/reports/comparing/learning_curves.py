@@ -72,10 +72,14 @@ def _passed(at_work: float, before: float, end: float) -> float:
     return min(at_work, end - before) if end > before else at_work
 
 
+def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:
+    """Whether an episode was solved in any step of any run."""
+    return any(any(curve.success) for group in groups.values() for curve in group)
+
+
 def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -> list[str]:
     """A line of text for each group of runs, on common scales: `width` bars from 0 to where the
-    last run ended, each the mean of the group's steps that ended in its part of the axis, or where
-    none did of those at work there.
+    last run ended, each the mean over the group's runs that were at work in its part of the axis.
     """
     curves = [curve for group in groups.values() for curve in group if curve.success]
     if not curves:
@@ -85,7 +89,7 @@ def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -
     low, high = min(values), max(values)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
     margin = max(map(len, groups))
-    heights = f"{BARS[0]} {low:.0%}, {BARS[-1]} {high:.0%}"
+    heights = f"{BARS[0]} {low:.0%}, {BARS[-1]} {high:.0%}" if scale else f"always {low:.0%}"
     lines = [f"success in training over {axis}, 0 to {end:,.0f}; {heights}"]
     for label, group in groups.items():
         parts = [_within(group, axis, k * end / width, (k + 1) * end / width) for k in range(width)]
@@ -95,8 +99,11 @@ def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -
 
 
 def _within(group: Sequence[Curve], axis: str, begin: float, end: float) -> list[float]:
-    """The success of the steps that ended in a part of an axis, else of those at work there."""
+    """Of each run that is at work in a part of an axis the mean success of the steps that ended
+    there, or that of the one which ends behind it.
+    """
     points = [[*zip(curve.reached[axis], curve.success, strict=True)] for curve in group]
-    ended = [value for each in points for x, value in each if begin < x <= end]
-    behind = ([value for x, value in each if x > end] for each in points)
-    return ended or [following[0] for following in behind if following]
+    left = ([(x, value) for x, value in each if x > begin] for each in points)
+    at_work = [each for each in left if each]
+    ended = [[value for x, value in each if x <= end] for each in at_work]
+    return [fmean(values or [each[0][1]]) for values, each in zip(ended, at_work, strict=True)]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import yaml
 
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.text import counted
 from agentfly_core.reports.comparing.seed_intervals import Estimate, difference, success
 from agentfly_core.reports.comparing.tried_policy import Trial, TriedPolicy
 
@@ -104,16 +105,7 @@ def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunCompariso
     for policy in policies:
         found.setdefault(_written(policy.settings), []).append(policy)
     groups = list(found.values())
-    base = _base(groups, against)
-    common = [
-        problem
-        for problem in policies[0].solved
-        if all(problem in policy.solved for policy in policies)
-    ]
-    if len(common) < 2:
-        raise ValueError(
-            f"Only {len(common)} problems have a scored episode of each policy, expected 2 or more."
-        )
+    base, common = _base(groups, against), _common(policies)
     solved = [
         [{problem: policy.solved[problem] for problem in common} for policy in group]
         for group in groups
@@ -131,6 +123,20 @@ def compared(policies: Sequence[TriedPolicy], against: str = "") -> RunCompariso
     every = {problem for policy in policies for problem in policy.solved}
     ordered = (made[base], *made[:base], *made[base + 1 :])
     return RunComparison(ordered, len(common), len(every) - len(common))
+
+
+def _common(policies: Sequence[TriedPolicy]) -> list[str]:
+    """The problems of which each policy has a scored episode; raises ValueError for fewer than
+    two.
+    """
+    first, *others = (policy.solved for policy in policies)
+    common = [problem for problem in first if all(problem in other for other in others)]
+    if len(common) < 2:
+        raise ValueError(
+            f"Got {counted(len(common), 'problem')} with a scored episode of each policy, "
+            "expected 2 or more."
+        )
+    return common
 
 
 def require_comparable(policies: Sequence[Trial]) -> None:
@@ -201,8 +207,8 @@ def _written(value: JSON | Mapping[str, JSON]) -> str:
 def _seeds(one: Group, other: Group) -> str:
     counts = [len(group.policies) for group in (one, other)]
     if counts[0] == counts[1]:
-        return f"{counts[0]} seed{'s' if counts[0] > 1 else ''} each"
-    return f"{counts[0]} against {counts[1]} seeds"
+        return f"{counted(counts[0], 'seed')} each"
+    return f"{counts[0]} against {counted(counts[1], 'seed')}"
 
 
 def _of(reasons: Sequence[str]) -> str:

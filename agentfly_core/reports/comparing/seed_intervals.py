@@ -70,18 +70,29 @@ def difference(before: Sequence[Solved], after: Sequence[Solved]) -> Estimate:
     by_problem = variance([*differences, 1.0, -1.0]) / (count + 2)
     if free == 0:
         spread = student(count + 1) * sqrt(by_problem)
-        return Estimate(value, (value - spread, value + spread), "problems")
+        return Estimate(value, _around(value, spread), "problems")
 
-    runs = 1 / len(before) + 1 / len(after)
-    groups = ((before, mine), (after, its))
-    between = sum(_between(group) for group, _ in groups) / free
-    both = sum(_unexplained(group, mean) for group, mean in groups) / (free * (count - 1))
-    by_seed, shared = between * runs, both * runs / count
-
+    by_seed, shared = _by_seed((before, mine), (after, its))
     whole = max(by_problem + by_seed - shared, by_problem, by_seed)
     parts = by_problem**2 / (count + 1) + by_seed**2 / free
     spread = student(max(whole**2 / parts, free)) * sqrt(whole)
-    return Estimate(value, (value - spread, value + spread), "problems and seeds")
+    return Estimate(value, _around(value, spread), "problems and seeds")
+
+
+def _around(difference: float, spread: float) -> Interval:
+    """The interval of a difference of two shares, which is between -1 and 1."""
+    return max(-1.0, difference - spread), min(1.0, difference + spread)
+
+
+def _by_seed(*groups: tuple[Sequence[Solved], Solved]) -> tuple[float, float]:
+    """The variances S and B of `difference`: of the seeds' shares, and of what neither seeds nor
+    problems explain; of two groups, each with its mean by problem.
+    """
+    runs = sum(1 / len(seeds) for seeds, _ in groups)
+    count, free = len(groups[0][1]), sum(len(seeds) - 1 for seeds, _ in groups)
+    between = sum(_between(seeds) for seeds, _ in groups) / free
+    both = sum(_unexplained(seeds, mean) for seeds, mean in groups) / (free * (count - 1))
+    return between * runs, both * runs / count
 
 
 def _mean(seeds: Sequence[Solved]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agentfly_core.artifacts.store import Store
-from agentfly_core.formats.text import did_you_mean
+from agentfly_core.formats.text import counted, did_you_mean
 from agentfly_core.runs.context import NAME
 from agentfly_core.runs.listing import in_store
 from agentfly_core.runs.run import record_of, summary_of
@@ -101,8 +101,8 @@ def runs_named(store: Store, references: Sequence[str]) -> list[str]:
             )
         if left := sweep.unfinished(store):
             raise ValueError(
-                f"{len(left)} of the {len(sweep.members)} runs of {reference} are not finished. "
-                f"This finishes them: {sweep.command(store)}"
+                f"{reference} is not finished, {len(left)} of {counted(len(sweep.members), 'run')} "
+                f"left. This finishes it: {sweep.command(store)}"
             )
         found += [member.run for member in sweep.members]
     return list(dict.fromkeys(found))

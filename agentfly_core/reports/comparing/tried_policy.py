@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science, resumable, step_named
 from agentfly_core.config.loading import flat
 from agentfly_core.config.site import Site
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.inspection.sources import held_out
 from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.seed_intervals import Solved
@@ -21,7 +21,6 @@ from agentfly_core.runs.metrics import solved_by_problem
 from agentfly_core.runs.run import known_run, science_of, summary_of
 
 STEP = "step"
-HELD_OUT = ("test", "validation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +81,18 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
 
     place = Site(), store
     context = ExperimentContext(record["experiment"], resolve(science), record["origin"], *place)
-    there, data, part = _held_out(context, run, record, split)
+    problems, data, part = held_out(store, record, split)
+    if not data.uri:
+        raise ValueError(
+            f"The dataset of {run!r} is not in {store.uri}, or the files that it was made of have "
+            "changed, so what was played on it is not found. Restore the files."
+        )
+    there = context.on(problems)
     if not is_evaluated(there, policy, data, part):
         raise ValueError(_not_evaluated(store, record, f"{run}@{step}", split))
     episodes, scores = evaluated_episodes(there, policy, data, part)
     solved = solved_by_problem(episodes, scores, context.resolved.goal)
-    problems = _problems(store, data, part)
-    return TriedPolicy(*_trial(science, run, step, problems), solved)
+    return TriedPolicy(*_trial(science, run, step, _problems(store, data, part)), solved)
 
 
 def _require_finished(store: Store, run: str, record: RunRecord, science: Science) -> None:
@@ -98,26 +102,6 @@ def _require_finished(store: Store, run: str, record: RunRecord, science: Scienc
             f"The run {run!r} is not finished, so that its last policy is not evaluated. This "
             f"finishes it: {continuing(store, run, record)}"
         )
-
-
-def _held_out(
-    context: ExperimentContext, run: str, record: RunRecord, name: str
-) -> tuple[ExperimentContext, Artifact, str]:
-    """The experiment, dataset and split that a split, or one of evaluate.datasets, means."""
-    further = context.science.evaluate.datasets
-    if name not in (*HELD_OUT, *further):
-        known = ", ".join([*HELD_OUT, *further])
-        raise ValueError(f"--split: got {name!r}; {run!r} has the held-out problems {known}.")
-    there = context.on(context.science.on(further[name])) if name in further else context
-    target, store = keys.prepare(there.science), context.store
-    data = store.artifact(target.uri) if store.manifest(target.uri) else None
-    known_digest = None if name in further else record.get("dataset_digest")
-    if data is None or known_digest not in (None, data.digest):
-        raise ValueError(
-            f"The dataset of {run!r} is not in {store.uri}, or the files that it was made of have "
-            "changed, so what was played on it is not found. Restore the files."
-        )
-    return there, data, "test" if name in further else name
 
 
 def _not_evaluated(store: Store, record: RunRecord, policy: str, split: str) -> str:

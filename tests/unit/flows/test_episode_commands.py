@@ -45,7 +45,7 @@ def test_two_steps_are_shown_beside_each_other(capsys: pytest.CaptureFixture[str
     assert found["against"] == "run:demo@7"
     assert [each["shown"]["chain"] for each in found["shown"]] == [1]
     assert main(["show", "demo@6", "--against", "7"]) == 0
-    assert "1 episodes of the same problems" in capsys.readouterr().out
+    assert "1 episode of the same problems" in capsys.readouterr().out
 
 
 def test_a_mistake_is_one_message_that_says_what_there_is(

@@ -231,10 +231,11 @@ def test_a_chat_shows_what_the_policy_calls_and_what_its_tools_answer(
     assert chat(monkeypatch, "knows", "And its capital?") == 0
     out = capsys.readouterr().out
     shown = out[out.index("problem Japan") :].splitlines()
-    assert shown[:6] == [
+    assert shown[:7] == [
         "problem Japan: What is the capital of Japan?",
         "An empty line ends the chat.",
-        'you>    call>   look_up {"country": "Japan"}',
+        "you>    And its capital?",
+        'call>   look_up {"country": "Japan"}',
         "tool>   look_up: Tokyo",
         'call>   answer {"text": "Tokyo"}',
         "tool>   answer: Tokyo",
@@ -249,7 +250,7 @@ def test_a_chat_is_no_attempt_at_a_problem_and_play_json_says_that_it_is_one(
 ) -> None:
     assert chat(monkeypatch, "chats", "hi", "there") == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[-4].endswith("1 episodes of 1 problems: 1 no_tool_calls")
+    assert out[-4] == "1 episode of 1 problem: 1 no_tool_calls"
     assert out[-3] == "0 tool calls, 0 answered with an error"
     assert not any(told in line for line in out for told in ("solved", "reward"))
     assert store.read_json(PlayLayout("atlas-1").record)["way"] == "chat"
@@ -267,11 +268,14 @@ def test_a_chat_ends_with_an_empty_line_or_the_end_of_the_input(
     typed = [item.content for turn in found.turns for item in turn.read]
     assert typed == ["Norway's?", "Are you sure?"]
     assert found.ending is Ending.NO_TOOL_CALLS
-    assert "policy> I think that it is Oslo." in capsys.readouterr().out
+    told = [line for line in capsys.readouterr().out.splitlines() if ">" in line[:8]]
+    assert told[:2] == ["you>    Norway's?", "policy> I think that it is Oslo."]
+    assert len(told) == 4  # no prompt is shown where nobody types
 
 
 def test_a_chat_in_which_nothing_is_said_is_not_stored(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert chat(monkeypatch, "chats") == 0
+    assert capsys.readouterr().out.endswith("Nothing was said, so there is no chat to store.\n")
     assert plays(store) == []

@@ -78,7 +78,7 @@ def test_a_sweep_runs_the_grid_and_ends_with_a_sentence(
     ]
     assert trained.words[0][-2:] == ["--site", "local"]
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Sweep rates: 4 runs, 0 are finished."
+    assert lines[0] == "Sweep rates: 4 runs, 0 finished."
     assert "Run 2 of 4: update.learning_rate=3e-5 seed=0" in lines
     assert lines[-2].startswith("update.learning_rate=3e-5 solves 37.5 points more than 1e-5 (")
     assert lines[-2].endswith(", 2 seeds each): they are not told apart.")
@@ -101,14 +101,14 @@ def test_a_sweep_is_written_down_before_its_first_run_and_goes_on_after_a_kill(
     assert "checksum" in json.loads((store.root / "sweeps/rates.json").read_text())
     assert main(["compare", "sweep:rates"]) == 2
     assert capsys.readouterr().err.endswith(
-        "agentfly: 2 of the 4 runs of sweep:rates are not finished. This finishes them: agentfly "
+        "agentfly: sweep:rates is not finished, 2 of 4 runs left. This finishes it: agentfly "
         "sweep tiny update.learning_rate=1e-5,3e-5 --seeds 2 --name rates\n"
     )
     again = train({})
     assert main(COMMAND) == 0
     assert again.words[0][again.words[0].index("--run") + 1] == runs[2]
     assert len(again.words) == 2
-    assert "Sweep rates: 4 runs, 2 are finished." in capsys.readouterr().out
+    assert "Sweep rates: 4 runs, 2 finished." in capsys.readouterr().out
 
 
 def test_a_sweep_with_a_run_that_may_not_begin_begins_none(

@@ -9,9 +9,8 @@ import pytest
 from agentfly_core.authoring import author_loops
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.inference.sampler import Request, SamplingParams
-from agentfly_core.inference.scripted import Scripted
+from agentfly_core.inference.scripted import NoReply, Policy, Scripted
 from agentfly_core.records.trajectory import Ending, Message, Problem, Sampled, ToolCall
-from agentfly_core.rollout.shard import EpisodeBroken
 from agentfly_core.testing.episodes import (
     ADD,
     episode_specs,
@@ -80,18 +79,51 @@ async def test_a_policy_that_returns_neither_text_nor_a_message_is_told_so(said:
         return said
 
     sampler = scripted(policy)  # type: ignore[arg-type]
-    with pytest.raises(EpisodeBroken, match=r"policy returned .*, expected text or a Message"):
+    with pytest.raises(NoReply, match=r"returned .*, expected text or a Message") as caught:
         await play_all(episode_specs(ADD), rollout_spec(), sampler)
+    assert str(caught.value).endswith(f"Look at {__file__}:{policy.__code__.co_firstlineno}.")
 
 
-async def test_an_error_in_a_policy_is_told_with_its_line() -> None:
+async def coloured(conversation: Conversation) -> str:
+    return str(conversation.problem.facts["colour"])
+
+
+async def test_an_error_in_a_policy_is_told_as_that_policy_with_its_file_and_line() -> None:
+    with pytest.raises(NoReply) as caught:
+        await play_all(episode_specs(ADD), rollout_spec(), scripted(coloured))
+    line = coloured.__code__.co_firstlineno + 1
+    first, place, code, *_, fault, where = str(caught.value).splitlines()
+    assert [first, place, code, fault, where] == [
+        f"The policy {__name__}:coloured raised an error in its reply 1 to the problem "
+        "'add-41-58' (chain 0):",
+        f'  File "{__file__}", line {line}, in coloured',
+        '    return str(conversation.problem.facts["colour"])',
+        "KeyError: 'colour'",
+        f"Look at {__file__}:{line} in coloured.",
+    ]
+
+
+def makes(step: int) -> Policy:
     async def policy(conversation: Conversation) -> str:
-        return str(conversation.problem.facts["colour"])
+        return str(1 // step)
 
+    return policy
+
+
+async def test_a_policy_that_a_function_made_is_told_as_that_function() -> None:
     with pytest.raises(
-        EpisodeBroken, match=r"KeyError: 'colour'\nLook at .*test_scripted.py:\d+ in"
+        NoReply, match=rf"(?s)^The policy {__name__}:makes raised .*ZeroDivisionError"
     ):
+        await play_all(episode_specs(ADD), rollout_spec(), scripted(makes(0)))
+
+
+async def test_why_a_policy_gives_no_reply_is_told_in_its_own_words() -> None:
+    async def policy(conversation: Conversation) -> str:
+        raise NoReply("Nothing fits; give the tool examples.")
+
+    with pytest.raises(NoReply) as caught:
         await play_all(episode_specs(ADD), rollout_spec(), scripted(policy))
+    assert str(caught.value) == "Nothing fits; give the tool examples."
 
 
 async def test_a_policy_that_waits_for_ever_costs_one_episode() -> None:
@@ -122,7 +154,8 @@ async def test_a_policy_that_blocks_is_named_and_the_next_episodes_can_be_played
     try:
         (played,), *_ = await play_all(episode_specs(ADD), rollout_spec(), scripted(blocks))
         assert played.ending is Ending.FAILED
-        assert "The policy blocks held the event loop for" in str(played.error)
+        assert "The policy " in str(played.error)
+        assert "blocks_is_named_and_the_next_episodes_can_be_played held the" in str(played.error)
         (again,), *_ = await play_all(episode_specs(ADD), rollout_spec(), scripted(saying("ok")))
         assert again.ending is Ending.NO_TOOL_CALLS
     finally:

@@ -144,5 +144,5 @@ def test_how_many_of_how_many_match_is_told_with_the_filters(store: Store) -> No
     console.print(show(stored, 1, filters, matching(stored, filters)))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
-    assert "1 of 4 match --below 0.6 --ending terminal" in text
+    assert "1 of 4 matches --below 0.6 --ending terminal" in text
     assert re.findall(r"chain (\d);", text) == ["2"]

@@ -127,7 +127,7 @@ def test_what_a_judge_could_not_score_is_not_stored_and_scored_when_it_is_back(
     assert down.artifact is None
     assert all(isinstance(reward, Unscored) for reward in new(down))
     assert main(["score", "demo@6", "--reward", f"{module}:judge"]) == 0
-    told = "3 episodes have no new reward: judge: ServiceFailure: the judge is down. Their steps"
+    told = "No new reward for 3 episodes: judge: ServiceFailure: the judge is down. Their steps"
     assert told in capsys.readouterr().out
     Path("judge").write_text("up")
     back = again(store, f"{module}:judge")

@@ -63,7 +63,7 @@ def test_rewards_and_success_are_means_over_problems_not_episodes() -> None:
     found = figures(PLAYED, "right")
     assert found.reward == Mean(1.0, None, 2)  # of 0.5 and 1.5
     assert found.success is not None
-    assert found.success[0] == 0.75
+    assert (found.success.share, found.success.problems) == (0.75, 2)
 
 
 def test_none_scored_have_no_mean() -> None:

@@ -132,7 +132,7 @@ def test_further_datasets_are_read_where_they_were_played(tmp_path: Path) -> Non
     assert {name: (one.split, one.success) for name, one in found.datasets.items()} == {
         "hard": ("hard", 0.0)
     }
-    assert found.all_seconds == found.seconds + found.datasets["hard"].seconds
+    assert found.seconds_since(0) == found.seconds + found.datasets["hard"].seconds
     hard_rate = Rate.of({"c-001": 0.0}).to_json()
     assert found.to_json()["datasets"] == {"hard": {"policy": "9f2c", **hard_rate}}
 

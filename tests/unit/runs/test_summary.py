@@ -34,13 +34,15 @@ def published(store: Store, target: ArtifactKey) -> Artifact:
     return store.artifact(target.uri)
 
 
-def evaluation(success: float, seconds: float) -> Evaluation:
-    return Evaluation(
-        f"{success}", "test", success, (success - 0.1, success + 0.1), {}, seconds, 1763740000000
-    )
+BEFORE, LATER = 1763740000000, 4102444800000
 
 
-def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_order(
+def evaluation(success: float, seconds: float, time_ms: int = LATER) -> Evaluation:
+    interval = success - 0.1, success + 0.1
+    return Evaluation(f"{success}", "test", success, interval, {}, seconds, time_ms)
+
+
+def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_stages_in_order(
     tmp_path: Path,
 ) -> None:
     data = {"use": "tests.support.problems:clean", "train": 8, "test": 4}
@@ -79,6 +81,8 @@ def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_
             None,
             run.links("prefect_flow_run_ids"),
         )
+        compared = (evaluation(0.5, 3.0, BEFORE), evaluation(0.75, 4.0))
+        again = summarise(context, "demo", {"prepare": [problems]}, *compared, None, [])
     assert list(found) == [*KEYS.split(), *LINKS.split()]
     assert list(found["seconds"]) == [
         "prepare",
@@ -101,6 +105,8 @@ def test_a_summary_has_the_keys_that_are_promised_and_its_seconds_the_stages_in_
         "0.75",
     )
     assert (found["mlflow_run_id"], found["prefect_flow_run_ids"]) == (None, ["5f0e"])
+    # the run began after the dataset had been published, and the first evaluation played
+    assert (again["seconds"]["prepare"], again["seconds"]["evaluate"]) == (0.0, 4.0)
 
 
 def test_an_evaluation_without_any_score_says_why_and_how_it_is_played_again(

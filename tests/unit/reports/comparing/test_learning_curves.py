@@ -31,8 +31,17 @@ def test_a_bar_of_several_steps_or_runs_is_their_mean() -> None:
     assert plotted(groups, "steps", width=2)[1] == "  one  ▃▆"
 
 
+def test_runs_of_other_speeds_count_alike_wherever_both_are_at_work() -> None:
+    # over 4 seconds 1 and 0, then 1 alone: the slow one is done with its only step at the end
+    groups = {"one": [of([0.0, 0.0], 1, 2), of([1.0], 4)]}
+    assert plotted(groups, "seconds", width=4)[1] == "  one  ▅▅██"
+
+
 def test_success_that_never_changes_is_a_line_at_the_bottom() -> None:
-    assert plotted({"one": [of([0.5], 1)]}, "steps", width=3)[1] == "  one  ▁▁▁"
+    assert plotted({"one": [of([0.5], 1)]}, "steps", width=3) == [
+        "success in training over steps, 0 to 1; always 50%",
+        "  one  ▁▁▁",
+    ]
 
 
 def test_nothing_is_drawn_of_runs_without_a_scored_episode() -> None:

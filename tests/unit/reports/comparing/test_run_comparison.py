@@ -188,6 +188,6 @@ def test_runs_are_compared_on_further_datasets_by_their_name(store: Store) -> No
         "c-003": 0.0,
     }
     assert [*comparison(store, "one", "two").groups[1].differs] == ["update.epochs"]
-    said = r"--split: got 'hard'; 'two' has the held-out problems test, validation\."
+    said = r"Got the held-out problems 'hard', expected one of those of two: test, validation\."
     with pytest.raises(ValueError, match=said):
         tried(store, "two", "hard")
