@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.system.files import write_json
+from agentfly_core.system.files import json_text
 
 FILE = "metrics.json"
 
@@ -29,7 +29,8 @@ class Measured:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[dict[str, float]]:
-    """A mapping to fill with metrics, which are written into `folder` with the block's time.
+    """A mapping to fill with metrics, which are written into the unpublished `folder` with the
+    block's time.
 
     A number that is not finite is left out: a missing number is never a zero.
     """
@@ -42,7 +43,7 @@ def measuring(folder: Path) -> Iterator[dict[str, float]]:
         "seconds": time.monotonic() - start,
         "metrics": finite,
     }
-    write_json(folder / FILE, ended)
+    (folder / FILE).write_text(json_text(ended))
 
 
 @contextmanager

@@ -27,12 +27,14 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON, as_json
 from agentfly_core.system import files
-from agentfly_core.system.process import Owner, mark_alive, marked
+from agentfly_core.system.process import mark_alive, marked, own_mark
 from agentfly_core.system.revision import revision
 
 MANIFEST = "MANIFEST.json"
 OUTSIDE_DIGEST = frozenset({"timings.parquet", "metrics.json"})
 logger = logging.getLogger(__name__)
+SMALL = 2**22
+"""Bytes that are hashed sooner than threads are started for them."""
 _opened: set[tuple[Path, str]] = set()
 
 
@@ -298,8 +300,10 @@ def verify(folder: Path) -> Manifest:
         for name, e in manifest["files"].items()
         if name not in manifest.get("stripped", [])
     }
+    small = sum(entry["size"] for entry in entries.values()) < SMALL
     with ThreadPoolExecutor() as threads:
-        for path, found in zip(entries, threads.map(_entry, entries), strict=True):
+        entered = map(_entry, entries) if small else threads.map(_entry, entries)
+        for path, found in zip(entries, entered, strict=True):
             if found != entries[path]:
                 raise Damaged(_changed(str(path)))
     return manifest
@@ -321,7 +325,7 @@ def _made_again() -> Iterator[None]:
 @contextmanager
 def _unfinished(path: Path) -> Iterator[Path]:
     """An empty folder beside `path`, gone when the block ends unless it was moved."""
-    folder = path.with_name(f".tmp-{path.name}-{Owner.current().mark}")
+    folder = path.with_name(f".tmp-{path.name}-{own_mark()}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
@@ -334,9 +338,8 @@ def _seal(folder: Path, target: ArtifactKey) -> None:
     files.make_readable(folder)
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     with ThreadPoolExecutor() as threads:
-        list(threads.map(files.sync, paths))
         names = (path.relative_to(folder).as_posix() for path in paths)
-        entries = dict(zip(names, threads.map(_entry, paths), strict=True))
+        entries = dict(zip(names, threads.map(_synced, paths), strict=True))
     manifest: dict[str, JSON] = {
         "stage": target.stage,
         "key": target.key,
@@ -352,6 +355,12 @@ def _entry(path: Path) -> Entry | None:
     if not path.is_file():
         return None
     return Entry(sha256=files.sha256(path), size=path.stat().st_size)
+
+
+def _synced(path: Path) -> Entry | None:
+    """What a manifest says of a file that is on the disk then."""
+    files.sync(path)
+    return _entry(path)
 
 
 def _move(folder: Path, path: Path, key: str) -> None:

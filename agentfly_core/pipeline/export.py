@@ -16,7 +16,7 @@ from agentfly_core.models.policy_page import page
 from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.runs.context import of_run
 from agentfly_core.runs.run import record_of, science_of
-from agentfly_core.system.process import Owner
+from agentfly_core.system.process import own_mark
 
 OURS = (MANIFEST, FILE, "metrics.json", "probe.json", "timings.parquet")
 """Files of a policy in a store that other programs have no use for."""
@@ -39,7 +39,7 @@ def export(store: Store, reference: str, folder: Path) -> None:
     science = science_of(record)
     policy, base = folders(store, named.policy)
 
-    part = folder.with_name(f".tmp-{folder.name}-{Owner.current().mark}")
+    part = folder.with_name(f".tmp-{folder.name}-{own_mark()}")
     part.mkdir(parents=True)
     try:
         jinja = _jinja(science, policy)

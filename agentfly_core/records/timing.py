@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 FILE = "timings.parquet"
+_SPAN = pa.schema(
+    [
+        ("trajectory_id", pa.string()),
+        ("doing", pa.string()),
+        ("start", pa.float64()),
+        ("end", pa.float64()),
+    ]
+)
 _BEGUN = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 Doing = Literal["waiting", "generating", "tools", "rewards"]
 
@@ -45,22 +54,22 @@ def moment() -> float:
 
 def write_timings(folder: Path, timings: Iterable[Timing]) -> None:
     """Write the timings of a shard."""
-    spans = [
-        (timing.trajectory_id, span.doing, span.start, span.end)
-        for timing in timings
-        for span in timing.spans
+    spans = [(timing.trajectory_id, span) for timing in timings for span in timing.spans]
+    columns = [
+        [name for name, _ in spans],
+        [span.doing for _, span in spans],
+        [span.start for _, span in spans],
+        [span.end for _, span in spans],
     ]
-    columns = ["trajectory_id", "doing", "start", "end"]
-    pd.DataFrame(spans, columns=columns).to_parquet(folder / FILE)
+    pq.write_table(pa.table(columns, schema=_SPAN), folder / FILE)
 
 
 def read_timings(folder: Path) -> list[Timing]:
     """Read the timings of a shard, in the order written."""
     spans: dict[str, list[Span]] = {}
-    for row in pd.read_parquet(folder / FILE).to_dict("records"):
-        spans.setdefault(row["trajectory_id"], []).append(
-            Span(row["doing"], row["start"], row["end"])
-        )
+    columns = pq.ParquetFile(folder / FILE).read(_SPAN.names, use_threads=False).to_pydict()
+    for name, *span in zip(*columns.values(), strict=True):
+        spans.setdefault(name, []).append(Span(*span))
     return [Timing(name, tuple(found)) for name, found in spans.items()]
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfly_core.sandbox.guest.protocol import Limits
-from agentfly_core.system.process import Owner, mark_alive
+from agentfly_core.system.process import mark_alive, own_mark
 
 PREFIX = "agentfly-sandbox-"
 _ENTER = 'for file; do echo 0 > "$file" || exit 1; done'
@@ -90,7 +90,7 @@ class Cgroups:
 
     def fresh(self) -> Cgroup:
         """New groups, without limits so far; to be given back to `end`."""
-        name = f"{PREFIX}{next(_NUMBERS)}-{Owner.current().mark}"
+        name = f"{PREFIX}{next(_NUMBERS)}-{own_mark()}"
         folders, entries = tuple(parent / name for parent in self.parents), list[int]()
         try:
             for folder in folders:

@@ -10,7 +10,7 @@ from pathlib import Path
 from stat import S_IMODE
 
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.system.process import Owner
+from agentfly_core.system.process import own_mark
 
 
 def sha256(path: Path) -> str:
@@ -72,7 +72,7 @@ def create_text(path: Path, text: str) -> bool:
 
 def _written_beside(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    name = f".tmp-{threading.get_ident()}-{path.name}-{Owner.current().mark}"
+    name = f".tmp-{threading.get_ident()}-{path.name}-{own_mark()}"
     part = path.with_name(name)
     part.write_text(text, encoding="utf-8")
     sync(part)

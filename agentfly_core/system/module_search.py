@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 from importlib.machinery import PathFinder
@@ -38,9 +39,10 @@ def refuse_namesakes(folder: Path) -> None:
                 )
 
 
+@functools.cache
 def refuse_hidden(module: str, folder: Path) -> None:
     """Raises ValueError for a module of `folder` in place of which another one of its name would be
-    imported.
+    imported; looks once in a process for a module that passes.
     """
     name = module.partition(".")[0]
     own = PathFinder.find_spec(name, [str(folder)])

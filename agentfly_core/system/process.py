@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -90,6 +91,19 @@ class Owner:
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
+
+
+def own_mark() -> str:
+    """The mark of this process, for the names of its unfinished files: `a41f09c2-4711-73512-5b...`.
+
+    It is read once in a process: to read it takes longer than to write a small file.
+    """
+    return _mark_of(os.getpid())
+
+
+@functools.cache
+def _mark_of(_: int) -> str:
+    return Owner.current().mark
 
 
 def marked(name: str) -> bool:
