@@ -221,7 +221,8 @@ def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
 
 
 def _read(path: Path, schema: pa.Schema, rows: Sequence[int] | None = None) -> list[dict[str, Any]]:
-    table = pq.read_table(path)
+    with pq.ParquetFile(path) as file:  # read_table takes twice as long for a shard
+        table = file.read(use_threads=False)
     number, newest = int((table.schema.metadata or {}).get(NUMBER, 0)), int(schema.metadata[NUMBER])
     if not 1 <= number <= newest:
         raise ValueError(

@@ -67,7 +67,8 @@ def write_timings(folder: Path, timings: Iterable[Timing]) -> None:
 def read_timings(folder: Path) -> list[Timing]:
     """Read the timings of a shard, in the order written."""
     spans: dict[str, list[Span]] = {}
-    columns = pq.ParquetFile(folder / FILE).read(_SPAN.names, use_threads=False).to_pydict()
+    with pq.ParquetFile(folder / FILE) as file:
+        columns = file.read(_SPAN.names, use_threads=False).to_pydict()
     for name, *span in zip(*columns.values(), strict=True):
         spans.setdefault(name, []).append(Span(*span))
     return [Timing(name, tuple(found)) for name, found in spans.items()]

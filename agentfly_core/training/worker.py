@@ -215,7 +215,7 @@ def join() -> Ranks:
     meeting = "env://"
     if here == count:
         # No file of an earlier launch has the process id and the start time of this launcher.
-        launcher = os.getppid()
+        launcher = os.getppid() if count > 1 else os.getpid()
         started = Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[19]
         meeting = f"file://{tempfile.gettempdir()}/ranks-{launcher}-{started}"
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -62,6 +62,16 @@ def test_the_launcher_is_told_which_gpus_the_learner_has(monkeypatch: pytest.Mon
     assert world(launch("s", Site(ranks=2))[0]) == {"localhost": [0, 1]}
 
 
+def test_a_rank_without_others_is_started_without_the_launcher_on_its_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    command, _ = launch("s", Site(device="cuda", learner_gpus=(2,)))
+    assert {"env", "RANK=0", "WORLD_SIZE=1", "CUDA_VISIBLE_DEVICES=6"} < set(command)
+    assert "--world_info" not in command
+    assert "CUDA_VISIBLE_DEVICES" not in " ".join(launch("s", Site())[0])
+
+
 def test_on_several_nodes_the_launcher_knows_its_node_and_where_the_first_listens(
     tmp_path: Path,
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.system.process import Owner, gone, mark_alive, marked
+from agentfly_core.system.process import Owner, gone, mark_alive, marked, own_mark
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.clocks import set_clock
 
@@ -57,6 +57,18 @@ def test_an_owner_is_more_than_its_pid() -> None:
         assert not other.alive
         assert not mark_alive(f".tmp-scored-{other.mark}")
         assert gone(json.dumps(other.to_json()))
+
+
+def test_a_fork_does_not_have_the_mark_of_the_process_that_it_was() -> None:
+    mine = own_mark()
+    assert mine == Owner.current().mark
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writing, own_mark().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    host, pid, *_ = os.read(reading, 100).decode().split("-")
+    assert (host, int(pid)) == (mine.partition("-")[0], child)
 
 
 def test_what_an_earlier_release_wrote_is_alive_while_some_process_has_the_pid(dead: Owner) -> None:
