@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from agentfly_core.rollout.child_process import Child
     from agentfly_core.rollout.episode import Episode
+    from agentfly_core.rollout.speaker import Context, Speaker
     from agentfly_core.templates.chatml import reply_text
 
 _RECORDS = "agentfly_core.records.trajectory"
@@ -34,6 +35,7 @@ _HOMES = {
     "BadCall": _RECORDS,
     "BadRow": "agentfly_core.records.dataset",
     "Child": "agentfly_core.rollout.child_process",
+    "Context": "agentfly_core.rollout.speaker",
     "Conversation": "agentfly_core.authoring.chat_template",
     "Ending": _RECORDS,
     "Environment": "agentfly_core.authoring.environment",
@@ -43,6 +45,7 @@ _HOMES = {
     "Problem": _RECORDS,
     "Score": _RECORDS,
     "ServiceFailure": "agentfly_core.authoring.environment",
+    "Speaker": "agentfly_core.rollout.speaker",
     "ToolCall": _RECORDS,
     "ToolError": "agentfly_core.authoring.tool",
     "Trajectory": _RECORDS,
@@ -57,6 +60,7 @@ __all__ = [
     "BadCall",
     "BadRow",
     "Child",
+    "Context",
     "Conversation",
     "Ending",
     "Environment",
@@ -66,6 +70,7 @@ __all__ = [
     "Problem",
     "Score",
     "ServiceFailure",
+    "Speaker",
     "ToolCall",
     "ToolError",
     "Trajectory",

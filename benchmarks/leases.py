@@ -40,8 +40,8 @@ from agentfly_core.records.trajectory import (
     Trajectory,
 )
 from agentfly_core.rollout.child_process import Child
-from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.rollout.resources import Limit, ResourceManager
+from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import play
 from benchmarks import harness
 

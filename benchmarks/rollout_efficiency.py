@@ -29,9 +29,10 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled
-from agentfly_core.rollout.episode import Episode, EpisodeSpec
+from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
 from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.templates.chatml import Hermes
@@ -87,6 +88,9 @@ class _Noting:
         sampled = await self.session.sample(request)
         self.notes.answered.append((time.perf_counter(), len(sampled.tokens)))
         return sampled
+
+    def open(self) -> None:
+        self.session.open()
 
     def close(self) -> None:
         self.session.close()

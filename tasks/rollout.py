@@ -13,7 +13,7 @@ from agentfly_core.pipeline.playing import of_step, of_test, play_shard, rollout
 from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
 from agentfly_core.records.dataset import size_of_split, split
 from agentfly_core.records.schedule import SamplingRound, rows_of
-from agentfly_core.rollout.episode import EpisodeSpec
+from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
 from tasks.stage import Made, reused, stage

@@ -40,10 +40,12 @@ class Conversation:
             ),
             tools=(ToolSchema("calculator", "Work out an expression.", {...}),),
             seed=5577006791,
+            speaker="tool_loop",
         )
 
-    The reply to come is number `turn`, counted from 0, of the problem's episode number `chain`.
-    `seed` is another one for each reply.
+    The reply to come is number `turn`, counted from 0, of the problem's episode number `chain`;
+    those that an agent asks for at the same time have the same number. `seed` is another one for
+    each reply. `speaker` is who replies: the agent, or one of `Episode.speaker`.
     """
 
     problem: Problem
@@ -52,10 +54,13 @@ class Conversation:
     messages: tuple[Message | Observation, ...]
     tools: tuple[ToolSchema, ...]
     seed: int
+    speaker: str = ""
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """(problem, chain, turn): a batch of requests is sorted by it, never by arrival."""
+        """(problem, chain, turn): a batch of requests is sorted by it, and by the seed where an
+        agent asks for several replies at the same time; never by arrival.
+        """
         return self.problem.id, self.chain, self.turn
 
 

@@ -23,7 +23,7 @@ from agentfly_core.records.trajectory import Finish, Sampled
 
 
 class TransformersSampler:
-    """Decodes a shard in batches: one whenever each of its open episodes waits for a reply.
+    """Decodes a shard in batches: one whenever each branch of its open episodes waits for a reply.
 
     What a request gets depends on its batch and on its own seed, never on when it arrived. The
     policy's own generation settings are not looked at. At temperature 0 the log-probabilities are
@@ -90,7 +90,7 @@ class _Shard:
     """The sampler session of one shard."""
 
     def __init__(self, sampler: TransformersSampler, episodes: int) -> None:
-        self._sampler, self._open = sampler, episodes
+        self._sampler, self._branches = sampler, episodes
         self._waiting: list[tuple[Request, asyncio.Future[Sampled]]] = []
         self._running: set[asyncio.Task[None]] = set()
 
@@ -100,16 +100,18 @@ class _Shard:
         self._decode_when_all_wait()
         return await future
 
+    def open(self) -> None:
+        self._branches += 1
+
     def close(self) -> None:
-        self._open -= 1
+        self._branches -= 1
         self._decode_when_all_wait()
 
     def _decode_when_all_wait(self) -> None:
         self._waiting = [item for item in self._waiting if not item[1].done()]
-        if self._waiting and len(self._waiting) >= self._open:
-            task = asyncio.create_task(
-                self._decode(sorted(self._waiting, key=lambda item: item[0].conversation.order))
-            )
+        if self._waiting and len(self._waiting) >= self._branches:
+            self._waiting.sort(key=_order)
+            task = asyncio.create_task(self._decode(self._waiting))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
             self._waiting = []
@@ -125,6 +127,11 @@ class _Shard:
         for (_, future), reply in zip(batch, replies, strict=True):
             if not future.done():
                 future.set_result(reply)
+
+
+def _order(waiting: tuple[Request, asyncio.Future[Sampled]]) -> tuple[str, int, int, int]:
+    conversation = waiting[0].conversation
+    return *conversation.order, conversation.seed
 
 
 @dataclass

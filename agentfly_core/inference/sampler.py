@@ -42,15 +42,22 @@ class SamplerLost(RuntimeError):
 
 
 class SamplerSession(Protocol):
-    """A sampler lent to the episodes of one shard."""
+    """A sampler lent to the episodes of one shard.
+
+    Decoding in batches waits for a request of each episode, or of each branch of an episode that
+    asks for several replies at the same time.
+    """
 
     async def sample(self, request: Request) -> Sampled:
         """One reply; the last token is a stop token iff `finish == "stop"`, and holds the end of a
         stop string iff it is "stop_string". Raises SamplerLost.
         """
 
+    def open(self) -> None:
+        """Open it for a further branch of an episode, whose requests decoding shall wait for."""
+
     def close(self) -> None:
-        """Close it for one episode, for which decoding in batches no longer waits."""
+        """Close it for one branch or episode, for which decoding no longer waits."""
 
 
 class Sampler(Protocol):

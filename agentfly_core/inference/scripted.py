@@ -81,6 +81,9 @@ class Scripted:
         whole: Finish = "stop_string" if stop else "stop"
         return Sampled(cut, (0.0,) * len(cut), self._version, whole if cut == tokens else "length")
 
+    def open(self) -> None:
+        """Do nothing: replies are not batched."""
+
     def close(self) -> None:
         """Do nothing: replies are not batched."""
 

@@ -201,6 +201,9 @@ class _Shard:
         finish: Finish = "stop_string" if at_string else choice["finish_reason"]
         return Sampled(tuple(choice["token_ids"]), logprobs, version, finish)
 
+    def open(self) -> None:
+        """Nothing waits for it: the server batches what is there."""
+
     def close(self) -> None:
         """Nothing waits for it: the server batches what is there."""
 

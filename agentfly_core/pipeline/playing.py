@@ -30,8 +30,8 @@ from agentfly_core.records.trajectory import (
     ToolCall,
     Trajectory,
 )
-from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
+from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
 from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.runs.context import Resolved

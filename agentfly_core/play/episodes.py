@@ -26,7 +26,7 @@ from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_tr
 from agentfly_core.records.play_record import PlayRecord, WayName
 from agentfly_core.records.run_record import Pointer
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
-from agentfly_core.rollout.episode import EpisodeSpec
+from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.runs.context import ExperimentContext
 

@@ -76,5 +76,8 @@ class _Session:
         self.shown = len(request.prompt) + len(sampled.tokens)
         return sampled
 
+    def open(self) -> None:
+        self.inner.open()
+
     def close(self) -> None:
         self.inner.close()

@@ -207,9 +207,11 @@ class Trajectory:
         """
         if self.answered is not None:
             return self.answered
-        if self.ending is Ending.TERMINAL:
+        if self.ending is Ending.TERMINAL and self.closing:
             return self.closing[-1].content
-        return self.turns[-1].reply.content if self.ending is Ending.NO_TOOL_CALLS else None
+        if self.ending is Ending.NO_TOOL_CALLS and self.turns:
+            return self.turns[-1].reply.content
+        return None
 
     @property
     def observations(self) -> tuple[Observation, ...]:

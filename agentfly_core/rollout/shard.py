@@ -18,8 +18,9 @@ from agentfly_core.inference.sampler import Sampler, SamplerLost, SamplerSession
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Trajectory
-from agentfly_core.rollout.episode import Episode, EpisodeOver, EpisodeSpec, PromptTooLong
+from agentfly_core.rollout.episode import Episode
 from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec, PromptTooLong
 from agentfly_core.rollout.spec import RolloutSpec
 
 LEASE_SECONDS = 120.0
@@ -49,13 +50,14 @@ async def play(
     spec: RolloutSpec,
     session: SamplerSession,
     resources: ResourceManager,
-) -> tuple[Trajectory, Timing]:
+) -> tuple[list[Trajectory], Timing]:
     """Play one episode; a lost service or passed deadline ends it FAILED, its environments closed.
 
     So does an agent that held its event loop. What the sampler, the template or the agent raises
-    passes.
+    passes. The trajectory that has the answer comes first: rewards look at it, and it alone has
+    what they observed.
     """
-    episode = Episode(episode_spec, spec, session)
+    episode = Episode(episode_spec, spec, session, injection.name(spec.agent))
     lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
     try:
         async with AsyncExitStack() as stack:
@@ -63,13 +65,13 @@ async def play(
                 lent = await stack.enter_async_context(lease)
             for kind, environment in lent.items():
                 episode.lent[kind] = environment
-            seen = _record(episode_spec, spec, episode, await _ending(spec, episode))
+            seen, *others = _record(episode_spec, episode, await _ending(spec, episode))
             with episode.timed("rewards"):
                 observed = {one.name: await one.score(seen, episode.lent) for one in spec.rewards}
-        trajectory = replace(seen, observed=observed)
+        trajectories = [replace(seen, observed=observed), *others]
     except ServiceFailure as failure:
-        trajectory = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure))
-    return trajectory, Timing(trajectory.id, tuple(episode.spans))
+        trajectories = _record(episode_spec, episode, Ending.FAILED, fault(failure))
+    return trajectories, Timing(trajectories[0].id, tuple(episode.spans))
 
 
 async def collect(
@@ -79,9 +81,11 @@ async def collect(
     watch: Callable[[Trajectory], None],
     resources: ResourceManager,
 ) -> tuple[list[Trajectory], list[Timing], dict[str, float]]:
-    """Play a shard of episodes at the same time; `watch` gets each trajectory as it ends.
+    """Play a shard of episodes at the same time; `watch` gets the trajectory of each, as it ends,
+    that has its answer.
 
-    Both lists are sorted by (problem, chain, agent); the last is what `resources` measured. There
+    The trajectories are sorted by (problem, chain, agent), the timings, one an episode, by
+    (problem, chain); the last is what `resources` measured. There
     are as many seats as there are episodes, or environments if those are fewer: an episode takes a
     seat when the one before it ends, so that a seated one is never kept from replying. As many
     environments are there, or starting, when it ends. Raises SamplerLost when the shard must be
@@ -99,8 +103,13 @@ async def collect(
     if failure is not None:
         raise failure
     assert len(played) == len(episode_specs), "an episode was cancelled from within"
-    played.sort(key=lambda pair: (pair[0].problem.id, pair[0].chain, pair[0].agent))
-    return [trajectory for trajectory, _ in played], [timing for _, timing in played], measured
+    played.sort(key=lambda pair: (pair[0][0].problem.id, pair[0][0].chain))
+    trajectories = [one for episode, _ in played for one in sorted(episode, key=_agent)]
+    return trajectories, [timing for _, timing in played], measured
+
+
+def _agent(trajectory: Trajectory) -> str:
+    return trajectory.agent
 
 
 async def _play_all(
@@ -109,22 +118,22 @@ async def _play_all(
     sampler: Sampler,
     watch: Callable[[Trajectory], None],
     resources: ResourceManager,
-) -> tuple[list[tuple[Trajectory, Timing]], dict[str, float]]:
-    played: list[tuple[Trajectory, Timing]] = []
+) -> tuple[list[tuple[list[Trajectory], Timing]], dict[str, float]]:
+    played: list[tuple[list[Trajectory], Timing]] = []
     seats = min([len(episode_specs), *(spec.limits[kind].limit for kind in spec.kinds)])
     waiting = iter(episode_specs)
 
     async def sit(session: SamplerSession) -> None:
         for episode_spec in waiting:
             try:
-                trajectory, timing = await play(episode_spec, spec, session, resources)
+                episode, timing = await play(episode_spec, spec, session, resources)
             except (SamplerLost, PromptTooLong, NoReply):
                 raise
             except (Exception, SystemExit) as error:
                 # whatever an author's code raised ends the stage, with its place
                 raise EpisodeBroken.by(error, episode_spec, spec) from error
-            played.append((trajectory, timing))
-            watch(trajectory)
+            played.append((episode, timing))
+            watch(episode[0])
         session.close()
 
     resources.warm(spec.kinds, seats, LEASE_SECONDS)
@@ -150,32 +159,35 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> Ending:
     if not isinstance(ending, Ending):
         raise TypeError(f"{agent} returned {ending!r}, expected an Ending.")
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns}
-    if not answered.get(ending, True):
+    if not answered.get(ending, True) and episode.answered[1] is None:
         raise ValueError(f"{agent} returned {ending!r} before there was any answer.")
     return ending
 
 
 def _record(
-    episode_spec: EpisodeSpec,
-    spec: RolloutSpec,
-    episode: Episode,
-    ending: Ending,
-    error: str | None = None,
-) -> Trajectory:
-    agent = injection.name(spec.agent)
+    episode_spec: EpisodeSpec, episode: Episode, ending: Ending, error: str | None = None
+) -> list[Trajectory]:
+    """The trajectory with the answer, then those of the others who spoke."""
     step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
-    return Trajectory(
-        id=hashing.short(step, problem.id, chain, agent),
-        episode=hashing.short(step, problem.id, chain),
-        problem=problem,
-        group=hashing.short(step, problem.id),
-        chain=chain,
-        agent=agent,
-        role=episode_spec.role,
-        turns=tuple(episode.turns),
-        closing=tuple(episode.closing),
-        ending=ending,
-        error=error,
-        observed={},
-        seed=episode_spec.seed,
-    )
+    main, *others = episode.speakers
+    answering, answer = episode.answered
+    trajectories = [
+        Trajectory(
+            id=hashing.short(step, problem.id, chain, speaker.name),
+            episode=hashing.short(step, problem.id, chain),
+            problem=problem,
+            group=hashing.short(step, problem.id, *([] if speaker is main else [speaker.role])),
+            chain=chain,
+            agent=speaker.name,
+            role=episode_spec.role,
+            turns=speaker.turns,
+            closing=speaker.closing,
+            ending=ending,
+            error=error,
+            observed={},
+            seed=episode_spec.seed,
+            answered=answer if speaker.name == answering else None,
+        )
+        for speaker in (main, *(other for other in others if other.turns))
+    ]
+    return sorted(trajectories, key=lambda one: one.agent != answering)

@@ -8,9 +8,10 @@ from functools import cached_property
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
-from agentfly_core.rollout.episode import Agent, EpisodeRules
+from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.needs import kinds_needed
 from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.rules import EpisodeRules
 
 
 @dataclass(frozen=True, kw_only=True)

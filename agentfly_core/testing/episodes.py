@@ -14,10 +14,11 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Policy, Scripted
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Message, Problem, Scored, ToolCall, Trajectory
-from agentfly_core.rollout.episode import Agent, EpisodeSpec
+from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.needs import kinds_needed, refuse_misfits
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
+from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
 from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.testing.letters import STOP, Letters, call_text, encode

@@ -19,9 +19,9 @@ from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.records.trajectory import Problem
-from agentfly_core.rollout.episode import EpisodeSpec
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
 from agentfly_core.system.service import Service
 from agentfly_core.templates.chatml import Hermes

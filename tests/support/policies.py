@@ -13,3 +13,8 @@ def chained(replies: Callable[[int], Sequence[str]]) -> Policy:
         return replies(conversation.chain)[conversation.turn]
 
     return policy
+
+
+async def numbered(conversation: Conversation) -> str:
+    """The policy whose reply number 3 is `r3`."""
+    return f"r{conversation.turn}"

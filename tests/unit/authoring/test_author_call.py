@@ -384,7 +384,7 @@ async def test_a_reset_that_blocks_is_named_with_what_to_do_instead(
 async def test_making_an_environment_and_asking_for_its_state_are_bounded_too(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentfly_core.rollout.episode.STATE_SECONDS", 0.05)
+    monkeypatch.setattr("agentfly_core.rollout.speaker.STATE_SECONDS", 0.05)
     Slow.released = released
 
     @tool

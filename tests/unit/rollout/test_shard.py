@@ -20,7 +20,8 @@ from agentfly_core.records.trajectory import (
     Sampled,
     ToolCall,
 )
-from agentfly_core.rollout.episode import Episode, PromptTooLong
+from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.rules import PromptTooLong
 from agentfly_core.testing.episodes import (
     ADD,
     episode_specs,

@@ -1,0 +1,106 @@
+"""The rules of an episode, and how it is said that one of them ended it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.inference.sampler import SamplingParams
+from agentfly_core.records.trajectory import Ending, Message, Problem, Role
+
+
+class PromptTooLong(ValueError):
+    """Prompts leave no room to reply: `PromptTooLong({"add-41-58": 310}, limit=256)`, in tokens."""
+
+    def __init__(self, tokens: Mapping[str, int], limit: int) -> None:
+        worst = sorted(tokens, key=tokens.__getitem__, reverse=True)
+        listed = ", ".join(f"{problem!r} has {tokens[problem]}" for problem in worst[:3])
+        super().__init__(
+            f"What the model reads first leaves no room for a reply in {len(tokens)} of the "
+            f"problems: agent.max_model_len is {limit} tokens, {listed}. Raise it to more than "
+            f"{tokens[worst[0]]}, shorten agent.system or what the tools say of themselves, or "
+            "leave these problems out of the data."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSpec:
+    """One episode to be played: `EpisodeSpec(problem, chain=3, step=7, role="train",
+    temperature=1.0, seed=5577006791)`.
+
+    `step` is the split's name where a split is evaluated or demonstrated.
+    """
+
+    problem: Problem
+    chain: int
+    step: int | str
+    role: Role
+    temperature: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeRules:
+    """The rules of an episode, the same for all agents; lengths in tokens.
+
+    `stop` are all strings at which a reply may end.
+    """
+
+    template: ChatTemplate
+    tools: tuple[Tool, ...]
+    system: str
+    max_turns: int
+    max_tokens: int
+    max_observation_tokens: int
+    max_model_len: int
+    stop: tuple[str, ...] = ()
+
+    @cached_property
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        """What the model reads about its tools."""
+        return tuple(tool.schema for tool in self.tools)
+
+    def opening(self, problem: Problem) -> tuple[Message, ...]:
+        """What a model that is asked a problem reads first."""
+        system = (Message("system", self.system),) if self.system else ()
+        return (*system, Message("user", problem.prompt))
+
+    def sampling(
+        self, temperature: float, stop: Sequence[str] | None, max_tokens: int | None
+    ) -> SamplingParams:
+        """How a reply is sampled, by the rules where `stop` and `max_tokens` are None.
+
+        Raises ValueError for what no sampler takes, and for a stop string that is not in the rules.
+        """
+        strings = self.stop if stop is None else tuple(stop)
+        if not set(strings) <= set(self.stop):
+            raise ValueError(
+                f"reply(stop={stop!r}): expected a list of strings among those of agent.stop, "
+                f"{list(self.stop)}. Add it there: the sampler has to know them when it starts."
+            )
+        if not 0 <= temperature < math.inf:
+            raise ValueError(f"reply(temperature={temperature}): expected 0 (greedy) or more.")
+        most = self.max_tokens if max_tokens is None else max_tokens
+        if most < 1:
+            raise ValueError(f"reply(max_tokens={most}): expected 1 or more.")
+        return SamplingParams(temperature, most, self.template.stop_tokens, strings)
+
+    def require_room(self, problems: Iterable[Problem]) -> None:
+        """Raise PromptTooLong where the opening of a problem leaves no token for a reply."""
+        tokens = {p.id: len(self.template.open(self.opening(p), self.schemas)) for p in problems}
+        if long := {
+            problem: count for problem, count in tokens.items() if count >= self.max_model_len
+        }:
+            raise PromptTooLong(long, self.max_model_len)
+
+
+class EpisodeOver(Exception):
+    """Raised in an agent when its episode has ended; let it pass."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.value)
+        self.ending = ending

@@ -1,0 +1,350 @@
+"""Who speaks in an episode: samples replies, calls tools, keeps to the limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TypedDict, Unpack
+
+from agentfly_core.authoring import calling
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.injection import Lent
+from agentfly_core.authoring.loop_crossing import LoopCrossing
+from agentfly_core.formats import hashing
+from agentfly_core.formats.text import clip, did_you_mean, fault
+from agentfly_core.inference.sampler import Request, SamplerSession, SamplingParams
+from agentfly_core.records.timing import Doing, Span, moment
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Ending,
+    Message,
+    Observation,
+    Sampled,
+    ToolCall,
+    Turn,
+)
+from agentfly_core.rollout import timeline
+from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, EpisodeSpec, PromptTooLong
+from agentfly_core.rollout.timeline import Branch, Reply
+
+STATE_SECONDS = 30.0
+current_branch: ContextVar[Branch | None] = ContextVar("branch", default=None)
+"""The branch of an agent in which code runs, None outside `Episode.gather`."""
+
+
+@dataclass
+class Stage:
+    """What the speakers of an episode share: a sampler, what is lent, and the time."""
+
+    spec: EpisodeSpec
+    session: SamplerSession
+    main: str
+    lent: dict[type[Lent], Lent]
+    spans: list[Span] = field(default_factory=list)
+    trunk: Branch = field(default_factory=Branch)
+    here: LoopCrossing = field(default_factory=LoopCrossing)
+
+    @property
+    def branch(self) -> Branch:
+        """The branch of the agent that asks."""
+        return current_branch.get() or self.trunk
+
+    @contextmanager
+    def timed(self, doing: Doing) -> Iterator[None]:
+        """Note how long the block takes, and what for."""
+        start = moment()
+        try:
+            yield
+        finally:
+            self.spans.append(Span(doing, start, moment()))
+
+
+class Sampling(TypedDict, total=False):
+    """How a reply is sampled; what is left out or None is the experiment's.
+
+    `stop` are the strings at which it ends, some of agent.stop; the message ends before them.
+    `max_tokens` is its greatest length.
+    """
+
+    stop: Sequence[str] | None
+    temperature: float | None
+    max_tokens: int | None
+
+
+class Context:
+    """One conversation of a speaker, which each reply makes longer.
+
+    It begins with what it was opened with. What stands in it is never rewritten: to have the model
+    read something else, open another one.
+    """
+
+    def __init__(self, speaker: Speaker, *messages: Message | Observation) -> None:
+        self._speaker, self._begin = speaker, messages
+
+    async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
+        """What the model says after reading these, too; its calls are not answered yet.
+
+        Raises EpisodeOver when there were `max_turns` replies, or `max_model_len` tokens in this
+        context, PromptTooLong where these are too few for the episode's first reply, and
+        SamplerLost.
+        """
+        before = self._last
+        new = (*self._begin, *read) if before is None else read
+        return await self._speaker.reply_behind(before, new, sampling, self)
+
+    @property
+    def messages(self) -> tuple[Message | Observation, ...]:
+        """All that was read and said in it, as `Speaker.reply_to` takes it."""
+        return timeline.messages_of(self._last) or self._begin
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has; a reply can only be sampled below `max_model_len`."""
+        return len(timeline.tokens_of(self._last))
+
+    @property
+    def _last(self) -> Reply | None:
+        return self._speaker.branch.last.get(self)
+
+
+class Speaker:
+    """One of those who speak in an episode, with its own instructions, tools and contexts.
+
+        planner = episode.speaker("planner", system="Name the next step.")
+        step = await planner.reply(Message("user", episode.problem.prompt))
+
+    `name` is its role and instance, `planner/2`; the first of a role goes by the role's name.
+    """
+
+    def __init__(self, stage: Stage, name: str, rules: EpisodeRules, *begin: Message) -> None:
+        self.name, self.rules = name, rules
+        self._stage, self._begin = stage, begin
+        self._tools = {tool.name: tool for tool in rules.tools}
+        self._said: list[Reply] = []
+        self._first = self.context()
+
+    @property
+    def role(self) -> str:
+        """Its name without the instance."""
+        return self.name.partition("/")[0]
+
+    async def reply(self, *read: Message | Observation, **sampling: Unpack[Sampling]) -> Message:
+        """What the model says after reading these; its calls are not answered yet.
+
+        It goes on in the speaker's first context. Raises as `Context.reply`.
+        """
+        return await self._first.reply(*read, **sampling)
+
+    async def reply_to(
+        self, messages: Sequence[Message | Observation], **sampling: Unpack[Sampling]
+    ) -> Message:
+        """What the model says to a whole conversation, which is the prompt's.
+
+        Where it begins with what was read and said in a context before, it goes on behind the last
+        such reply, whose tokens it keeps. Raises as `Context.reply`.
+        """
+        mine = (one for one in self.branch.replies if one.speaker == self.name)
+        before = timeline.longest_beginning(mine, messages)
+        known = len(timeline.messages_of(before))
+        return await self.reply_behind(before, tuple(messages[known:]), sampling)
+
+    def context(self, *messages: Message | Observation) -> Context:
+        """A new context that begins with these messages, behind the speaker's own instructions."""
+        return Context(self, *self._begin, *messages)
+
+    async def call(self, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
+        """The tools' answers, in the order of the calls; those of parallel tools run concurrently.
+
+        A call that cannot be read or carried out is answered with an error. Raises EpisodeOver
+        after a tool that ends the episode, and ServiceFailure.
+        """
+        work = self._call(self.branch, *calls)
+        return await self._stage.here.do(work, EpisodeOver(Ending.FAILED))
+
+    def answer(self, text: str) -> None:
+        """Say the episode's answer, which rewards look at; it may be said again, and ends
+        nothing.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"An answer is a text, got {text!r:.80}; use str(...) or json.dumps.")
+        self.branch.answers.append((self.name, text))
+
+    async def reply_behind(
+        self,
+        before: Reply | None,
+        read: tuple[Message | Observation, ...],
+        sampling: Sampling,
+        context: Context | None = None,
+    ) -> Message:
+        """What the model says after reading these behind a reply of before, or as a whole prompt;
+        it is the newest reply of `context`.
+        """
+        branch, temperature = self.branch, sampling.get("temperature")
+        own = self._stage.spec.temperature if temperature is None else temperature
+        params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
+        with branch.alone():
+            work = self._reply(branch, before, read, params, temperature)
+            reply = await self._stage.here.do(work, EpisodeOver(Ending.FAILED))
+        if context is not None:
+            branch.last[context] = reply
+        return reply.said
+
+    @property
+    def branch(self) -> Branch:
+        """The branch of the agent that asks."""
+        return self._stage.branch
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The record so far, in the order of time."""
+        return timeline.turns_of(self._said)
+
+    @property
+    def closing(self) -> tuple[Observation, ...]:
+        """What tools answered after the last reply."""
+        return self.branch.unread_by(self.name)
+
+    async def _reply(
+        self,
+        branch: Branch,
+        before: Reply | None,
+        read: tuple[Message | Observation, ...],
+        params: SamplingParams,
+        temperature: float | None,
+    ) -> Reply:
+        template = self.rules.template
+        if sum(one.speaker == self.name for one in branch.replies) >= self.rules.max_turns:
+            raise EpisodeOver(Ending.MAX_TURNS)
+        if before is None:
+            given = template.open(read, self.rules.schemas)
+        else:
+            given = template.extend(before.sampled.tokens, read)
+        prompt = (*timeline.tokens_of(before), *given)
+        lent = [thing for thing in self._stage.lent.values() if isinstance(thing, Environment)]
+        states = [await _state_key(environment) for environment in lent]
+        name = timeline.digest(prompt)
+        seed = self._seed(branch, before, name)
+        messages = (*timeline.messages_of(before), *read)
+        conversation = self._conversation(branch, messages, seed)
+        sampled = await self._sample(Request(prompt, params, conversation))
+        stop = (params.stop,) if sampled.finish == "stop_string" else ()
+        reply = Reply(
+            before=before,
+            read=read,
+            given=given,
+            said=template.parse(sampled.tokens, *stop),
+            sampled=sampled,
+            temperature=temperature,
+            state=" ".join(filter(None, states)),
+            prompt=name,
+            speaker=self.name,
+            call=branch.call,
+            seed=seed,
+        )
+        self._said.append(reply)
+        branch.add(reply)
+        room = self.rules.max_model_len - len(prompt) - len(sampled.tokens)
+        if sampled.finish == "length" and room < 1:
+            raise EpisodeOver(Ending.MAX_MODEL_LEN)
+        return reply
+
+    async def _sample(self, request: Request) -> Sampled:
+        tokens, most = len(request.prompt), self.rules.max_model_len
+        if tokens >= most and request.conversation.turn == 0:
+            raise PromptTooLong({self._stage.spec.problem.id: tokens}, most)
+        if tokens >= most:
+            raise EpisodeOver(Ending.MAX_MODEL_LEN)
+        params = replace(request.params, max_tokens=min(request.params.max_tokens, most - tokens))
+        with self._stage.timed("generating"):
+            return await self._stage.session.sample(replace(request, params=params))
+
+    def _seed(self, branch: Branch, before: Reply | None, prompt: str) -> int:
+        """Of a reply of the only context so far of the only speaker: by its number. Of all others:
+        by who speaks, what is read, and how often that was read before.
+        """
+        spec, depth = self._stage.spec, len(timeline.path(before))
+        alone = not branch.number and branch.call == depth
+        if alone and self.name == self._stage.main:
+            return hashing.seed(spec.seed, depth)
+        asked = [(one.speaker, one.prompt) for one in branch.replies].count((self.name, prompt))
+        return hashing.seed(spec.seed, self.name, prompt, asked, *branch.number)
+
+    def _conversation(
+        self, branch: Branch, messages: tuple[Message | Observation, ...], seed: int
+    ) -> Conversation:
+        return Conversation(
+            problem=self._stage.spec.problem,
+            chain=self._stage.spec.chain,
+            turn=branch.call,
+            messages=messages,
+            tools=self.rules.schemas,
+            seed=seed,
+            speaker=self.name,
+        )
+
+    async def _call(self, branch: Branch, *calls: ToolCall | BadCall) -> tuple[Observation, ...]:
+        found: list[Observation] = []
+        with self._stage.timed("tools"):
+            for parallel, run in groupby(calls, self._is_parallel):
+                if parallel:
+                    found += await self._answers(branch, *run)
+                    continue
+                for call in run:
+                    found += await self._answers(branch, call)
+                    if not found[-1].error and self._tools[found[-1].tool].ends_episode:
+                        self._end(branch, found[-1])
+        return tuple(found)
+
+    def _end(self, branch: Branch, last: Observation) -> None:
+        if self.name != self._stage.main:
+            branch.answers.append((self.name, last.content))
+        raise EpisodeOver(Ending.TERMINAL)
+
+    def _is_parallel(self, call: ToolCall | BadCall) -> bool:
+        return (
+            isinstance(call, ToolCall)
+            and call.name in self._tools
+            and self._tools[call.name].parallel
+        )
+
+    async def _answers(self, branch: Branch, *calls: ToolCall | BadCall) -> list[Observation]:
+        answers = await asyncio.gather(
+            *(self._answer(call) for call in calls), return_exceptions=True
+        )
+        for failure in answers:
+            if isinstance(failure, BaseException):
+                raise failure
+        found = [answer for answer in answers if isinstance(answer, Observation)]
+        branch.unread += [(self.name, answer) for answer in found]
+        return found
+
+    async def _answer(self, call: ToolCall | BadCall) -> Observation:
+        if isinstance(call, BadCall):
+            text = f"This tool call could not be read: {clip(call.fault, 500)}"
+            answer = Observation("unreadable", text, error=True)
+        elif call.name in self._tools:
+            answer = await self._tools[call.name].answer(call, self._stage.lent)
+        else:
+            name = clip(call.name, 80)
+            text = f"There is no tool {name!r}.{did_you_mean(name, list(self._tools))}"
+            answer = Observation("unknown", text, error=True)
+        most = self.rules.max_observation_tokens
+        return replace(answer, content=self.rules.template.fit(answer.content, most))
+
+
+async def _state_key(environment: Environment) -> str:
+    async def key() -> str:
+        return environment.state_key()
+
+    kind = type(environment).__name__
+    try:
+        return await calling.call(key, STATE_SECONDS, f"{kind}.state_key()", [environment])
+    except ServiceFailure:
+        raise
+    except Exception as error:  # an author's own, like start and reset
+        raise ServiceFailure(f"{kind} could not name its state: {fault(error)}") from error

@@ -1,0 +1,170 @@
+"""The replies of an episode: which one each goes on from, and which lie before it in time."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, count
+
+from agentfly_core.records.trajectory import Given, Message, Observation, Sampled, Turn
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reply:
+    """A reply, and the one that it goes on from, or None where it began with a prompt of its own.
+
+    `given` are the tokens between the two, or the whole prompt; `prompt` is the digest of all
+    tokens before it. `call` is its time, `seed` the one that it was sampled with; a `temperature`
+    of None is the experiment's.
+    """
+
+    before: Reply | None
+    read: tuple[Message | Observation, ...]
+    given: tuple[int, ...]
+    said: Message
+    sampled: Sampled
+    temperature: float | None
+    state: str
+    prompt: str
+    speaker: str
+    call: int
+    seed: int
+
+
+def path(reply: Reply | None) -> list[Reply]:
+    """The replies of a conversation up to this one, in order."""
+    found = []
+    while reply is not None:
+        found.append(reply)
+        reply = reply.before
+    return found[::-1]
+
+
+def tokens_of(reply: Reply | None) -> tuple[int, ...]:
+    """All tokens of a conversation up to and with a reply, as they were given and sampled."""
+    pairs = ((one.given, one.sampled.tokens) for one in path(reply))
+    return tuple(chain.from_iterable(chain.from_iterable(pairs)))
+
+
+def messages_of(reply: Reply | None) -> tuple[Message | Observation, ...]:
+    """All that was read and said in a conversation up to and with a reply."""
+    return tuple(chain.from_iterable((*one.read, one.said) for one in path(reply)))
+
+
+def digest(tokens: Sequence[int]) -> str:
+    """A name of 16 hex digits of a prompt's tokens."""
+    return hashlib.sha256(array("q", tokens).tobytes()).hexdigest()[:16]
+
+
+def longest_beginning(
+    replies: Iterable[Reply], messages: Sequence[Message | Observation]
+) -> Reply | None:
+    """The last reply of the longest conversation that these messages begin with, the earliest such
+    one; None where no conversation is their beginning.
+    """
+    found, most = None, 0
+    for reply in replies:
+        known = messages_of(reply)
+        if most < len(known) <= len(messages) and known == tuple(messages[: len(known)]):
+            found, most = reply, len(known)
+    return found
+
+
+def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
+    """The record of a speaker's replies, in the order of time.
+
+    The first reply that goes on from another one goes on in its context. Each further one opens a
+    context in which all tokens up to there are given: a sampled token stands as such in one context
+    alone.
+    """
+    turns: list[Turn] = []
+    contexts: dict[Reply | None, int] = {}  # by their last replies so far
+    opened = count()
+    for reply in sorted(replies, key=lambda one: (one.call, one.seed)):
+        if reply.before in contexts:
+            context, given = contexts.pop(reply.before), reply.given
+        else:
+            context, given = next(opened), (*tokens_of(reply.before), *reply.given)
+        contexts[reply] = context
+        turns.append(
+            Turn(
+                read=reply.read,
+                given=Given(given),
+                reply=reply.said,
+                sampled=(reply.sampled,),
+                context=context,
+                call=reply.call,
+                temperature=reply.temperature,
+                state=reply.state,
+            )
+        )
+    return tuple(sorted(turns, key=lambda turn: (turn.call, turn.context)))
+
+
+@dataclass(eq=False)
+class Branch:
+    """A line of an agent's work: what lies before its next reply in the agent's own order, whatever
+    came earlier by the clock.
+
+    An agent begins as one. `Episode.gather` makes more, which are numbered by their places: (1, 0)
+    is the first branch of the agent's second one. `last` has the last reply of each context,
+    `unread` what tools answered to each speaker since its last reply, `answers` what each speaker
+    said is the answer.
+    """
+
+    number: tuple[int, ...] = ()
+    replies: list[Reply] = field(default_factory=list)
+    last: dict[object, Reply] = field(default_factory=dict)
+    unread: list[tuple[str, Observation]] = field(default_factory=list)
+    answers: list[tuple[str, str]] = field(default_factory=list)
+    _busy: bool = False
+
+    @property
+    def call(self) -> int:
+        """The time of the next reply."""
+        return max((reply.call for reply in self.replies), default=-1) + 1
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Raise ValueError where something else is being done in this branch."""
+        if self._busy:
+            raise ValueError(
+                "Two replies were asked for at the same time, so that chance would order them: use "
+                "`await episode.gather(one(), another())` for what runs at the same time."
+            )
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
+    def add(self, reply: Reply) -> None:
+        """Have a reply lie before the next one; its speaker has read what it was answered."""
+        self.replies.append(reply)
+        self.unread = [pair for pair in self.unread if pair[0] != reply.speaker]
+
+    def unread_by(self, speaker: str) -> tuple[Observation, ...]:
+        """What tools answered to a speaker since its last reply."""
+        return tuple(answer for one, answer in self.unread if one == speaker)
+
+    def fork(self, count: int) -> list[Branch]:
+        """So many branches, before each of which lies what lies before this one."""
+        return [
+            Branch((*self.number, number), [*self.replies], dict(self.last))
+            for number in range(count)
+        ]
+
+    def join(self, branches: Sequence[Branch]) -> None:
+        """Go on behind these branches of this one; where several went on in one context, the last
+        of them counts.
+        """
+        known, last = len(self.replies), dict(self.last)
+        for branch in branches:
+            for reply in branch.replies[known:]:
+                self.add(reply)
+            self.last |= {one: at for one, at in branch.last.items() if last.get(one) is not at}
+            self.answers += branch.answers
+        self.unread += [pair for branch in branches for pair in branch.unread]

@@ -1,0 +1,79 @@
+"""What the learner makes of an episode with several contexts."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from agentfly_core.algorithms.cispo import CISPO
+from agentfly_core.algorithms.grpo import GRPO
+from agentfly_core.algorithms.sapo import SAPO
+from agentfly_core.records.trajectory import Ending, Message
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.interface import Outputs
+from agentfly_core.testing.episodes import play, rollout_spec
+from agentfly_core.training.policy import Policy
+from agentfly_core.training.prefix_tree import build_trees, flatten
+from tests.support.policies import numbered
+
+TINY = LlamaConfig(
+    vocab_size=128,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+)
+
+
+async def wandering(episode):
+    """A context that is left and continued later, and two that part from its middle."""
+    aside = episode.context(Message("user", "Sum up."))
+    begun = [*episode.opening, await episode.reply(*episode.opening)]
+    await aside.reply()
+    await episode.reply(Message("user", "Sure?"))
+    for text in ("Why?", "How?"):
+        await episode.reply_to([*begun, Message("user", text)])
+    await aside.reply(Message("user", "Shorter."))
+    return Ending.NO_TOOL_CALLS
+
+
+def alone(trajectory):
+    """The same replies, each in a context of its own: all that was read before it is given."""
+    before, turns = {}, []
+    for context, turn in enumerate(trajectory.turns):
+        read = (*before.get(turn.context, ()), *turn.given.tokens)
+        turns.append(replace(turn, given=replace(turn.given, tokens=read), context=context))
+        before[turn.context] = (*read, *turn.sampled[0].tokens)
+    return replace(trajectory, turns=tuple(turns))
+
+
+def gradient(policy, algorithm, trajectory, shared=False):
+    """Of the algorithm's loss, with an advantage of 0.7, of a policy that has moved on."""
+    batch, trees = pack([trajectory]), None
+    if shared:
+        found = build_trees(batch.tokens, batch.lengths, 200)
+        batch = batch.select(torch.tensor([row for tree in found for row in tree.rows]))
+        trees = flatten(batch.tokens, found)
+    batch = replace(batch, advantages=0.7 * batch.sampled, old_logprobs=batch.sampled * -4.9)
+    batch = replace(batch, weight=algorithm.weights(batch))
+    policy.zero_grad()
+    outputs = Outputs(*policy(batch.tokens, batch.sampled, 1.0, trees))
+    algorithm.loss(outputs, batch).total.backward()
+    return torch.cat([parameter.grad.flatten() for parameter in policy.parameters()])
+
+
+@pytest.mark.parametrize("algorithm", [GRPO(), CISPO(), SAPO()], ids=lambda one: type(one).__name__)
+async def test_contexts_that_are_continued_later_teach_what_their_replies_teach_alone(algorithm):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(TINY, dtype=torch.float64)
+    policy = Policy(model.eval())
+    played = await play(numbered, spec=rollout_spec(agent=wandering, max_turns=9))
+    in_pieces = alone(played)
+    assert len(pack([played]).tokens) == 4 and len(pack([in_pieces]).tokens) == 6
+    expected = gradient(policy, algorithm, in_pieces)
+    assert expected.norm() > 1e-3
+    for shared in (False, True):
+        found = gradient(policy, algorithm, played, shared)
+        assert (found - expected).norm() < 1e-5 * expected.norm()
