@@ -219,6 +219,12 @@ class Trajectory:
         read = [item for turn in self.turns for item in turn.read if isinstance(item, Observation)]
         return (*read, *self.closing)
 
+    def trains(self, turn: Turn) -> bool:
+        """Whether a reply's tokens are trained: in a training episode not those of a greedy reply,
+        which the policy did not draw.
+        """
+        return turn.temperature != 0 or self.role != "train"
+
     @property
     def sampled_tokens(self) -> int:
         """The number of tokens that the model sampled."""

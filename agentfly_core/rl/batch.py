@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from agentfly_core.records.trajectory import Given, Sampled, Trajectory, Turn
+from agentfly_core.records.trajectory import Given, Sampled, Trajectory
 
 Spans = list[tuple[int, Given | Sampled]]
 
@@ -28,10 +28,12 @@ class RolloutBatch:
         rollout_logprobs  [[0, 0, 0, -.1, -.7, -.01], [0, 0, 0, -.1, -2., 0]]  float32 [rows, T]
         trajectory        [0, 1]                                               int64 [rows]
         turn              [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]             int64 [rows, T]
+        temperature       [[1, 1, 1, .7, .7, .7], [1, 1, 1, .7, .7, 1]]        float32 [rows, T]
         old_logprobs, reference_logprobs, old_values, returns,
         advantages, weight                                                     float32 [rows, T]
 
-    `rollout_logprobs` are as the sampler said, `trajectory` is the row's and `turn` the token's.
+    `rollout_logprobs` are as the sampler said, `trajectory` is the row's and `turn` the token's;
+    `temperature` is that at which the token was sampled, 1 where none was.
     The last six are 0 where no token was sampled. `weight` is a token's share in the loss of its
     optimizer step, `returns` are the critic's value targets. A batch fresh from `pack` knows the
     sampler alone: its old and reference log-probabilities are the sampler's, and the other four are
@@ -44,6 +46,7 @@ class RolloutBatch:
     rollout_logprobs: Tensor
     trajectory: Tensor
     turn: Tensor
+    temperature: Tensor
     old_logprobs: Tensor
     reference_logprobs: Tensor
     old_values: Tensor
@@ -66,17 +69,18 @@ class RolloutBatch:
         )
 
 
-def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
-    """A row per context in which a token was sampled; none of a trajectory with its own `policy`.
+def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> RolloutBatch:
+    """A row per context in which a token is trained; none of a trajectory with its own `policy`.
 
-    A token's turn is its number in the order of time, which is that of `Trajectory.turns`. Raises
-    ValueError when a row begins with a sampled token: nothing predicts it.
+    A token's turn is its number in the order of time, which is that of `Trajectory.turns`.
+    `temperature` is that of the replies that have none of their own. Raises ValueError when a row
+    begins with a sampled token: nothing predicts it.
     """
     rows = [
         (i, spans)
         for i, trajectory in enumerate(trajectories)
         if not trajectory.policy
-        for spans in _contexts(trajectory.turns)
+        for spans in _contexts(trajectory)
     ]
     rows = [
         (i, spans)
@@ -84,6 +88,10 @@ def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
         if any(isinstance(span, Sampled) and span.tokens for _, span in spans)
     ]
     tokens, sampled, logprobs, turn = _columns([spans for _, spans in rows])
+    of_tokens = torch.ones_like(logprobs)
+    for row, (i, _) in enumerate(rows):
+        of_turns = torch.tensor([one.temperature or temperature for one in trajectories[i].turns])
+        of_tokens[row] = of_turns[turn[row]].where(sampled[row], 1.0)
     if bool(sampled[:, :1].any()):
         first = trajectories[rows[int(sampled[:, 0].nonzero()[0])][0]]
         raise ValueError(
@@ -97,6 +105,7 @@ def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
         rollout_logprobs=logprobs,
         trajectory=torch.tensor([i for i, _ in rows], dtype=torch.int64),
         turn=turn,
+        temperature=of_tokens,
         old_logprobs=logprobs,
         reference_logprobs=logprobs,
         old_values=nothing,
@@ -106,11 +115,13 @@ def pack(trajectories: Sequence[Trajectory]) -> RolloutBatch:
     )
 
 
-def _contexts(turns: Sequence[Turn]) -> list[Spans]:
+def _contexts(trajectory: Trajectory) -> list[Spans]:
     """The spans of each context with the numbers of their turns, the first context first."""
     contexts: defaultdict[int, Spans] = defaultdict(list)
-    for number, turn in enumerate(turns):
+    for number, turn in enumerate(trajectory.turns):
         spans: list[Given | Sampled] = [turn.given, *turn.sampled]
+        if not trajectory.trains(turn):
+            spans = [Given(span.tokens) for span in spans]
         contexts[turn.context] += [(number, span) for span in spans]
     return [contexts[context] for context in sorted(contexts)]
 
@@ -149,13 +160,16 @@ def predictors(sampled: Tensor) -> Tensor:
     return pad(sampled[:, 1:], (0, 1))
 
 
-def token_logprobs(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def token_logprobs(
+    logits: Tensor, tokens: Tensor, temperature: float | Tensor
+) -> tuple[Tensor, Tensor]:
     """Each token's log-probability [n], and the entropy [n], without gradient, of its distribution.
 
     `logits` [n, vocabulary] are those that predict `tokens` [n]; they are divided by the
-    temperature in float32.
+    temperature, one for all or one for each token [n], in float32.
     """
-    logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
+    of_rows = temperature.unsqueeze(-1) if isinstance(temperature, Tensor) else temperature
+    logprobs = torch.log_softmax(logits.float() / of_rows, dim=-1)
     # first: a checkpoint computes again up to here
     chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     known = logprobs.detach()

@@ -95,17 +95,24 @@ def earned(score: Scored) -> float:
 
 
 def _by_turn(trajectory: Trajectory, score: Scored) -> list[float]:
-    """One number a turn; the rest of the reward is added to the last turn with a sampled token."""
+    """One number a turn; the rest of the reward is added to the last turn with a trained token.
+
+    What a greedy reply earned counts for the trained one before it, or else for the first: what
+    follows a trained token stays the same.
+    """
     rewards = list(score.turn_rewards or [0.0] * len(trajectory.turns))
-    spoken = [
-        i for i, turn in enumerate(trajectory.turns) if any(span.tokens for span in turn.sampled)
-    ]
+    turns = list(enumerate(trajectory.turns))
+    spoken = [i for i, turn in turns if any(span.tokens for span in turn.sampled)]
     if silent := [i for i, reward in enumerate(rewards) if reward and i not in spoken]:
         raise ValueError(
             f"Turn {silent[0]} of trajectory {trajectory.id} has a reward and no sampled token."
         )
-    if spoken:
-        rewards[spoken[-1]] += earned(score) - sum(rewards)
+    if trained := [i for i in spoken if trajectory.trains(trajectory.turns[i])]:
+        for greedy in [i for i in spoken if i not in trained]:
+            before = max((i for i in trained if i < greedy), default=trained[0])
+            rewards[before] += rewards[greedy]
+            rewards[greedy] = 0.0
+        rewards[trained[-1]] += earned(score) - sum(rewards)
     return rewards
 
 

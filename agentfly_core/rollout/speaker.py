@@ -67,8 +67,9 @@ class Stage:
 class Sampling(TypedDict, total=False):
     """How a reply is sampled; what is left out or None is the experiment's.
 
-    `stop` are the strings at which it ends, some of agent.stop; the message ends before them.
-    `max_tokens` is its greatest length.
+    `stop` are the strings at which it ends, some of agent.stop; the message ends before them. A
+    reply at `temperature` 0 is greedy, and in a training episode not trained. `max_tokens` is its
+    greatest length.
     """
 
     stop: Sequence[str] | None

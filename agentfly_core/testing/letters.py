@@ -53,9 +53,10 @@ def as_letters(trajectory: Trajectory) -> str:
 
 
 def loss_mask(trajectory: Trajectory) -> str:
-    """A sign for each token of a trajectory: `.` was read, `x` was sampled and is learned from."""
+    """A sign for each token of a trajectory: `x` was sampled and is learned from, `.` is not."""
     return "".join(
-        "." * len(turn.given.tokens) + "x" * len(_sampled(turn)) for turn in trajectory.turns
+        "." * len(turn.given.tokens) + ".x"[trajectory.trains(turn)] * len(_sampled(turn))
+        for turn in trajectory.turns
     )
 
 

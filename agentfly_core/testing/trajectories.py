@@ -27,15 +27,16 @@ def turn(
     reply: Message | str = "",
     context: int = 0,
     version: int = 0,
+    temperature: float | None = None,
 ) -> Turn:
     """A turn: the tokens that were read, then the log-probability of each sampled token.
 
     `turn([1, 87, 203], {57: -0.1, 2: -0.5}, reply="99")`. The policy's `version` is that of all
-    tokens; turns of the same `context` are one sequence.
+    tokens; turns of the same `context` are one sequence. `temperature` is the reply's own.
     """
     sampled = tuple(Sampled(tuple(span), tuple(span.values()), version, "stop") for span in spans)
     said = Message("assistant", reply) if isinstance(reply, str) else reply
-    return Turn(tuple(read), Given(tuple(given)), said, sampled, context)
+    return Turn(tuple(read), Given(tuple(given)), said, sampled, context, temperature=temperature)
 
 
 def trajectory(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -62,7 +62,9 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
         for trajectory in scored:
             rewards[trajectory.group].add(earned(scores[trajectory.id]))
         kept = [t for t in scored if len(rewards[t.group]) > 1]
-    batch = pack(kept)
+    batch = pack(kept, job.temperature)
+    if not job.scores:  # what was demonstrated is learned as it is, however it was sampled
+        batch = replace(batch, temperature=torch.full_like(batch.temperature, job.temperature))
     rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
     return UpdateData(batch, rewarded, len(kept), len(played) - len(scored))
 

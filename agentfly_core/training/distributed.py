@@ -97,7 +97,11 @@ class Engine(Protocol):
     enable_backward_allreduce: bool
 
     def __call__(
-        self, tokens: Tensor, sampled: Tensor, temperature: float, trees: PrefixTrees | None = None
+        self,
+        tokens: Tensor,
+        sampled: Tensor,
+        temperature: float | Tensor,
+        trees: PrefixTrees | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]: ...
     def backward(self, loss: Tensor, *, scale_wrt_gas: bool) -> None: ...
     def set_gradient_accumulation_boundary(self, is_boundary: bool) -> None: ...

@@ -5,7 +5,8 @@ else.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import repeat
 from pathlib import Path
 
 import torch
@@ -57,10 +58,14 @@ class Policy(nn.Module):
             self.critic = nn.ModuleDict({**own, "head": head})
 
     def forward(
-        self, tokens: Tensor, sampled: Tensor, temperature: float, trees: PrefixTrees | None = None
+        self,
+        tokens: Tensor,
+        sampled: Tensor,
+        temperature: float | Tensor,
+        trees: PrefixTrees | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probability, entropy and value [rows, T] of sampled tokens, 0 elsewhere; for int64
-        and bool [rows, T].
+        and bool [rows, T], at one temperature or at that of each token [rows, T].
 
         With `trees`, these rows as prefix trees, the model reads those instead, to the same result.
         """
@@ -68,6 +73,8 @@ class Policy(nn.Module):
         places = torch.arange(tokens.numel(), device=tokens.device).view_as(tokens)
         predicting = (places if trees is None else trees.places)[predictors(sampled)]
         hidden = _hidden(self.model.base_model, inputs)[predicting]
+        if isinstance(temperature, Tensor):
+            temperature = temperature[sampled]
         of_tokens = self.projection(hidden, tokens[sampled], temperature)
         if self.critic is None:
             of_critic = hidden.new_zeros(len(hidden), dtype=torch.float32)
@@ -94,18 +101,26 @@ class Projection(nn.Module):
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
 
-    def forward(self, hidden: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """The log-probability and entropy [n] of tokens; if in several pieces, each is
-        recomputed in the backward.
+    def forward(
+        self, hidden: Tensor, tokens: Tensor, temperature: float | Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The log-probability and entropy [n] of tokens, at one temperature or one each [n]; if in
+        several pieces, each is recomputed in the backward.
         """
 
-        def chosen(hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        def chosen(
+            hidden: Tensor, tokens: Tensor, temperature: float | Tensor
+        ) -> tuple[Tensor, Tensor]:
             return token_logprobs(linear(hidden, self.weight, self.bias), tokens, temperature)
 
         size = PIECES[hidden.device.type]
         if len(tokens) <= size:
-            return chosen(hidden, tokens)
-        pieces = zip(torch.split(hidden, size), torch.split(tokens, size), strict=True)
+            return chosen(hidden, tokens, temperature)
+        temperatures: Iterable[float | Tensor] = repeat(temperature)
+        if isinstance(temperature, Tensor):
+            temperatures = torch.split(temperature, size)
+        read = zip(torch.split(hidden, size), torch.split(tokens, size), strict=True)
+        pieces = ((*one, of_one) for one, of_one in zip(read, temperatures, strict=False))
         found = [
             checkpoint(chosen, *piece, use_reentrant=False, preserve_rng_state=False)
             for piece in pieces

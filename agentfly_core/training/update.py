@@ -55,6 +55,7 @@ class Update:
     mismatch: dict[str, float] = field(default_factory=dict)
     known: Mapping[str, float] = field(default_factory=dict)
     on_policy: bool = False
+    one_temperature: bool = True
     skipped: int = 0
 
     def run(
@@ -64,6 +65,9 @@ class Update:
         self.skipped = int(self.job.before.get("train/skipped_in_a_row", 0))
         if self.settings.share_prefixes:
             require_masks(self.engine.module.model.config)
+        # divided by one number the logits have the bits that they always had
+        own = data.batch.temperature[data.batch.sampled]
+        self.one_temperature = bool((own == torch.tensor(self.job.temperature)).all())
         members = torch.unique(data.batch.trajectory)
         steps = mini_batches(self.job, members, self.settings.epochs, self.settings.mini_batches)
         batch = self._with_signals(data.batch, reference, len(steps))
@@ -111,7 +115,7 @@ class Update:
         values = torch.zeros_like(logprobs)
         with torch.no_grad(), self._clock("time/forward"):
             for rows, micro, trees in self._micro_batches(batch, batch.lengths > 0):
-                found = model(micro.tokens, micro.sampled, self.job.temperature, trees)
+                found = model(micro.tokens, micro.sampled, self._temperature(micro), trees)
                 _put(logprobs, rows, found[0])
                 _put(values, rows, found[2])
         # each rank has the rows it computed, and zeros for the others'
@@ -152,7 +156,7 @@ class Update:
     def _loss(self, micro: RolloutBatch, trees: PrefixTrees | None) -> tuple[Tensor, Tensor]:
         with self._clock("time/forward"):
             logprobs, entropy, values = self.engine(
-                micro.tokens, micro.sampled, self.job.temperature, trees
+                micro.tokens, micro.sampled, self._temperature(micro), trees
             )
             if self.on_policy:
                 micro = replace(micro, old_logprobs=logprobs.detach())
@@ -170,6 +174,9 @@ class Update:
             return loss.total, logprobs.detach()
         # only a gradient that is not finite stops the step, and a clamp lets no such one through
         return math.nan * (logprobs.sum() + values.sum()), logprobs.detach()
+
+    def _temperature(self, micro: RolloutBatch) -> float | Tensor:
+        return self.job.temperature if self.one_temperature else micro.temperature
 
     def _micro_batches(
         self, batch: RolloutBatch, wanted: Tensor

@@ -217,6 +217,41 @@ def test_sampler_old_reference_and_new_share_the_temperature(learner, nano, tmp_
     assert max(two["train/kl"], two["train/kl_reference"], two["mismatch/k3"]) < 1e-9
 
 
+def test_replies_of_one_episode_may_have_their_own_temperatures(learner, nano, tmp_path):
+    def warmer(trajectory):
+        first, *others = (measured(nano, trajectory, t) for t in (0.7, 1.3))
+        turns = [replace(first.turns[0], temperature=0.7), *others[0].turns[1:]]
+        return replace(first, turns=tuple(turns))
+
+    episodes = [warmer(one) for one in crowd(6, 4)]
+    assert {len(one.turns) for one in episodes} == {1, 2}
+    job = replace(stored(tmp_path, nano, episodes), temperature=1.3, reference=str(nano))
+    job = replace(job, algorithm=GRPO | {"kl": {"use": "loss", "weight": 0.1}})
+    one = learner.update(replace(job, update=settings()))
+    assert one["mismatch/max_abs_weight_error"] < 1e-4
+    assert (one["train/kl"], one["train/kl_reference"]) == (0, pytest.approx(0, abs=1e-9))
+    several = learner.update(replace(job, update=settings(learning_rate=1e-9, epochs=2)))
+    assert max(several["train/kl"], several["train/kl_reference"]) < 1e-9
+    wrong = learner.update(replace(job, temperature=1.0, update=settings()))
+    assert wrong["mismatch/max_abs_weight_error"] > 0.1
+
+
+def test_a_temperature_that_is_said_of_every_reply_leaves_the_bytes_as_they_are(
+    learner, nano, tmp_path
+):
+    def update(name, temperature):
+        episodes = [
+            replace(t, turns=tuple(replace(one, temperature=temperature) for one in t.turns))
+            for t in crowd(6, 4)
+        ]
+        (tmp_path / name).mkdir()
+        learner.update(replace(stored(tmp_path / name, nano, episodes), temperature=0.7))
+        return digests(saved(learner, tmp_path / name)[0])
+
+    assert update("said", 0.7) == update("not said", None)
+    assert update("other", 0.9) != update("again", None)
+
+
 @torch.no_grad()
 def measured(policy, trajectory, temperature=1.0):
     """The trajectory with the log-probabilities that transformers itself finds."""

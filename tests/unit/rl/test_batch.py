@@ -56,6 +56,35 @@ def test_two_contexts_in_turn_make_two_rows():
     assert batch.trajectory.tolist() == [0, 0]
 
 
+GREEDY = turn([5], {6: -1.0}, {7: -2.0}, temperature=0.0)
+
+
+def test_a_greedy_reply_is_read_and_not_trained():
+    batch = pack([trajectory(ASKS, GREEDY, turn([8], {9: -3.0}))])
+    #                                  given  sampled    greedy   | given sampled
+    assert batch.tokens.tolist() == [[1, 2, 3, 4, 5, 6, 7, 8, 9]]
+    assert batch.sampled.int().tolist() == [[0, 0, 1, 1, 0, 0, 0, 0, 1]]
+    assert batch.rollout_logprobs.tolist() == [[0, 0, -0.5, -0.25, 0, 0, 0, 0, -3]]
+
+
+def test_a_context_of_greedy_replies_has_no_row():
+    other = dataclasses.replace(GREEDY, context=1)
+    assert pack([trajectory(ASKS, other), trajectory(GREEDY)]).tokens.tolist() == [[1, 2, 3, 4]]
+
+
+def test_of_a_demonstration_greedy_replies_are_learned_too():
+    assert pack([trajectory(GREEDY, role="demonstration")]).sampled.int().tolist() == [[0, 1, 1]]
+
+
+def test_each_token_has_the_temperature_of_its_reply():
+    cool = turn([5], {6: -1.0}, temperature=0.5)
+    batch = pack([trajectory(ASKS, GREEDY, cool), trajectory(ASKS)], temperature=0.75)
+    assert batch.temperature.tolist() == [
+        [1, 1, 0.75, 0.75, 1, 1, 1, 1, 0.5],
+        [1, 1, 0.75, 0.75, 1, 1, 1, 1, 1],
+    ]
+
+
 def test_what_another_policy_said_has_no_row():
     told = dataclasses.replace(trajectory(ASKS), policy="runs/base/steps/000040")
     assert pack([told, trajectory(ASKS)]).trajectory.tolist() == [1]
@@ -89,6 +118,15 @@ def test_only_outputs_that_predict_a_sampled_token_get_a_gradient():
     #                                                token 0  1  2  3  4  5  6
     assert logits.grad[0].abs().sum(-1).ne(0).int().tolist() == [0, 1, 1, 0, 1, 1, 0]
     assert logits.grad[0, 1].argmax() == 3, "the output at token 1 is drawn to token 2, which is 3"
+
+
+def test_each_token_may_have_its_own_temperature():
+    logits = torch.tensor([[0.0, 2.0 * torch.tensor(3.0).log()]]).repeat(2, 1)
+    logprobs, entropy = token_logprobs(logits, torch.tensor([1, 1]), torch.tensor([2.0, 1.0]))
+    assert logprobs.exp().tolist() == pytest.approx([0.75, 0.9]), "odds 1 to 3, and 1 to 9"
+    for place, temperature in enumerate((2.0, 1.0)):
+        alone = token_logprobs(logits[:1], torch.tensor([1]), temperature)
+        assert (logprobs[place], entropy[place]) == alone
 
 
 def test_log_probabilities_and_entropy_are_those_at_the_temperature():

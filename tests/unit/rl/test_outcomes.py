@@ -40,6 +40,15 @@ def test_a_reward_on_a_turn_without_a_sampled_token_is_an_error():
         earned([played(ASKS, SILENT)], [1.0], by_turn=[(0.0, 1.0)])
 
 
+def test_what_a_greedy_reply_earned_counts_for_the_trained_one_before_it():
+    greedy = replace(ANSWERS, temperature=0.0)
+    found = earned([played(ASKS, greedy, ASKS)], [3.0], by_turn=[(0.5, 0.25, 1.0)])
+    #                                        asks     asks; the rest of the reward, 1.25, is last
+    assert found.token_rewards.tolist() == [[0, 0.75, 0, 2.25]]
+    first = earned([played(greedy, ASKS, greedy)], [1.0], by_turn=[(0.5, 0.0, 0.25)])
+    assert first.token_rewards.tolist() == [[0, 1.0]]
+
+
 def test_a_trajectory_in_which_nothing_was_sampled_has_a_reward_and_no_token_for_it():
     found = earned([played(SILENT), played(ASKS)], [1.0, 0.0])
     assert (found.rewards.tolist(), found.token_rewards.tolist()) == ([1.0, 0.0], [[0, 0], [0, 0]])

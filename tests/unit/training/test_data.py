@@ -76,6 +76,17 @@ def test_a_trajectory_without_any_score_is_an_error(tmp_path):
         read_update_data(stored(tmp_path, {"t0-0": 1.0}))
 
 
+def test_replies_have_their_own_temperature_or_the_jobs_and_demonstrations_the_jobs(tmp_path):
+    job = replace(stored(tmp_path, {f"t{g}-{i}": 0.0 for g in range(3) for i in range(2)}))
+    cool = [replace(t, turns=(replace(t.turns[0], temperature=0.5),)) for t in crowd(3, 2)[:3]]
+    write_trajectories(tmp_path / "0.parquet", cool)
+    batch = read_update_data(replace(job, temperature=0.75)).batch
+    of_first, of_last = (batch.temperature[row][batch.sampled[row]].unique() for row in (0, -1))
+    assert (of_first.tolist(), of_last.tolist()) == ([0.5], [0.75])
+    shown = read_update_data(replace(job, temperature=0.75, scores=None)).batch
+    assert shown.temperature.unique().tolist() == [0.75]
+
+
 def test_demonstrations_need_no_scores(tmp_path):
     data = read_update_data(replace(stored(tmp_path, {}), scores=None))
     assert (data.trajectories, data.unscored) == (6, 0)
