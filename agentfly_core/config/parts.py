@@ -106,8 +106,9 @@ class RewardPart(Section):
 
 
 class AgentPart(Section):
-    """How an episode is played; lengths in tokens, `max_tokens` those of a reply, `deadline` in
-    seconds. What is not known here is a setting of the agent's class.
+    """How an episode is played; lengths in tokens, `max_tokens` those of a reply,
+    `max_sampled_tokens` those of all replies together, `deadline` in seconds. What is not known
+    here is a setting of the agent's class.
 
     `stop` are strings at which a reply ends, `["Observation:"]` for ReAct. The text that the agent
     gets ends before it; training has all tokens that were sampled.
@@ -120,6 +121,7 @@ class AgentPart(Section):
     max_tokens: Positive = 256
     max_observation_tokens: Annotated[int, Field(ge=64)] = 1024
     max_model_len: Positive = 2048
+    max_sampled_tokens: Annotated[Positive | None, Added(before=None)] = None
     deadline: Annotated[float, Field(gt=0)] = 3600.0
     stop: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Added(before=[])] = ()
 

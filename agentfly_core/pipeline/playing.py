@@ -63,6 +63,7 @@ def rollout_spec(resolved: Resolved, tokenizer: PreTrainedTokenizerBase) -> Roll
         max_tokens=agent.max_tokens,
         max_observation_tokens=agent.max_observation_tokens,
         max_model_len=agent.max_model_len,
+        max_sampled_tokens=agent.max_sampled_tokens or sys.maxsize,
         deadline=agent.deadline,
         stop=agent.stop,
         limits=resolved.limits,

@@ -5,6 +5,7 @@ The signs of an experiment's `health` are looked for in each step's metrics.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from agentfly_core.config.health_signs import SIGNS, Sign, Signs
@@ -14,16 +15,19 @@ from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
 
 class GateClosed(RuntimeError):
-    """Too much of a stage went wrong; the message says how much, of how much, and first causes."""
+    """Too much of a stage went wrong; the message says how much, of how much, and why."""
 
 
 def stop_if_failing(trajectories: Sequence[Trajectory], share: float) -> None:
-    """Raise GateClosed when more than `share` of the episodes, and more than one, FAILED, that is,
-    lost a service.
+    """Raise GateClosed when more than `share` of the episodes, and more than one, FAILED or ended
+    with AGENT_ERROR: they lost a service, or their agent broke off.
     """
-    errors = [str(t.error) for t in trajectories if t.ending is Ending.FAILED]
-    what = f"of {len(trajectories)} episodes failed"
-    _allow(max(1, share * len(trajectories)), errors, what, "gates.failed", share)
+    episodes = {t.episode: t for t in trajectories}.values()
+    failed = [t for t in episodes if t.ending in (Ending.FAILED, Ending.AGENT_ERROR)]
+    first = {t.error: t.problem.id for t in reversed(failed)}
+    errors = [f"{t.error} (first in the problem {first[t.error]!r})" for t in failed]
+    what = f"of {len(episodes)} episodes failed"
+    _allow(max(1, share * len(episodes)), errors, what, "gates.failed", share)
 
 
 def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None:
@@ -129,8 +133,8 @@ def warnings(signs: Signs, metrics: Mapping[str, float]) -> list[str]:
 def _allow(most: float, causes: Sequence[str], what: str, setting: str, share: float) -> None:
     """Raise GateClosed for more than `most` causes of what the setting allows for a share."""
     if len(causes) > most:
-        first = sentence("; ".join(list(dict.fromkeys(causes))[:3]))
+        frequent = sentence("; ".join(cause for cause, _ in Counter(causes).most_common(3)))
         raise GateClosed(
-            f"{len(causes)} {what} ({setting} allows {share:.0%}). First causes: {first} "
-            f"Mend them, or raise {setting}."
+            f"{len(causes)} {what} ({setting} allows {share:.0%}). Most frequent causes: "
+            f"{frequent} Mend them, or raise {setting}."
         )

@@ -128,12 +128,18 @@ class Problem:
 
 
 class Ending(StrEnum):
-    """Why an episode ended."""
+    """Why an episode ended.
+
+    AGENT_ERROR: its agent broke off after the first reply; it is scored as it stands. What FAILED,
+    since a service did, or the agent before any reply, has no reward.
+    """
 
     TERMINAL = "terminal"
     NO_TOOL_CALLS = "no_tool_calls"
     MAX_TURNS = "max_turns"
     MAX_MODEL_LEN = "max_model_len"
+    MAX_SAMPLED_TOKENS = "max_sampled_tokens"
+    AGENT_ERROR = "agent_error"
     FAILED = "failed"
 
 
@@ -173,9 +179,10 @@ class Trajectory:
     `turns` are in the order of time, whichever context they belong to. `agent` is the speaker's
     role and instance, `searcher/2`; the first of a role goes by the role's name alone. `closing`
     holds what was answered after the last reply and never read by the model (the output of a tool
-    that ends the episode); `observed` the rewards that needed the environment; `error` says why an
-    episode ended FAILED. `answered` is what the agent said the answer is. `policy` is empty where
-    the policy that is trained spoke, else it names who did; then nothing of it is trained.
+    that ends the episode); `observed` the rewards that needed the environment; `error` says what
+    went wrong in an episode that FAILED or ended with AGENT_ERROR. `answered` is what the agent
+    said the answer is. `policy` is empty where the policy that is trained spoke, else it names who
+    did; then nothing of it is trained.
     """
 
     id: str

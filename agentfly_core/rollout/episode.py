@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -39,7 +40,8 @@ class Episode(Speaker):
         self.problem = episode_spec.problem
         self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
         self.lent: dict[type[Lent], Lent] = {Problem: self.problem}
-        super().__init__(Stage(episode_spec, session, name, self.lent), name, rules)
+        stage = Stage(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
+        super().__init__(stage, name, rules)
         self.speakers: list[Speaker] = [self]
         self.timed, self._opened = self._stage.timed, 0
 
@@ -47,6 +49,11 @@ class Episode(Speaker):
     def spans(self) -> list[Span]:
         """What it did, and when."""
         return self._stage.spans
+
+    @property
+    def fault(self) -> Exception | None:
+        """What went wrong last in what its agent asked for."""
+        return self._stage.fault
 
     @property
     def answered(self) -> tuple[str, str | None]:
@@ -62,10 +69,11 @@ class Episode(Speaker):
         system: str = "",
         tools: Sequence[Tool] = (),
         max_turns: int | None = None,
+        max_sampled_tokens: int = sys.maxsize,
         instance: int | None = None,
     ) -> Speaker:
         """Another speaker of this episode, whose contexts begin with `system` and who has these
-        tools.
+        tools; `max_turns` and `max_sampled_tokens` are its own limits.
 
         What it says is a trajectory of its own, compared with those of the same role in the other
         episodes of the problem. The second of a role is called `searcher/2`, the `instance` 2.
@@ -85,8 +93,13 @@ class Episode(Speaker):
                 "there: environments are made for what the experiment lists under `tools`; list "
                 "that tool there, too."
             )
-        turns = self.rules.max_turns if max_turns is None else max_turns
-        rules = replace(self.rules, system=system, tools=tuple(tools), max_turns=turns)
+        rules = replace(
+            self.rules,
+            system=system,
+            tools=tuple(tools),
+            max_turns=self.rules.max_turns if max_turns is None else max_turns,
+            max_sampled_tokens=max_sampled_tokens,
+        )
         begin = (Message("system", system),) if system else ()
         made = Speaker(self._stage, name, rules, *begin)
         self.speakers.append(made)
@@ -103,7 +116,7 @@ class Episode(Speaker):
         branches = branch.fork(len(work))
         going, results = [*branches], list[R | BaseException]()
         with branch.alone():
-            await self._stage.here.do(self._open(len(work) - 1), EpisodeOver(Ending.FAILED))
+            await self._stage.do(self._open(len(work) - 1))
             parts = (self._part(*one, going) for one in zip(branches, work, strict=True))
             results += await asyncio.gather(*parts, return_exceptions=True)
         errors = [found for found in results if isinstance(found, BaseException)]
@@ -130,7 +143,7 @@ class Episode(Speaker):
             going.remove(branch)
             if going:
                 with suppress(EpisodeOver):
-                    await self._stage.here.do(self._close(), EpisodeOver(Ending.FAILED))
+                    await self._stage.do(self._close())
 
     async def _open(self, count: int) -> None:
         for _ in range(count):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,6 +58,7 @@ class EpisodeRules:
     max_tokens: int
     max_observation_tokens: int
     max_model_len: int
+    max_sampled_tokens: int = sys.maxsize
     stop: tuple[str, ...] = ()
 
     @cached_property

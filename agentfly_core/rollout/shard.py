@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from asyncio import TaskGroup
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.author_call import Overdue
@@ -24,11 +25,12 @@ from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec, PromptTooLong
 from agentfly_core.rollout.spec import RolloutSpec
 
 LEASE_SECONDS = 120.0
+_log = logging.getLogger(__name__)
 
 
 class EpisodeBroken(ValueError):
-    """An agent, or what it uses, raised what no episode may end with; the message says which, and
-    in which line.
+    """What an agent uses, a template or a sampler, raised what no episode may end with; the message
+    says which, and in which line.
     """
 
     @classmethod
@@ -36,12 +38,11 @@ class EpisodeBroken(ValueError):
         cls, error: BaseException, episode_spec: EpisodeSpec, spec: RolloutSpec
     ) -> EpisodeBroken:
         """What ended the playing of an episode spec."""
-        where = tracebacks.own_line(error) or tracebacks.defined(spec.agent)
         return cls(
             f"An episode of the problem {episode_spec.problem.id!r} (chain {episode_spec.chain}, "
             f"agent {injection.name(spec.agent)!r}) broke off. It is an error in code, not the "
             f"model's, so the stage stops:\n{tracebacks.trace(error)}\n{fault(error)}\nLook at "
-            f"{where}."
+            f"{_place(error, spec)}."
         )
 
 
@@ -53,9 +54,10 @@ async def play(
 ) -> tuple[list[Trajectory], Timing]:
     """Play one episode; a lost service or passed deadline ends it FAILED, its environments closed.
 
-    So does an agent that held its event loop. What the sampler, the template or the agent raises
-    passes. The trajectory that has the answer comes first: rewards look at it, and it alone has
-    what they observed.
+    So does an agent that held its event loop, or that raised an error before the first reply; an
+    error after it ends the episode as it stands. What the sampler or the template raises passes.
+    The trajectory that has the answer comes first: rewards look at it, and it alone has what they
+    observed.
     """
     episode = Episode(episode_spec, spec, session, injection.name(spec.agent))
     lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
@@ -65,7 +67,7 @@ async def play(
                 lent = await stack.enter_async_context(lease)
             for kind, environment in lent.items():
                 episode.lent[kind] = environment
-            seen, *others = _record(episode_spec, episode, await _ending(spec, episode))
+            seen, *others = _record(episode_spec, episode, *await _ending(spec, episode))
             with episode.timed("rewards"):
                 observed = {one.name: await one.score(seen, episode.lent) for one in spec.rewards}
         trajectories = [replace(seen, observed=observed), *others]
@@ -90,7 +92,7 @@ async def collect(
     seat when the one before it ends, so that a seated one is never kept from replying. As many
     environments are there, or starting, when it ends. Raises SamplerLost when the shard must be
     played again, PromptTooLong for a problem that cannot be played, NoReply with a scripted policy,
-    EpisodeBroken for whatever else the agent or the template raised, and what `watch` raised.
+    EpisodeBroken for what a template or another sampler raised, and what `watch` raised.
     """
     failure: BaseException | None = None
     try:
@@ -130,7 +132,7 @@ async def _play_all(
             except (SamplerLost, PromptTooLong, NoReply):
                 raise
             except (Exception, SystemExit) as error:
-                # whatever an author's code raised ends the stage, with its place
+                # it is not one episode's: the stage ends, with the place
                 raise EpisodeBroken.by(error, episode_spec, spec) from error
             played.append((episode, timing))
             watch(episode[0])
@@ -145,23 +147,61 @@ async def _play_all(
     return played, measured
 
 
-async def _ending(spec: RolloutSpec, episode: Episode) -> Ending:
-    """What the agent returned; its time is the episode's deadline, at which this is cancelled."""
+async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | None]:
+    """What the agent returned, or its error; its time is the episode's deadline, at which this is
+    cancelled.
+    """
     agent = f"The agent {injection.name(spec.agent)}"
     try:
         ending = await calling.on_loop("agents", partial(spec.agent, episode), math.inf, agent)
+        require_answer(agent, ending, episode)
+        return ending, None
     except Overdue as overdue:
         raise ServiceFailure(str(overdue)) from None
     except EpisodeOver as over:
-        return over.ending
+        return over.ending, None
+    except ServiceFailure:
+        raise
+    except Exception as error:
+        if episode.fault and _stems_from(error, episode.fault):
+            raise episode.fault from None
+        where = _place(error, spec)
+        _tell(f"{agent} broke off at {where}", tracebacks.trace(error))
+        begun = any(speaker.turns for speaker in episode.speakers)
+        # a model must not escape its reward by replies that break the agent
+        ending = Ending.AGENT_ERROR if begun else Ending.FAILED
+        return ending, f"{agent} raised {fault(error)}, at {where}"
     finally:
         await episode.leave()
+
+
+def require_answer(agent: str, ending: object, episode: Episode) -> None:
+    """Raise TypeError for what no agent may return, and ValueError for an ending of episodes that
+    have an answer where there is none.
+    """
     if not isinstance(ending, Ending):
         raise TypeError(f"{agent} returned {ending!r}, expected an Ending.")
     answered = {Ending.TERMINAL: episode.closing, Ending.NO_TOOL_CALLS: episode.turns}
     if not answered.get(ending, True) and episode.answered[1] is None:
         raise ValueError(f"{agent} returned {ending!r} before there was any answer.")
-    return ending
+
+
+def _stems_from(error: BaseException | None, fault: Exception) -> bool:
+    """Whether an error is this one, or was raised on its account."""
+    if error is None or error is fault:
+        return error is fault
+    grouped = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return any(_stems_from(one, fault) for one in (*grouped, error.__context__))
+
+
+def _place(error: BaseException, spec: RolloutSpec) -> str:
+    return tracebacks.own_line(error) or tracebacks.defined(spec.agent)
+
+
+@cache
+def _tell(what: str, trace: str) -> None:
+    """Log an error of an agent, once for all episodes."""
+    _log.warning("%s:\n%s", what, trace)
 
 
 def _record(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TypedDict, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 from agentfly_core.authoring import calling
 from agentfly_core.authoring.chat_template import Conversation
@@ -32,6 +32,7 @@ from agentfly_core.rollout import timeline
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, EpisodeSpec, PromptTooLong
 from agentfly_core.rollout.timeline import Branch, Reply
 
+R = TypeVar("R")
 STATE_SECONDS = 30.0
 current_branch: ContextVar[Branch | None] = ContextVar("branch", default=None)
 """The branch of an agent in which code runs, None outside `Episode.gather`."""
@@ -44,15 +45,28 @@ class Stage:
     spec: EpisodeSpec
     session: SamplerSession
     main: str
+    max_sampled_tokens: int
     lent: dict[type[Lent], Lent]
     spans: list[Span] = field(default_factory=list)
     trunk: Branch = field(default_factory=Branch)
     here: LoopCrossing = field(default_factory=LoopCrossing)
+    fault: Exception | None = None
+    """What went wrong last in what the agent asked for, which is no error of the agent's."""
 
     @property
     def branch(self) -> Branch:
         """The branch of the agent that asks."""
         return current_branch.get() or self.trunk
+
+    async def do(self, work: Coroutine[None, None, R]) -> R:
+        """Do for the agent what it asks for, on the loop where the episode is played."""
+        try:
+            return await self.here.do(work, EpisodeOver(Ending.FAILED))
+        except EpisodeOver:
+            raise
+        except Exception as error:
+            self.fault = error
+            raise
 
     @contextmanager
     def timed(self, doing: Doing) -> Iterator[None]:
@@ -164,8 +178,7 @@ class Speaker:
         A call that cannot be read or carried out is answered with an error. Raises EpisodeOver
         after a tool that ends the episode, and ServiceFailure.
         """
-        work = self._call(self.branch, *calls)
-        return await self._stage.here.do(work, EpisodeOver(Ending.FAILED))
+        return await self._stage.do(self._call(self.branch, *calls))
 
     def answer(self, text: str) -> None:
         """Say the episode's answer, which rewards look at; it may be said again, and ends
@@ -190,7 +203,7 @@ class Speaker:
         params = self.rules.sampling(own, sampling.get("stop"), sampling.get("max_tokens"))
         with branch.alone():
             work = self._reply(branch, before, read, params, temperature)
-            reply = await self._stage.here.do(work, EpisodeOver(Ending.FAILED))
+            reply = await self._stage.do(work)
         if context is not None:
             branch.last[context] = reply
         return reply.said
@@ -221,6 +234,8 @@ class Speaker:
         template = self.rules.template
         if sum(one.speaker == self.name for one in branch.replies) >= self.rules.max_turns:
             raise EpisodeOver(Ending.MAX_TURNS)
+        if not (left := self._tokens_left(branch)):
+            raise EpisodeOver(Ending.MAX_SAMPLED_TOKENS)
         if before is None:
             given = template.open(read, self.rules.schemas)
         else:
@@ -232,7 +247,7 @@ class Speaker:
         seed = self._seed(branch, before, name)
         messages = (*timeline.messages_of(before), *read)
         conversation = self._conversation(branch, messages, seed)
-        sampled = await self._sample(Request(prompt, params, conversation))
+        sampled = await self._sample(Request(prompt, params, conversation), left)
         stop = (params.stop,) if sampled.finish == "stop_string" else ()
         reply = Reply(
             before=before,
@@ -252,17 +267,28 @@ class Speaker:
         room = self.rules.max_model_len - len(prompt) - len(sampled.tokens)
         if sampled.finish == "length" and room < 1:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
+        if sampled.finish == "length" and len(sampled.tokens) == left:
+            raise EpisodeOver(Ending.MAX_SAMPLED_TOKENS)
         return reply
 
-    async def _sample(self, request: Request) -> Sampled:
+    async def _sample(self, request: Request, left: int) -> Sampled:
         tokens, most = len(request.prompt), self.rules.max_model_len
         if tokens >= most and request.conversation.turn == 0:
             raise PromptTooLong({self._stage.spec.problem.id: tokens}, most)
         if tokens >= most:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
-        params = replace(request.params, max_tokens=min(request.params.max_tokens, most - tokens))
+        length = min(request.params.max_tokens, most - tokens, left)
+        params = replace(request.params, max_tokens=length)
         with self._stage.timed("generating"):
             return await self._stage.session.sample(replace(request, params=params))
+
+    def _tokens_left(self, branch: Branch) -> int:
+        """How many tokens may still be sampled, by this speaker and in the episode."""
+        sampled = [(one.speaker, len(one.sampled.tokens)) for one in branch.replies]
+        mine = sum(tokens for speaker, tokens in sampled if speaker == self.name)
+        everybodys = sum(tokens for _, tokens in sampled)
+        own, whole = self.rules.max_sampled_tokens, self._stage.max_sampled_tokens
+        return max(0, min(own - mine, whole - everybodys))
 
     def _seed(self, branch: Branch, before: Reply | None, prompt: str) -> int:
         """Of a reply of the only context so far of the only speaker: by its number. Of all others:

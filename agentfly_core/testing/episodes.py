@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation
-from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.reward import Reward, score
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.formats.hashing import seed
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Policy, Scripted
 from agentfly_core.records.timing import Timing
-from agentfly_core.records.trajectory import Message, Problem, Scored, ToolCall, Trajectory
-from agentfly_core.rollout.episode import Agent
+from agentfly_core.records.trajectory import Ending, Message, Problem, Scored, ToolCall, Trajectory
+from agentfly_core.rollout.episode import Agent, Episode
 from agentfly_core.rollout.needs import kinds_needed, refuse_misfits
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
-from agentfly_core.rollout.rules import EpisodeSpec
-from agentfly_core.rollout.shard import collect
+from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec
+from agentfly_core.rollout.shard import collect, require_answer
 from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.testing.letters import STOP, Letters, call_text, encode
 
@@ -37,6 +40,7 @@ def rollout_spec(
     max_tokens: int = 100,
     max_observation_tokens: int = 200,
     max_model_len: int = 1000,
+    max_sampled_tokens: int = sys.maxsize,
     deadline: float = 60.0,
     stop: Sequence[str] = (),
     limits: Mapping[type[Environment], Limit | int] | None = None,
@@ -64,6 +68,7 @@ def rollout_spec(
         max_tokens=max_tokens,
         max_observation_tokens=max_observation_tokens,
         max_model_len=max_model_len,
+        max_sampled_tokens=max_sampled_tokens,
         deadline=deadline,
         stop=tuple(stop),
         limits=bounds,
@@ -121,11 +126,17 @@ async def play(
 
     A reply is a text, a call or several calls; a policy, an `async def` of a Conversation, has up
     to 100. `spec=rollout_spec(...)` sets limits, rewards that need an environment, or an agent.
+    Raises what the agent raises, where a run would keep it as the episode's error.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)
     rules = spec or rollout_spec(*tools, max_turns=turns, max_tokens=10_000, max_model_len=100_000)
-    (trajectory,), *_ = await play_all(episode_specs(problem), rules, scripted(policy))
+    watched = _Watched(rules.agent)
+    (trajectory, *_), *_ = await play_all(
+        episode_specs(problem), replace(rules, agent=watched), scripted(policy)
+    )
+    if watched.error:
+        raise watched.error
     return trajectory
 
 
@@ -133,6 +144,25 @@ async def score_of(trajectory: Trajectory, reward: Reward) -> Scored:
     """The score that one reward gives; `.reward` is a number, or `Unscored` with the reason."""
     (scored,) = await score([trajectory], {reward: 1.0})
     return scored
+
+
+class _Watched:
+    """An agent whose error is kept."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent, self.__name__ = agent, injection.name(agent)
+        self.error: Exception | None = None
+
+    async def __call__(self, episode: Episode) -> Ending:
+        try:
+            ending = await self.agent(episode)
+            require_answer(f"The agent {self.__name__}", ending, episode)
+            return ending
+        except (EpisodeOver, ServiceFailure):
+            raise
+        except Exception as error:
+            self.error = error
+            raise
 
 
 def _text(reply: Reply) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agentfly_core.pipeline.stop_conditions import (
@@ -33,6 +35,24 @@ def test_a_tenth_of_the_episodes_may_fail_and_no_more() -> None:
         GateClosed, match=r"11 of 100 episodes failed \(gates.failed allows 10%\).*shop died"
     ):
         stop_if_failing(episodes(11, of=100), 0.10)
+
+
+def test_broken_agents_count_as_failed_and_the_most_frequent_error_is_told_first() -> None:
+    played = [
+        replace(episode, episode=episode.id, ending=Ending.AGENT_ERROR, error=error)
+        for episode, error in zip(
+            episodes(3, of=3),
+            ("lost, at react.py:7", *["no number, at react.py:9"] * 2),
+            strict=True,
+        )
+    ]
+    with pytest.raises(GateClosed) as caught:
+        stop_if_failing(played, 0.10)
+    assert str(caught.value) == (
+        "3 of 3 episodes failed (gates.failed allows 10%). Most frequent causes: no number, at "
+        "react.py:9 (first in the problem 'problem-g0'); lost, at react.py:7 (first in the problem "
+        "'problem-g0'). Mend them, or raise gates.failed."
+    )
 
 
 def test_five_percent_may_be_unscored_and_no_more() -> None:

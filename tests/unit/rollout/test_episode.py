@@ -20,6 +20,7 @@ from agentfly_core.records.trajectory import (
     Problem,
     Sampled,
     Score,
+    ToolCall,
     Trajectory,
     Unscored,
 )
@@ -263,7 +264,9 @@ async def test_a_mistake_of_ours_is_told_rather_than_a_sampler_lost_at_the_same_
         )
 
 
-async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_the_line() -> None:
+async def test_an_agent_that_breaks_before_the_first_reply_fails_its_episode_with_the_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def looked_up(episode: Episode) -> str:
         return str(episode.problem.facts["hint"])
 
@@ -271,16 +274,66 @@ async def test_an_error_in_an_agent_stops_the_shard_and_names_the_episode_and_th
         await episode.reply(Message("user", looked_up(episode)))
         return Ending.NO_TOOL_CALLS
 
-    with pytest.raises(EpisodeBroken) as caught:
-        await play_all(episode_specs(ADD), rollout_spec(agent=hinted), scripted(saying("ok")))
-    first, *traced, fault, where = str(caught.value).splitlines()
-    assert first == (
-        "An episode of the problem 'add-41-58' (chain 0, agent 'hinted') broke off. It is an "
-        "error in code, not the model's, so the stage stops:"
-    )
-    assert '    return str(episode.problem.facts["hint"])' in traced
-    assert fault == "KeyError: 'hint'"
-    assert where == f"Look at {__file__}:{looked_up.__code__.co_firstlineno + 1} in looked_up."
+    problems = episode_specs(ADD, Problem("told", "?", {"hint": "99"}), chains=2)
+    found, *_ = await play_all(problems, rollout_spec(agent=hinted), scripted(saying("ok")))
+    where = f"{__file__}:{looked_up.__code__.co_firstlineno + 1} in looked_up"
+    assert [(t.ending, t.error) for t in found] == [
+        (Ending.FAILED, f"The agent hinted raised KeyError: 'hint', at {where}")
+    ] * 2 + [(Ending.NO_TOOL_CALLS, None)] * 2
+    (logged,) = caplog.messages
+    assert logged.startswith(f"The agent hinted broke off at {where}:")
+    assert '    return str(episode.problem.facts["hint"])' in logged
+
+
+async def test_an_agent_that_breaks_after_a_reply_is_scored_for_what_the_model_did() -> None:
+    async def parses(episode: Episode) -> Ending:
+        reply = await episode.reply(*episode.opening)
+        await episode.call(ToolCall("up", {}))
+        episode.answer(str(int(reply.content)))
+        return Ending.NO_TOOL_CALLS
+
+    rules = rollout_spec(up, agent=parses, rewards=[counted])
+    (trajectory,), *_ = await play_all(episode_specs(ADD), rules, scripted(saying("ninety-nine")))
+    assert (trajectory.ending, len(trajectory.turns)) == (Ending.AGENT_ERROR, 1)
+    assert trajectory.error and "ValueError: invalid literal for int()" in trajectory.error
+    assert (trajectory.observed, trajectory.answer) == ({"counted": Score(1.0)}, None)
+    (scored,) = await score([trajectory], {counted: 1.0})
+    assert scored.reward == 1.0
+
+
+async def test_whoever_tests_an_agent_gets_its_error() -> None:
+    async def hinted(episode: Episode) -> Ending:
+        await episode.reply(*episode.opening)
+        raise KeyError("hint")
+
+    with pytest.raises(KeyError, match="hint"):
+        await play(["ok"], spec=rollout_spec(agent=hinted))
+
+
+async def test_a_service_that_an_agent_lost_fails_the_episode_however_it_tells_that() -> None:
+    async def careless(episode: Episode) -> Ending:
+        await episode.reply(*episode.opening)
+        try:
+            await episode.call(ToolCall("up", {"lost": True}))
+        except ServiceFailure as error:
+            raise RuntimeError("no counter") from error
+        return Ending.NO_TOOL_CALLS
+
+    rules = rollout_spec(up, agent=careless)
+    (trajectory,), *_ = await play_all(episode_specs(ADD), rules, scripted(saying("ok")))
+    assert trajectory.error == "ServiceFailure: the counter's process died"
+
+
+async def test_an_episode_ends_when_it_has_sampled_all_its_tokens() -> None:
+    async def talks(episode: Episode) -> Ending:
+        while True:
+            await episode.reply(Message("user", "Go on."))
+
+    rules = rollout_spec(agent=talks, max_sampled_tokens=8)
+    (trajectory,), *_ = await play_all(episode_specs(ADD), rules, scripted(saying(*["12345"] * 4)))
+    assert trajectory.ending is Ending.MAX_SAMPLED_TOKENS
+    spans = [turn.sampled[0] for turn in trajectory.turns]
+    assert [(len(span.tokens), span.finish) for span in spans] == [(6, "stop"), (2, "length")]
 
 
 class Mute(Exception):
@@ -300,20 +353,20 @@ async def test_whatever_an_agent_raises_is_told(error: BaseException, told: str)
     async def raising(episode: Episode) -> Ending:
         raise error
 
-    with pytest.raises(EpisodeBroken) as caught:
-        await play_all(episode_specs(ADD), rollout_spec(agent=raising), scripted(saying("ok")))
-    assert str(caught.value).splitlines()[-2] == told
+    rules = rollout_spec(agent=raising)
+    (trajectory,), *_ = await play_all(episode_specs(ADD), rules, scripted(saying("ok")))
+    assert str(trajectory.error).startswith(f"The agent raising raised {told}, at {__file__}:")
 
 
 async def test_an_agent_that_does_not_say_how_it_ended_is_told_where_it_is_written() -> None:
     async def forgetful(episode: Episode) -> Any:
         await episode.reply(*episode.opening)
 
-    with pytest.raises(
-        EpisodeBroken, match="The agent forgetful returned None, expected an Ending"
-    ) as caught:
-        await play_all(episode_specs(ADD), rollout_spec(agent=forgetful), scripted(saying("ok")))
-    assert str(caught.value).endswith(f"Look at {__file__}:{forgetful.__code__.co_firstlineno}.")
+    rules = rollout_spec(agent=forgetful)
+    (trajectory,), *_ = await play_all(episode_specs(ADD), rules, scripted(saying("ok")))
+    assert trajectory.ending is Ending.AGENT_ERROR and trajectory.error
+    assert "TypeError: The agent forgetful returned None, expected an Ending" in trajectory.error
+    assert trajectory.error.endswith(f", at {__file__}:{forgetful.__code__.co_firstlineno}")
 
 
 async def test_an_error_in_a_template_is_told_with_its_own_line() -> None:
