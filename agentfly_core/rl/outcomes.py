@@ -14,6 +14,8 @@ from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscore
 from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences
 from agentfly_core.rl.batch import RolloutBatch
 
+LIMITS = (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN, Ending.MAX_SAMPLED_TOKENS)
+
 
 @dataclass(frozen=True)
 class Outcomes:
@@ -66,7 +68,7 @@ def outcomes(
         # what the environment calls its state, or else what the model newly read
         states.append(tuple(one.state or hashing.short(*map(repr, one.read)) for one in turns))
         finishes = [span.finish for turn in turns[-1:] for span in turn.sampled[-1:]]
-        at_limit = trajectory.ending in (Ending.MAX_TURNS, Ending.MAX_MODEL_LEN)
+        at_limit = trajectory.ending in LIMITS
         cut.append("length" in finishes or at_limit)
     return Outcomes(
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),

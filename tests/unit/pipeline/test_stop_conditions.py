@@ -38,13 +38,10 @@ def test_a_tenth_of_the_episodes_may_fail_and_no_more() -> None:
 
 
 def test_broken_agents_count_as_failed_and_the_most_frequent_error_is_told_first() -> None:
+    errors = ("lost, at react.py:7", *["no number, at react.py:9"] * 2)
     played = [
         replace(episode, episode=episode.id, ending=Ending.AGENT_ERROR, error=error)
-        for episode, error in zip(
-            episodes(3, of=3),
-            ("lost, at react.py:7", *["no number, at react.py:9"] * 2),
-            strict=True,
-        )
+        for episode, error in zip(episodes(3, of=3), errors, strict=True)
     ]
     with pytest.raises(GateClosed) as caught:
         stop_if_failing(played, 0.10)
