@@ -34,6 +34,13 @@ def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> S
     )
 
 
+def react(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+    """The same sums and mistakes as `calculator`, said in the form of `agents.react`: a thought, an
+    action and its input, and then the final answer.
+    """
+    return _script(seed, spoilt, _react, "guess", "mistype", "take another operation", "misread")
+
+
 def shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     """Wishes of `datasets.shop`: for each line search the product and put it into the cart; then
     check out.
@@ -82,10 +89,27 @@ def _script(seed: int, spoilt: float, play: Play, *mistakes: str) -> Script:
 
 
 def _calculate(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
+    expression, answer = _calculation(draw, problem, mistake)
+    calls = [call_text("calculator", expression=expression)] if expression else []
+    return [*calls, call_text("answer", answer=answer)]
+
+
+def _react(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
+    expression, answer = _calculation(draw, problem, mistake)
+    asks = (
+        "Thought: The calculator can work that out.\n"
+        f"Action: calculator\nAction Input: {expression}\nObservation:"
+    )
+    answers = f"Thought: I know the answer.\nFinal Answer: {answer}"
+    return [asks, answers] if expression else [answers]
+
+
+def _calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
+    """What the calculator is asked, which is nothing for a guess, and what is answered."""
     asked = problem.prompt.removeprefix("What is ").removesuffix("?")
     expression = str(problem.facts.get("expression", asked))
     if mistake == "guess":
-        return [call_text("answer", answer=_slip(draw, number(evaluate(expression))))]
+        return "", _slip(draw, number(evaluate(expression)))
     if mistake == "mistype":
         expression = _slip(draw, expression)
     elif mistake == "take another operation":
@@ -93,8 +117,7 @@ def _calculate(draw: random.Random, problem: Problem, mistake: str) -> list[str]
         other = draw.choice([other for other in "+-*" if other != sign])
         expression = expression.replace(sign, other)
     result = number(evaluate(expression))
-    answer = _slip(draw, result) if mistake == "misread" else result
-    return [call_text("calculator", expression=expression), call_text("answer", answer=answer)]
+    return expression, _slip(draw, result) if mistake == "misread" else result
 
 
 def _program(draw: random.Random, problem: Problem, mistake: str) -> list[str]:

@@ -1,0 +1,112 @@
+"""The ReAct agent (arXiv 2210.03629): the model thinks, names a tool and its input as plain text,
+reads what comes of it, and so on, until it gives its answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.formats import strict_json
+from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation, ToolCall
+from agentfly_core.rollout.episode import Episode
+
+STOP, ANSWER = "Observation:", "Final Answer:"
+_ACTION = re.compile(r"Action:(.*?)\n\s*Action Input:(.*)", re.DOTALL)
+_INSTRUCTIONS = """Answer the question. You have these tools:
+
+{tools}
+
+Write in this form:
+
+Thought: what to do next
+Action: the name of a tool, one of {names}
+Action Input: its arguments as a JSON object
+Observation: what the tool answers
+
+Thought, Action, Action Input and Observation may come several times. In the end write:
+
+Thought: I know the answer.
+Final Answer: the answer, and nothing else"""
+
+
+class React:
+    """Plays episodes in which the model says
+
+        Thought: The calculator can work that out.
+        Action: calculator
+        Action Input: 41+58
+        Observation:
+
+    reads the tool's answer, and says `Final Answer: 99`, which is the episode's answer. A reply
+    with neither an action that can be read nor an answer is answered with an error.
+
+    The experiment lists `Observation:` in `agent.stop`, so that the model cannot make up what a
+    tool answers, and sets `template.show_tools: false`. With `instructions` the system message
+    tells the form and the tools; a model that was warm-started on them needs none of it.
+    """
+
+    def __init__(self, instructions: bool = True) -> None:
+        self.instructions = instructions
+
+    async def __call__(self, episode: Episode) -> Ending:
+        """Play an episode to its answer."""
+        read: Sequence[Message | Observation] = episode.opening
+        schemas = episode.rules.schemas
+        if self.instructions:
+            told = "\n\n".join(filter(None, [episode.rules.system, instructions(schemas)]))
+            read = (Message("system", told), episode.opening[-1])
+        while True:
+            said = (await episode.reply(*read, stop=[STOP])).content
+            _, found, answer = said.partition(ANSWER)
+            if found:
+                episode.answer(answer.strip())
+                return Ending.NO_TOOL_CALLS
+            read = await episode.call(action(said, schemas))
+
+
+def instructions(tools: Sequence[ToolSchema]) -> str:
+    """What a model has to know of the form and of the tools."""
+    told = (
+        f"{tool.name}: {tool.description} Arguments: "
+        f"{json.dumps(tool.parameters.get('properties', {}), ensure_ascii=False)}"
+        for tool in tools
+    )
+    return _INSTRUCTIONS.format(tools="\n".join(told), names=", ".join(tool.name for tool in tools))
+
+
+def action(said: str, tools: Sequence[ToolSchema]) -> ToolCall | BadCall:
+    """The call that a reply asks for; its input is a JSON object of the tool's arguments, or the
+    argument itself where the tool has one, a text.
+    """
+    found = _ACTION.search(said)
+    if found is None:
+        fault = f"expected lines with 'Action:' and 'Action Input:', or with '{ANSWER}'"
+        return BadCall(said.strip(), fault)
+    name, written = found[1].strip(), found[2].strip()
+    tool = next((one for one in tools if one.name == name), None)
+    if tool is None:
+        return ToolCall(name, {})
+    try:
+        value = strict_json.parse(written)
+    except ValueError as error:
+        value, fault = None, f": {error}"
+    else:
+        fault = ""
+    if isinstance(value, Mapping):
+        return ToolCall(name, value)
+    if only := _only_text(tool):
+        return ToolCall(name, {only: value if isinstance(value, str) else written})
+    return BadCall(written, f"expected a JSON object as the input of {name}{fault}")
+
+
+def _only_text(tool: ToolSchema) -> str | None:
+    """The name of the only parameter, where that is a text."""
+    properties = tool.parameters.get("properties")
+    if isinstance(properties, Mapping) and len(properties) == 1:
+        for name, schema in properties.items():
+            if isinstance(schema, Mapping) and schema.get("type") == "string":
+                return name
+    return None

@@ -1,0 +1,155 @@
+"""The ReAct agent: thought, action and observation as plain text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentfly_core import tool
+from agentfly_core.agents.react import React, action, instructions
+from agentfly_core.datasets import demonstrations
+from agentfly_core.datasets.arithmetic import arithmetic
+from agentfly_core.records.trajectory import (
+    BadCall,
+    Ending,
+    Message,
+    Observation,
+    Score,
+    ToolCall,
+    Trajectory,
+)
+from agentfly_core.rewards.exact import exact
+from agentfly_core.rollout.shard import EpisodeBroken
+from agentfly_core.testing.episodes import episode_specs, play, play_all, rollout_spec, scripted
+from agentfly_core.testing.letters import as_letters, loss_mask
+from agentfly_core.tools.answer import answer
+from agentfly_core.tools.calculator import calculator
+
+STOP = ("Observation:",)
+SUMS = arithmetic(0, 60, 1, 1)["train"]
+
+
+@tool
+async def place(row: int, column: int) -> str:
+    """Place a stone.
+
+    Args:
+        row: from 0
+        column: from 0
+    """
+    return f"{row}/{column}"
+
+
+async def played(*replies: str, instructed: bool = False, **rules: Any) -> Trajectory:
+    spec = rollout_spec(
+        calculator, place, answer, agent=React(instructed), **{"stop": STOP, **rules}
+    )
+    return await play(replies, spec=spec)
+
+
+def asks(name: str, written: str) -> str:
+    return f"Thought: hm\nAction: {name}\nAction Input: {written}\nObservation:"
+
+
+async def test_it_calls_tools_by_text_until_there_is_an_answer() -> None:
+    trajectory = await played(asks("calculator", "41+58"), "Final Answer: 99\n")
+    assert (trajectory.answer, trajectory.ending) == ("99", Ending.NO_TOOL_CALLS)
+    assert trajectory.observations == (Observation("calculator", "99"),)
+    assert await exact.score(trajectory, {}) == Score(1.0)
+
+
+async def test_what_a_model_makes_up_behind_the_stop_string_is_neither_read_nor_trained() -> None:
+    made_up = asks("calculator", "1+1") + " 3\nFinal Answer: 3"
+    trajectory = await played(made_up, "Final Answer: 2")
+    said = asks("calculator", "1+1")
+    assert as_letters(trajectory) == f"^u41+58?$^a{said}$^t2$^aFinal Answer: 2$"
+    assert loss_mask(trajectory) == "." * 11 + "x" * len(said) + "." * 7 + "x" * 16
+    assert trajectory.answer == "2"
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "call"),
+    [
+        ("calculator", "41+58", ToolCall("calculator", {"expression": "41+58"})),
+        ("calculator", "99", ToolCall("calculator", {"expression": "99"})),
+        ("calculator", '"41+58"', ToolCall("calculator", {"expression": "41+58"})),
+        ("calculator", '{"expression": "1"}', ToolCall("calculator", {"expression": "1"})),
+        ("calculator", "1 +\n 1", ToolCall("calculator", {"expression": "1 +\n 1"})),
+        ("place", '{"row": 1, "column": 2}', ToolCall("place", {"row": 1, "column": 2})),
+        ("calc", "41+58", ToolCall("calc", {})),
+    ],
+)
+def test_the_input_is_a_json_object_or_the_only_text(
+    name: str, written: str, call: ToolCall
+) -> None:
+    said = asks(name, written).removesuffix(STOP[0])
+    assert action(said, (calculator.schema, place.schema)) == call
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ("I do not know.", "expected lines with 'Action:' and 'Action Input:'"),
+        ("Action: calculator\n", "expected lines with 'Action:' and 'Action Input:'"),
+        ("Action: place\nAction Input: 1, 2", "expected a JSON object as the input of place: "),
+        ("Action: place\nAction Input: 7", "expected a JSON object as the input of place"),
+    ],
+)
+async def test_what_cannot_be_read_is_answered_with_an_error(said: str, fault: str) -> None:
+    found = action(said, (calculator.schema, place.schema))
+    assert isinstance(found, BadCall)
+    assert found.fault.startswith(fault)
+    trajectory = await played(said, "Final Answer: 99")
+    (observation,) = trajectory.observations
+    assert observation.error
+    assert fault in observation.content
+    assert trajectory.answer == "99"
+
+
+async def test_a_mistake_in_a_call_is_answered_with_an_error_of_its_tool() -> None:
+    trajectory = await played(asks("calculater", "1"), asks("calculator", "1/0"), "Final Answer: ?")
+    unknown, division = trajectory.observations
+    assert (unknown.error, division.error) == (True, True)
+    assert "Did you mean 'calculator'" in unknown.content
+    assert division.content.endswith("Division by zero.")
+
+
+async def test_a_tool_may_end_the_episode() -> None:
+    trajectory = await played(asks("answer", "99"))
+    assert (trajectory.answer, trajectory.ending) == ("99", Ending.TERMINAL)
+
+
+async def test_the_system_message_tells_the_form_and_the_tools() -> None:
+    trajectory = await played("Final Answer: 99", instructed=True, system="Be brief.")
+    system, asked = trajectory.turns[0].read
+    told = instructions((calculator.schema, place.schema, answer.schema))
+    assert system == Message("system", f"Be brief.\n\n{told}")
+    assert asked == Message("user", "41+58?")
+    assert "calculator: Work out an arithmetic expression." in told
+    assert "one of calculator, place, answer\n" in told
+    assert '"row"' in told
+
+
+async def test_an_experiment_without_its_stop_string_is_told_so() -> None:
+    with pytest.raises((EpisodeBroken, ValueError), match=r"agent\.stop, \[\]. Add it there"):
+        await played("Final Answer: 99", stop=())
+
+
+async def test_demonstrations_that_are_not_spoilt_are_all_right() -> None:
+    spec = rollout_spec(calculator, agent=React(False), stop=STOP, max_tokens=200)
+    policy = demonstrations.react(SUMS, 0, 0.0)
+    episodes, *_ = await play_all(episode_specs(*SUMS), spec, scripted(policy))
+    for trajectory in episodes:
+        assert await exact.score(trajectory, {}) == Score(1.0)
+        assert [one.tool for one in trajectory.observations] == ["calculator"]
+
+
+async def test_spoilt_demonstrations_are_all_wrong_without_breaking_the_form() -> None:
+    spec = rollout_spec(calculator, agent=React(False), stop=STOP, max_tokens=200)
+    policy = demonstrations.react(SUMS, 0, 1.0)
+    episodes, *_ = await play_all(episode_specs(*SUMS), spec, scripted(policy))
+    for trajectory in episodes:
+        assert await exact.score(trajectory, {}) == Score(0.0)
+        assert trajectory.answer is not None
+        assert not any(one.error for one in trajectory.observations)
