@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from agentfly_core.artifacts.run_layout import RunLayout, rollouts
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.config.credentials import refuse_secrets
 from agentfly_core.config.parts import RewardPart
 from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.hashing import digest
@@ -85,11 +86,12 @@ def new_rewards(texts: Sequence[str]) -> list[NewReward]:
 
 def new_reward(text: str) -> NewReward:
     """What `my_rewards:brief`, `my_rewards:brief=0.5` with a weight, or `my_rewards:cites={weight:
-    0.5, least: 2}` with settings names; raises ValueError where it is no reward, or needs more than
-    the record of an episode.
+    0.5, least: 2}` with settings names; raises ValueError where it is no reward, is given a secret,
+    or needs more than the record of an episode.
     """
     path, equals, value = text.partition("=")
     given = strict_yaml.parse(value, f"--reward {path}") if equals else 1.0
+    refuse_secrets({path: given}, "--reward")
     try:
         part = RewardPart.model_validate(given)
     except ValidationError:

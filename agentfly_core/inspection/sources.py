@@ -9,6 +9,7 @@ from agentfly_core.artifacts.play_layout import PlayLayout, plays
 from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.inspection.reference import PlayReference, Reference
 from agentfly_core.records.run_record import RunRecord
@@ -119,15 +120,27 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
 
 def read_play(store: Store, name: str) -> Episodes:
     """Episodes that were played without training; raises ValueError where there are none."""
+    try:
+        return _play(store, name)
+    except Damaged as damage:
+        raise Damaged(
+            f"{damage} Nothing plays it again under its name: put the file back from a copy, or "
+            f"remove {store.uri}/{PlayLayout(name).uri}."
+        ) from None
+
+
+def _play(store: Store, name: str) -> Episodes:
     layout = PlayLayout(name)
-    record = store.read_json(layout.record)
-    shards = _rollouts(store, layout.uri)
-    if record is None or not shards:
-        hint = did_you_mean(name, plays(store))
+    record, stored = store.read_json(layout.record), store.names(layout.uri)
+    shards = [f"{layout.uri}/{each}" for each in stored if each.startswith("rollout-")]
+    # damage is no reason to show the other shards alone
+    held = [uri for uri in shards if store.manifest(uri) is not None]
+    if record is None or not held:
+        hint = did_you_mean(name, [known for known in plays(store) if known != name])
         raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")
     read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
     title = f"play:{name}, {record['policy']} on {record['split']}"
-    return Episodes(f"play:{name}", title, read_pairs(store, shards, layout.scored), read, {})
+    return Episodes(f"play:{name}", title, read_pairs(store, held, layout.scored), read, {})
 
 
 def _evaluation(
@@ -136,6 +149,8 @@ def _evaluation(
     """The folder of a policy's evaluation, None where it is not stored or not scored."""
     try:
         policy = policy_of(store, run, step)
+    except Damaged:
+        raise
     except ValueError:  # the step is not done yet, or there is none
         return None
     folder = keys.evaluation(science, policy, data, split, 0).uri.rpartition("/")[0]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import step_named
 from agentfly_core.config.import_path import load
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.inference.policy_path import is_policy, policy_at
 from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import Policy
@@ -66,6 +67,8 @@ def _default(context: ExperimentContext) -> str:
     run = name_of(context, "", False)
     try:
         final_policy(context.store, run)
+    except Damaged:
+        raise
     except ValueError:
         return "base"
     return f"run:{run}"

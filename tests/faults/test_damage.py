@@ -4,26 +4,21 @@ with the way out.
 
 from __future__ import annotations
 
-import io
 import itertools
 import logging
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console, RenderableType
 
-from agentfly_core.artifacts import keys, store
+from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.loading import read
 from agentfly_core.config.site import Site
-from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.inspection import printed as printing
 from agentfly_core.records.schedule import first_round
 from agentfly_core.runs import episodes
@@ -31,49 +26,14 @@ from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.listing import listed, view
 from agentfly_core.runs.run import links_of, opened
 from agentfly_core.runs.summary import run_ledger, steps_frame
+from tests.support.damage import check, damage, listen, printed, records, suffered
 from tests.support.lives import TINY, TRAIN, Lives, Whole, digests
 
 SEED = 15
 STEPS = (1, 2, 3)
+PARTS = ("artifacts", "runs")
 LOCK = "lock.json"
 """The lock is the system's; what this file says is for people, and changes nothing."""
-
-
-@dataclass(frozen=True)
-class Damage:
-    """What happens to the bytes of one file."""
-
-    path: Path
-    content: bytes
-    how: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.how}"
-
-
-def records(folder: Path) -> list[Path]:
-    """Every file of a run and of what runs share."""
-    return sorted(
-        path
-        for part in ("artifacts", "runs")
-        for path in (folder / part).rglob("*")
-        if path.is_file()
-    )
-
-
-def damage(draw: random.Random, path: Path) -> Damage:
-    """Cut a file, zero it or a part of it, or flip one of its bits."""
-    whole = path.read_bytes()
-    place = draw.randrange(len(whole))
-    how = draw.choice(("cut", "zeroed", "flipped"))
-    if how == "cut":
-        return Damage(path, whole[:place], f"cut to {place} bytes")
-    start = draw.choice((0, place))
-    if how == "zeroed" and any(whole[start:]):
-        return Damage(path, whole[:start] + bytes(len(whole) - start), f"zeroed from byte {start}")
-    bit = draw.randrange(8)
-    changed = whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :]
-    return Damage(path, changed, f"bit {bit} of byte {place} flipped")
 
 
 def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
@@ -117,13 +77,6 @@ def found(context: ExperimentContext, places: list[ArtifactKey]) -> list[Artifac
     return list(itertools.takewhile(bool, map(context.store.find, places)))
 
 
-def printed(shown: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=10_000)
-    console.print(shown)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
 def readers(
     context: ExperimentContext, places: list[ArtifactKey]
 ) -> dict[str, Callable[[int], Any]]:
@@ -155,56 +108,12 @@ def readers(
     }
 
 
-@dataclass(frozen=True)
-class Read:
-    """What a reader gave, Damaged or something to compare, and what it told."""
-
-    given: Any
-    told: str
-
-
-def listen(reader: Callable[[], Any], caplog: pytest.LogCaptureFixture) -> Read:
-    """Run a reader; any error but Damaged fails the test."""
-    caplog.clear()
-    try:
-        given = reader()
-    except Damaged as damage:
-        return Read(Damaged, f"{caplog.text}{damage}")
-    return Read(given, f"{caplog.text}{given}")
-
-
-@contextmanager
-def suffered(damage: Damage) -> Iterator[None]:
-    """A file is damaged within the block, for readers that have not checked it before."""
-    whole = damage.path.read_bytes()
-    damage.path.unlink()
-    damage.path.write_bytes(damage.content)
-    checked = {
-        (folder, digest) for folder, digest in store._opened if damage.path.is_relative_to(folder)
-    }
-    store._opened.difference_update(checked)
-    yield
-    damage.path.write_bytes(whole)
-
-
-def check(damage: Damage, read: Read, whole: Any) -> None:
-    """A reader gives what it gave before the damage, or it names the file that is damaged."""
-    named = str(damage.path) in read.told
-    if read.given == whole:
-        return
-    assert named, f"{damage}: not named in {read.told!r}"
-    if (
-        isinstance(whole, list) and read.given is not Damaged
-    ):  # what comes after is asked for when this is made again
-        assert read.given == whole[: len(read.given)], f"{damage}: other keys"
-
-
 @pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.long)])
 def test_damaged_files_are_each_named_and_none_is_believed(
     whole: Whole, tmp_path: Path, caplog: pytest.LogCaptureFixture, cases: int
 ) -> None:
     caplog.set_level(logging.WARNING)
-    for part in ("artifacts", "runs"):
+    for part in PARTS:
         shutil.copytree(whole.folder / part, tmp_path / part)
     experiment = read(TINY)
     context = ExperimentContext(
@@ -223,7 +132,7 @@ def test_damaged_files_are_each_named_and_none_is_believed(
         for step in STEPS
     }
     assert len(before["keys", 1]) == len(places) == 29
-    draw, paths = random.Random(SEED), records(tmp_path)
+    draw, paths = random.Random(SEED), records(tmp_path, *PARTS)
     for _ in range(cases):
         suffer = damage(draw, draw.choice(paths))
         step = next(
@@ -259,7 +168,7 @@ def sample(draw: random.Random, paths: list[Path]) -> list[Path]:
 def test_a_run_with_a_damaged_file_ends_as_if_nothing_had_been_or_is_refused_with_the_way_out(
     at_step_2: Path, lives: Lives, whole: Whole, number: int
 ) -> None:
-    path = sample(random.Random(SEED), records(at_step_2))[number]
+    path = sample(random.Random(SEED), records(at_step_2, *PARTS))[number]
     suffer = damage(random.Random(number), path)
     path.write_bytes(suffer.content)
     end = lives.run(at_step_2, *TRAIN)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agentfly_core.artifacts.store import Store
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import counted, did_you_mean
 from agentfly_core.runs.context import NAME
 from agentfly_core.runs.listing import in_store
@@ -65,12 +66,20 @@ class Sweep:
 
 
 def stored_sweep(store: Store, name: str) -> Sweep | None:
-    """A sweep by its name, None where there is none; raises ValueError for what is no name."""
+    """A sweep by its name, None where there is none; raises ValueError for what is no name, and
+    Damaged.
+    """
     if not NAME.fullmatch(name):
         raise ValueError(
             f"Got the sweep {name!r}, expected letters, digits, '.', '_' and '-', such as rates."
         )
-    found: Any = store.read_json(_uri(name))
+    try:
+        found: Any = store.read_json(_uri(name))
+    except Damaged as damage:
+        raise Damaged(
+            f"{damage} Remove it, and the `agentfly sweep` that wrote it writes it again; its runs "
+            "stay."
+        ) from None
     if found is None:
         return None
     members = tuple(Member(each["run"], tuple(each["overrides"])) for each in found["members"])

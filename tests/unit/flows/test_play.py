@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.artifacts.play_layout import PlayLayout, plays
-from agentfly_core.artifacts.run_layout import rollouts
+from agentfly_core.artifacts.run_layout import RunLayout, rollouts
 from agentfly_core.artifacts.store import Store
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Ending, Message, Trajectory
+from agentfly_core.runs.run import name_of
 from flows.__main__ import main
+from flows.context import context_of
 from tests.support.capitals import EXPERIMENT
 
 PATH = "tests.support.capitals"
@@ -43,6 +45,18 @@ def episodes(store: Store, name: str) -> list[Trajectory]:
 def rewards(store: Store, name: str) -> list[object]:
     scored = store.open(store.artifact(PlayLayout(name).scored))
     return [one.reward for one in read_scores(scored / SCORES)]
+
+
+def test_a_damaged_policy_of_the_run_is_not_passed_over_for_the_base_model(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = name_of(context_of("atlas.yaml", [], "local", ""), "", False)
+    damaged = store.root / RunLayout(run).step(1).policy / "MANIFEST.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(bytes(300))
+    assert played() == 2
+    assert f"agentfly: {damaged.resolve()} is damaged" in capsys.readouterr().err
+    assert plays(store) == []
 
 
 def test_a_policy_of_ones_own_plays_with_the_tools_and_is_stored_and_summed_up(

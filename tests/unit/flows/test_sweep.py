@@ -120,6 +120,23 @@ def test_a_sweep_with_a_run_that_may_not_begin_begins_none(
     assert (trained.words, store.names("sweeps")) == ([], [])
 
 
+def test_a_damaged_record_of_a_sweep_is_named_with_the_way_out_which_leads_on(
+    store: Store, train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train({})
+    assert main(COMMAND) == 0
+    record = store.root / "sweeps/rates.json"
+    record.write_bytes(bytes(300))
+    for command in (COMMAND, ["compare", "sweep:rates"]):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert f"agentfly: {record} is damaged" in said
+        assert "Remove it, and the `agentfly sweep` that wrote it writes it again" in said
+    record.unlink()
+    assert main(COMMAND) == 0
+    assert main(["compare", "sweep:rates"]) == 0
+
+
 def test_a_run_that_fails_does_not_end_the_sweep_and_is_told_at_the_end(
     store: Store,
     train: Train,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentfly_core.artifacts.store import ArtifactKey, Store
+from agentfly_core.config.credentials import SecretGiven
 from agentfly_core.inspection.rescoring import RescoredStep, new_reward, new_rewards, rescored
 from agentfly_core.records.parquet import write_scores
 from agentfly_core.records.trajectory import Unscored
@@ -147,6 +148,17 @@ def test_a_reward_of_an_environment_is_refused_by_name_with_why(store: Store, mo
         new_reward(f"{module}:long=much")
     with pytest.raises(ValueError, match="expected a Reward"):
         new_reward(f"{module}:Stock")
+
+
+def test_a_secret_among_the_settings_of_a_reward_is_refused_and_not_told(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SecretGiven, match=rf"^--reward: {module}:AtMost.api_key is a secret") as no:
+        new_reward(f"{module}:AtMost={{api_key: sk-0123456789}}")
+    assert "sk-" not in str(no.value)
+    monkeypatch.setenv("JUDGE_TOKEN", "0123456789abcdef")
+    with pytest.raises(SecretGiven, match="holds the secret of the environment variable JUDGE_TOK"):
+        new_reward(f"{module}:AtMost={{name: 0123456789abcdef}}")
 
 
 def test_a_step_that_is_not_scored_is_told_with_those_that_are(store: Store, module: str) -> None:

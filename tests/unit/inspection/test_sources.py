@@ -11,6 +11,7 @@ import pytest
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.play_layout import PlayLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.inspection.reference import reference
 from agentfly_core.inspection.sources import read
 from agentfly_core.records.parquet import write_scores, write_trajectories
@@ -93,6 +94,15 @@ def test_without_a_step_it_is_the_last_that_was_evaluated(here: ExperimentContex
     assert read(here.store, reference("demo"), "test", False).reference == "run:demo@2"
 
 
+def test_a_damaged_policy_is_not_passed_over_for_one_that_was_evaluated_before(
+    here: ExperimentContext,
+) -> None:
+    damaged = here.store.root / "runs/demo/steps/000002/policy/MANIFEST.json"
+    damaged.write_bytes(bytes(300))
+    with pytest.raises(Damaged, match=f"^{damaged} is damaged"):
+        read(here.store, reference("demo"), "test", False)
+
+
 def test_of_a_fork_that_has_done_no_step_it_is_that_of_the_policy_it_starts_from(
     here: ExperimentContext,
 ) -> None:
@@ -168,3 +178,31 @@ def test_played_episodes_are_opened_by_their_name(here: ExperimentContext) -> No
         read(here.store, reference("play:tiny-2"), "", False)
     with pytest.raises(ValueError, match="neither evaluations nor demonstrations"):
         read(here.store, reference("play:tiny-1"), "test", False)
+
+
+def test_a_play_with_a_damaged_shard_is_refused_whole_with_the_way_out(
+    here: ExperimentContext,
+) -> None:
+    layout, store = PlayLayout("tiny-1"), here.store
+    for shard, episode in enumerate((GOOD, WRONG)):
+        publish(store, ArtifactKey(layout.rollout(shard), "play", "key", {}), episode)
+    publish(store, ArtifactKey(layout.tokenizer, "play", "key", {}))
+    store.write_json(layout.record, {"policy": "oracle", "split": "train"})
+    assert len(read(store, reference("play:tiny-1"), "", False).pairs) == 2
+
+    damaged = store.root / layout.rollout(1) / "MANIFEST.json"
+    damaged.write_bytes(bytes(300))
+    with pytest.raises(Damaged) as refused:
+        read(store, reference("play:tiny-1"), "", False)
+    assert str(refused.value).startswith(f"{damaged} is damaged")
+    assert str(refused.value).endswith(
+        f"put the file back from a copy, or remove {store.uri}/plays/tiny-1."
+    )
+
+
+def test_a_play_that_was_cut_off_is_not_named_as_the_one_that_was_meant(
+    here: ExperimentContext,
+) -> None:
+    here.store.write_json(PlayLayout("tiny-1").record, {"policy": "oracle", "split": "train"})
+    with pytest.raises(ValueError, match=r"no played episodes 'tiny-1' in .*\. There is none\.$"):
+        read(here.store, reference("play:tiny-1"), "", False)
