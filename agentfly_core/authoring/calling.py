@@ -84,8 +84,21 @@ class Part:
         """What it takes; raises ValueError for what it cannot be given."""
         found = read(self.function)
         self.check(found)
-        if self.process:
-            self._check_own_process(found)
+        if not self.process:
+            return found
+        module, _, name = self._path.partition(":")
+        importable = name.isidentifier() and module != "__main__"
+        if not importable or load(self._path) is not (self.declared or self):
+            raise ValueError(
+                f"{self.what} is to run in a process of its own (process=True), which has to "
+                "import it: got one that is not found by its name at the top of its module, "
+                "expected a `def` or `class` there, decorated where it stands."
+            )
+        if kinds := [kind.__name__ for kind in found.environments.values()]:
+            raise ValueError(
+                f"{self.what} asks for {', '.join(kinds)} and is to run in a process of its own "
+                "(process=True), where no environment can be: drop one of the two."
+            )
         return found
 
     def check(self, found: Signature) -> None:
@@ -107,22 +120,6 @@ class Part:
     def _path(self) -> str:
         """The import path by which another process finds it: "my_quiz:look_up"."""
         return f"{self.made_of.__module__}:{getattr(self.made_of, '__qualname__', '')}"
-
-    def _check_own_process(self, found: Signature) -> None:
-        """Raise ValueError where no other process finds it, or where it needs an environment."""
-        module, _, name = self._path.partition(":")
-        importable = name.isidentifier() and module != "__main__"
-        if not importable or load(self._path) is not (self.declared or self):
-            raise ValueError(
-                f"{self.what} is to run in a process of its own (process=True), which has to "
-                "import it: got one that is not found by its name at the top of its module, "
-                "expected a `def` or `class` there, decorated where it stands."
-            )
-        if kinds := [kind.__name__ for kind in found.environments.values()]:
-            raise ValueError(
-                f"{self.what} asks for {', '.join(kinds)} and is to run in a process of its own "
-                "(process=True), where no environment can be: drop one of the two."
-            )
 
 
 async def call(

@@ -78,17 +78,13 @@ class Reward(calling.Part):
     ) -> Score | Unscored:
         async with self._seats or nullcontext():
             if self.process:
-                found = await self._found_apart(trajectory)
+                try:
+                    found = _FOUND.validate_python(await self.asked(asdict(trajectory)))
+                except (Overdue, process_calls.Died) as error:
+                    found = Unscored(words_of(error))
             else:
                 found = await self._found(trajectory, lent, self.call)
         return Unscored(f"{self.name}: {found.reason}") if isinstance(found, Unscored) else found
-
-    async def _found_apart(self, trajectory: Trajectory) -> Score | Unscored:
-        try:
-            found = await self.asked(asdict(trajectory))
-        except (Overdue, process_calls.Died) as error:
-            return Unscored(words_of(error))
-        return _FOUND.validate_python(found)
 
     async def _found(
         self, trajectory: Trajectory, lent: Mapping[type[Lent], Lent], caller: process_calls.Caller
@@ -101,8 +97,7 @@ class Reward(calling.Part):
             return self._checked(await caller(bound, used), trajectory)
         except ServiceFailure:
             raise
-        except (Exception, SystemExit) as error:
-            # one reward's mistake must not take other episodes with it
+        except (Exception, SystemExit) as error:  # one reward's mistake ends no other episode
             return Unscored(fault(error))
 
     @functools.cached_property

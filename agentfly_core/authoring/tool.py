@@ -21,7 +21,7 @@ from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
 from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation, untold
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.pictures import is_picture, picture_in
-from agentfly_core.formats.text import clip, fault, with_article, words_of
+from agentfly_core.formats.text import clip, fault, warn_once, with_article, words_of
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
 
 R = TypeVar("R")
@@ -140,10 +140,11 @@ class Tool(calling.Part):
             default = functools.partial(to_jsonable_python, fallback=_plain)
             return json.dumps(result, ensure_ascii=False, default=default)
         except UnicodeDecodeError as error:
-            _say_once(
+            warn_once(
+                logger,
                 f"{self.what} returned bytes that are no text in UTF-8, which its model "
                 "is told as an error: decode them in the tool, `data.decode(errors='replace')`, or "
-                "return text that describes them."
+                "return text that describes them.",
             )
             raise ToolError(
                 f"The result, {len(error.object)} bytes, is no text: {error.reason} at byte "
@@ -231,8 +232,3 @@ def tool(
 def _plain(value: Any) -> Any:
     """What JSON can say of a value of an author's type."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-@functools.cache
-def _say_once(warning: str) -> None:
-    logger.warning(warning)

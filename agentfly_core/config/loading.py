@@ -149,8 +149,8 @@ def flat(value: Mapping[str, JSON], prefix: str = "") -> dict[str, JSON]:
 
 
 def _completed(science: Science) -> Science:
-    """The science with the defaults of the parts that it names, so that nothing it depends on is
-    left unsaid.
+    """The science with the defaults of the parts that it names, of tools, rewards, ... where any
+    setting is given, so that nothing it depends on is left unsaid.
     """
     with at("algorithm.use"):
         refills = getattr(load(science.algorithm.use), "refills", None)
@@ -164,16 +164,11 @@ def _completed(science: Science) -> Science:
         changed[name] = type(part)(**{**part.model_dump(), **settings})
     rollout = {"refills": refills or 0} | science.rollout.model_dump(exclude_unset=True)
     changed["rollout"] = science.rollout.model_copy(update=rollout)
-    return _with_own_settings(science.model_copy(update=changed))
-
-
-def _with_own_settings(science: Science) -> Science:
-    """The science in which the tools, rewards, ... that are given a setting have all of theirs."""
-    given = [own for own in science.own_settings() if own.settings]
-    if not given:
+    science = science.model_copy(update=changed)
+    if not (having := [own for own in science.own_settings() if own.settings]):
         return science
     said = science.model_dump(mode="json")
-    for own in given:
+    for own in having:
         section = at_keys(said, own.keys)
         assert isinstance(section, dict), f"{own.keys} holds settings"
         section.update(own.completed())

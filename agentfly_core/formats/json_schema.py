@@ -34,22 +34,19 @@ class _Inlining:
             return value
         if (reference := value.get("$ref", "")).startswith(_PREFIX):
             name = reference.removeprefix(_PREFIX)
+            if name in within:
+                raise ValueError(
+                    f"{name} holds itself, and a schema without references cannot say that: take "
+                    "what it holds as lists, or as text."
+                )
+            defined = self.schema(self._definitions[name], (*within, name))
+            defined.pop("title", None)
             beside = {key: held for key, held in value.items() if key != "$ref"}
-            return {**self._definition(name, within), **self.schema(beside, within)}
+            return {**defined, **self.schema(beside, within)}
         found = {}
         for key, held in value.items():
             if key in _MAPPINGS:
                 found[key] = {name: self.schema(one, within) for name, one in held.items()}
             elif key not in _FOR_REFERENCES:
                 found[key] = held if key in _VALUES else self.schema(held, within)
-        return found
-
-    def _definition(self, name: str, within: tuple[str, ...]) -> dict[str, Any]:
-        if name in within:
-            raise ValueError(
-                f"{name} holds itself, and a schema without references cannot say that: take what "
-                "it holds as lists, or as text."
-            )
-        found: dict[str, Any] = self.schema(self._definitions[name], (*within, name))
-        found.pop("title", None)
         return found

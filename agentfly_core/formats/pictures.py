@@ -25,16 +25,12 @@ def picture_in(value: object) -> str | None:
     """
     if is_picture(type(value)) or isinstance(value, io.IOBase | memoryview):
         return with_article(type(value).__name__)
-    if shape := _pixels(value):
-        return f"a picture ({type(value).__name__}, {' x '.join(map(str, shape))})"
-    return next(filter(None, map(picture_in, _held(value))), None)
-
-
-def _pixels(value: object) -> tuple[int, ...]:
-    """The shape of an array of bytes with a side of 3 or 4 channels, of numpy or torch; or ()."""
+    # an array of bytes with a side of 3 or 4 channels, of numpy or torch
     shape = tuple(getattr(value, "shape", ()))
     is_bytes = str(getattr(value, "dtype", "")).endswith("uint8")
-    return shape if is_bytes and len(shape) == 3 and {shape[0], shape[-1]} & {3, 4} else ()
+    if is_bytes and len(shape) == 3 and {shape[0], shape[-1]} & {3, 4}:
+        return f"a picture ({type(value).__name__}, {' x '.join(map(str, shape))})"
+    return next(filter(None, map(picture_in, _held(value))), None)
 
 
 def _held(value: object) -> Iterable[object]:

@@ -9,7 +9,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 MOST_INNER = 3
@@ -131,6 +131,12 @@ def holders(text: str) -> Iterator[str]:
     for name, value in [*os.environ.items()]:
         if len(value) >= SHORTEST and value in text and SECRET.search(name):
             yield name
+
+
+@cache
+def warn_once(logger: logging.Logger, warning: str) -> None:
+    """Log a warning; the same one only once in a process."""
+    logger.warning(warning)
 
 
 @contextmanager

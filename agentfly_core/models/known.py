@@ -34,7 +34,14 @@ def require(reference: str) -> None:
     elif (kind, colon) == ("package", ":"):
         require_package(name)
     elif Path(reference).is_dir():
-        _require_files(Path(reference))
+        refuse_adapter(Path(reference))
+        for what, patterns in FILES.items():
+            if not any(path for pattern in patterns for path in Path(reference).glob(pattern)):
+                raise ValueError(
+                    f"The folder {Path(reference)} is no model that can be trained: it has no "
+                    f"{patterns[0]}, {what}. Save it with transformers' `save_pretrained`, model "
+                    "and tokenizer."
+                )
     elif not (HUB.fullmatch(reference) or RUN.fullmatch(reference)):
         raise ValueError(
             f"Got {reference!r}, expected a folder (there is none of this name in {Path.cwd()}), "
@@ -66,13 +73,3 @@ def refuse_adapter(folder: Path) -> None:
             "run:NAME, or merge it into its model with peft's merge_and_unload and name the "
             "folder with the result."
         )
-
-
-def _require_files(folder: Path) -> None:
-    refuse_adapter(folder)
-    for what, patterns in FILES.items():
-        if not any(path for pattern in patterns for path in folder.glob(pattern)):
-            raise ValueError(
-                f"The folder {folder} is no model that can be trained: it has no {patterns[0]}, "
-                f"{what}. Save it with transformers' `save_pretrained`, model and tokenizer."
-            )

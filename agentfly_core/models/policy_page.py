@@ -87,7 +87,12 @@ def page(
     sizes = {"dtype": science.dtype, "rank": rank, "most": most}
     said = {name: text.format(**sizes) for name, text in parts.items()}
     system = [{"role": "system", "content": science.agent.system}] if science.agent.system else []
-    template = _TRAINED.format(tools=_tools(science))
+    tools = ""
+    if science.tools and science.template.settings.get("show_tools", True):
+        tools = _LISTED.replace("TOOLS", ", ".join(f"`{tool.use}`" for tool in science.tools))
+    elif science.tools:
+        tools = "It was shown no list of tools, and needs none."
+    template = _TRAINED.format(tools=tools)
     return _PAGE.format(
         **said,
         reference=reference,
@@ -97,11 +102,3 @@ def page(
         messages=json.dumps([*system, _ASKED], ensure_ascii=False),
         max_tokens=science.agent.max_tokens,
     )
-
-
-def _tools(science: Science) -> str:
-    if not science.tools:
-        return ""
-    if not science.template.settings.get("show_tools", True):
-        return "It was shown no list of tools, and needs none."
-    return _LISTED.replace("TOOLS", ", ".join(f"`{tool.use}`" for tool in science.tools))

@@ -31,7 +31,11 @@ def check(science: Science) -> Resolved:
     _can_be_promoted(resolved)
     _require_datasets("promotion.datasets", science.promotion.datasets)
     _require_datasets("evaluate.datasets", science.evaluate.datasets)
-    _require_descriptions(resolved)
+    if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
+        raise ValueError(
+            f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
+            "docstring, or say `@tool(description=...)`."
+        )
     for part in resolved.parts:
         part.ready()
     _require_warm_start(science)
@@ -117,15 +121,6 @@ def check_place(science: Science, place: Site) -> None:
         )
 
 
-def _require_descriptions(resolved: Resolved) -> None:
-    """Raise ValueError for a tool that tells the model nothing of itself."""
-    if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
-        raise ValueError(
-            f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
-            "docstring, or say `@tool(description=...)`."
-        )
-
-
 def _require_warm_start(science: Science) -> None:
     """Raise ValueError for settings that the demonstrations of the warm start do not take."""
     warm_start = science.warm_start
@@ -169,8 +164,7 @@ def _require_template(science: Science) -> None:
         tokenizer = AutoTokenizer.from_pretrained(
             name, revision=revision or "main", local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:
-        # whatever damaged files make it raise
+    except Exception as error:  # whatever damaged files make it raise
         if not is_folder:
             return  # what is not here yet is looked at when it is fetched
         raise ValueError(

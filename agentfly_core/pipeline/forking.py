@@ -59,12 +59,6 @@ def require_origin(store: Store, science: Science) -> None:
     assert fork is not None
     for step in range(first_policy(fork.step, science.rollout.max_staleness), fork.step + 1):
         of_run(store, f"run:{fork.run}@{step}", "fork")
-    _require_same_order(store, fork, science)
-    if science.inherits_learner:
-        require_learner_state(store, fork)
-
-
-def _require_same_order(store: Store, fork: Fork, science: Science) -> None:
     if (origin := record_of(store, fork.run)) is None:
         raise ValueError(f"There is no run.json of {fork.run!r} in {store.uri} to go on from.")
     theirs = Science.restored(origin["science"])
@@ -81,3 +75,5 @@ def _require_same_order(store: Store, fork: Fork, science: Science) -> None:
             "start a run of its own from that policy, without its optimizer: `agentfly train` "
             f"with model=run:{fork.run}@{fork.step}."
         )
+    if science.inherits_learner:
+        require_learner_state(store, fork)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, done_by
@@ -143,7 +142,7 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
     policies, states = _kept(science, left)
     size, state = _sizes(context, model) if model else (0, 0)
     needed = policies * size + states * state + _episodes(science, left)
-    folder = _existing(store.root)
+    folder = next(place for place in (store.root, *store.root.parents) if place.exists())
     free = shutil.disk_usage(folder).free
     if left and free < needed:
         raise NoSpace(
@@ -198,8 +197,3 @@ def _episodes(science: Science, steps: int) -> int:
     held_out = 2 * science.data.test + validations * science.data.validation
     longest = BYTES_A_TOKEN * science.agent.max_model_len
     return (trained + evaluate.episodes * held_out) * longest
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or the one above it that there is already."""
-    return next(place for place in (folder, *folder.parents) if place.exists())

@@ -7,7 +7,6 @@ the same address, and its user restores its state from disk.
 
 from __future__ import annotations
 
-import functools
 import glob
 import json
 import logging
@@ -25,6 +24,7 @@ from pathlib import Path
 
 import psutil
 
+from agentfly_core.formats.text import warn_once
 from agentfly_core.system.files import write_json
 from agentfly_core.system.module_search import finding_ours
 from agentfly_core.system.process import Owner, gone
@@ -106,17 +106,12 @@ def private_folder() -> Path:
         except OSError:  # removed meanwhile, or in another user's folder
             continue
         except ValueError as fault:
-            _say_damaged(mark, str(fault))
+            warn_once(
+                logger,
+                f"{mark} is damaged ({fault}): its folder stays. Remove it once no run of yours is "
+                "at work.",
+            )
     return Path(tempfile.mkdtemp(prefix="agentfly-"))
-
-
-@functools.cache
-def _say_damaged(mark: Path, fault: str) -> None:
-    logger.warning(
-        "%s is damaged (%s): its folder stays. Remove it once no run of yours is at work.",
-        mark,
-        fault,
-    )
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID
 
 import httpx
@@ -152,17 +152,15 @@ def crash_abandoned(flow_runs: Iterable[str], message: str = CONTINUED) -> list[
                 state = client.read_flow_run(UUID(flow_run)).state
             except ObjectNotFound:
                 continue
-            if state is not None and _needs_process(state):
+            if state is None:
+                continue
+            # a suspended flow run has no process in which it waits
+            waits = state.is_paused() and not state.state_details.pause_reschedule
+            if waits or state.is_running() or state.is_cancelling():
                 ended: State[None] = Crashed(message=message)
                 client.set_flow_run_state(UUID(flow_run), ended, force=True)
                 crashed.append(flow_run)
     return crashed
-
-
-def _needs_process(state: State[Any]) -> bool:
-    """Whether a flow run in this state goes on in its process; a suspended one has none."""
-    waits = state.is_paused() and not state.state_details.pause_reschedule
-    return waits or state.is_running() or state.is_cancelling()
 
 
 def prefect_command(places: Places, words: Sequence[str]) -> NoReturn:

@@ -95,7 +95,9 @@ def blocks_named(client: SyncPrefectClient) -> dict[str, list[BlockDocument]]:
     """The blocks that can be called, by each of the two names."""
     found: dict[str, list[BlockDocument]] = {ALARMS_BLOCK: [], NOTICES_BLOCK: []}
     for block in client.read_block_documents(include_secrets=False):
-        if block.name in found and (_is_webhook(block) or _notifies(block)):
+        kind = block.block_schema
+        notifies = kind is not None and "notify" in kind.capabilities
+        if block.name in found and (_is_webhook(block) or notifies):
             found[block.name].append(block)
     return found
 
@@ -158,7 +160,3 @@ def _sending(block: BlockDocument, text: str) -> ActionTypes:
 
 def _is_webhook(block: BlockDocument) -> bool:
     return block.block_type is not None and block.block_type.slug == "webhook"
-
-
-def _notifies(block: BlockDocument) -> bool:
-    return block.block_schema is not None and "notify" in block.block_schema.capabilities

@@ -68,7 +68,8 @@ def keeping_schedules() -> Iterator[None]:
         deployment = client.read_deployment_by_name(DEPLOYMENT).id
         after = _schedules(client)
         for schedule in before:
-            same = [now for now in after if _is_same(now, schedule)]
+            slug = schedule.slug
+            same = [now for now in after if now.id == schedule.id or (slug and now.slug == slug)]
             if same and same[0].active != schedule.active:
                 client.update_deployment_schedule(deployment, same[0].id, active=schedule.active)
             elif not same:
@@ -87,7 +88,3 @@ def _schedules(client: SyncPrefectClient) -> list[DeploymentSchedule]:
         return client.read_deployment_by_name(DEPLOYMENT).schedules
     except ObjectNotFound:
         return []
-
-
-def _is_same(one: DeploymentSchedule, other: DeploymentSchedule) -> bool:
-    return one.id == other.id or (one.slug is not None and one.slug == other.slug)

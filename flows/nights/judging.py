@@ -70,7 +70,9 @@ class Match:
             for number in range(earlier + 1)
         )
         champion, challenger = self._played(now)
-        wanted = unseen(champion.by_problem, own, [_test_problems(other) for other in before])
+        datasets = [other.store.open(prepare(other)) for other in before]
+        used = [{problem.id for problem in split(data, "test")} for data in datasets]
+        wanted = unseen(champion.by_problem, own, used)
         return champion.where(wanted.__contains__), challenger.where(wanted.__contains__)
 
     def _played(self, context: ExperimentContext) -> tuple[HeldOut, HeldOut]:
@@ -87,8 +89,3 @@ class Match:
     @property
     def _both(self) -> Sequence[Artifact]:
         return self.champion, self.challenger
-
-
-def _test_problems(context: ExperimentContext) -> set[str]:
-    data = context.store.open(prepare(context))
-    return {problem.id for problem in split(data, "test")}
