@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from prefect import flow
@@ -103,4 +104,4 @@ def evaluated(
 
 def policy_named(context: ExperimentContext, reference: str) -> Artifact:
     """The policy that a reference names, see `inputs.policy_named`."""
-    return inputs.policy_named(context, reference, lambda named: base_model(named, None))
+    return inputs.policy_named(context, reference, partial(base_model, parent=None))

@@ -188,8 +188,7 @@ class Lease:
             text, tag = self.remote.tagged(self.uri) or (None, "")
             if self._mine(text):
                 self.remote.replace(self.uri, self._text(released), tag)
-        except Exception as error:
-            # whatever the network does, the next beat tries again, and writes are guarded
+        except Exception as error:  # whatever it is, the next beat tries again; writes are guarded
             logger.warning("The lock %s was not renewed: %s", self.address, error)
 
     def _mine(self, text: str | None) -> bool:

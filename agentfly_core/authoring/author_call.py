@@ -149,8 +149,7 @@ async def in_thread(function: Callable[[], R], seconds: float, what: str) -> R:
         try:
             results.append(function())
             work.settle(None)
-        except BaseException as error:
-            # no Ctrl-C comes to this thread: whatever it is, the function raised it
+        except BaseException as error:  # no Ctrl-C comes to this thread: the function raised it
             work.settle(harmless(error))
 
     work.begin()

@@ -81,8 +81,7 @@ def name(function: AuthorFunction) -> str:
 def _parameters(function: AuthorFunction) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function, eval_str=True).parameters
-    except Exception as error:
-        # an annotation in quotes is an author's code, which may raise anything
+    except Exception as error:  # an annotation in quotes is an author's code
         raise ValueError(
             f"An annotation of {name(function)} cannot be evaluated: {type(error).__name__}: "
             f"{error}. Define or import that type at the top of the module, outside `if "

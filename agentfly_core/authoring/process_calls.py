@@ -209,8 +209,7 @@ def _process() -> Iterator[_Process]:
             process = _Process()
         try:
             yield process
-        except BaseException:
-            # whatever it is passes on; one that may be in the middle of something is not used again
+        except BaseException:  # it passes on; a process amid something is not used again
             process.end()
             raise
         if process.alive:

@@ -109,8 +109,7 @@ class Tool(calling.Part):
             raise
         except (ToolError, Overdue, BadArguments) as error:
             return self._error(words_of(error) or fault(error))
-        except (Exception, SystemExit) as error:
-            # a model must not escape a bad reward by crashing a tool
+        except (Exception, SystemExit) as error:  # a crash must spare the model no bad reward
             return self._error(fault(error))
 
     async def _result(

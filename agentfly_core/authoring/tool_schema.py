@@ -56,8 +56,7 @@ class Arguments:
             self._check = TypeAdapter[dict[str, Any]](_shape(asked, described))
             self.schema = without_references(self._check.json_schema(schema_generator=_Untitled))
             self.schema.pop("title", None)
-        except Exception as error:
-            # an annotation may be anything, and what is no type fails in a way of its own
+        except Exception as error:  # an annotation may be anything, also what is no type
             raise ValueError(
                 f"A parameter of {name(function)} has a type without a JSON schema: {error}"
             ) from None

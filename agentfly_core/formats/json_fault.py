@@ -37,8 +37,7 @@ def json_fault(value: object) -> str | None:
             json.dumps(value, allow_nan=False)
     except RecursionError:
         return " is nested too deep, or holds itself"
-    except Exception as error:
-        # a whole number of 5,000 digits; an author's type may fail in a way of its own
+    except Exception as error:  # an int of 5,000 digits, or whatever an author's type raises
         return f" cannot be written: {fault(error)}"
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 
 def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
@@ -13,7 +14,7 @@ def first_stop(text: str, stop: Sequence[str]) -> tuple[int, int] | None:
     """
     begins = [(text.find(one), len(one)) for one in stop]
     ends = [(begin, begin + length) for begin, length in begins if begin >= 0]
-    return min(ends, key=lambda found: found[1], default=None)
+    return min(ends, key=itemgetter(1), default=None)
 
 
 def before_stop(text: str, stop: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,7 +134,7 @@ def of_split(
     chains = -(-episodes // len(problems))
     seeds, temperature = (science.of_data.seed, name), science.evaluate.temperature
     specs = _episode_specs(problems, chains, name, "evaluation", temperature, seeds)
-    return sorted(specs, key=lambda episode_spec: episode_spec.chain)[:episodes]
+    return sorted(specs, key=attrgetter("chain"))[:episodes]
 
 
 def demonstrate(
@@ -219,7 +220,7 @@ def _demonstrations(problems: Sequence[Problem], episodes: int, seed: int) -> li
     chains, seeds = -(-episodes // len(problems)), (seed, "demonstrations")
     everything = _episode_specs(problems, chains, "demonstrations", "demonstration", 1.0, seeds)
     # a fair draw, whatever is cut off
-    everything.sort(key=lambda episode_spec: (episode_spec.chain, episode_spec.seed))
+    everything.sort(key=attrgetter("chain", "seed"))
     return everything[:episodes]
 
 
@@ -297,6 +298,6 @@ def _episode_specs(
 ) -> list[EpisodeSpec]:
     return [
         EpisodeSpec(p, chain, place, role, temperature, hashing.seed(*seeds, p.id, chain))
-        for p in sorted(problems, key=lambda p: p.id)
+        for p in sorted(problems, key=attrgetter("id"))
         for chain in range(chains)
     ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,7 @@ class RejectionSampling:
             and score.reward >= self.threshold
         ]
         good.reverse()  # of equal ones the sort keeps the order
-        good.sort(key=lambda item: -item[1])
+        good.sort(key=itemgetter(1), reverse=True)
         problems: defaultdict[str, dict[Sampled, Trajectory]] = defaultdict(dict)
         for trajectory, _ in good:
             sampled = tuple(span.tokens for turn in trajectory.turns for span in turn.sampled)

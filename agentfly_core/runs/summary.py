@@ -99,11 +99,7 @@ def evaluation(
     stages = [measured(context.store, artifact) for artifact in (*rollouts, scored)]
     seconds, time_ms = sum(stage.seconds for stage in stages), stages[-1].time_ms
     settings = context.science.evaluate
-    pass_at = {
-        k: Rate.of(chances)
-        for k in settings.pass_at
-        if (chances := _chances(outcomes, k))  # none where too few episodes have a score
-    }
+    pass_at = pass_rates(outcomes, settings.pass_at)
     facts = [settings.by] if settings.by else []
     by = {fact: rates_by(fact, (t.problem for t in played), solved) for fact in facts}
     return Evaluation(
@@ -139,12 +135,17 @@ def rates_by(
     return {value: Rate.of(groups[value]) for value in sorted(groups)}
 
 
-def _chances(outcomes: Mapping[str, Sequence[bool]], k: int) -> dict[str, float]:
-    return {
-        problem: intervals.pass_at(k, sum(values), len(values))
-        for problem, values in outcomes.items()
-        if len(values) >= k
-    }
+def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> dict[int, Rate]:
+    """Pass@k by k, over the problems of which k episodes have a score; none where there are none:
+    `{4: Rate(...)}`.
+    """
+    found = {}
+    for k in sizes:
+        enough = [(problem, each) for problem, each in outcomes.items() if len(each) >= k]
+        chances = {problem: intervals.pass_at(k, sum(each), len(each)) for problem, each in enough}
+        if chances:
+            found[k] = Rate.of(chances)
+    return found
 
 
 def with_stored_datasets(

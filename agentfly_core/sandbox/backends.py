@@ -69,8 +69,7 @@ class ForkServer:
                         link.sendmsg([kind], rights, flags)
                         return ours
                     await asyncio.sleep(0.01)
-            except BaseException as error:
-                # cancelled too: whatever it is passes on, but the connection is closed
+            except BaseException as error:  # cancelled too: it passes on, the connection is closed
                 ours.close()
                 if isinstance(error, OSError):
                     raise Unavailable(f"the sandbox's server ended: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import operator
 import os
 import platform
 import shutil
@@ -88,7 +89,7 @@ def examine(project: Path, mlflow_uri: str, prefect_api: str) -> list[Finding]:
         *(partial(port, number, use) for number, use in PORTS.items()),
     ]
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(lambda probe: probe(), probes))
+        return list(pool.map(operator.call, probes))
 
 
 def ready(findings: Sequence[Finding]) -> bool:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID
 
@@ -50,7 +51,7 @@ class Api:
         up.
         """
         if self.service:
-            self.service.wait(lambda: answers(self.url), 120)
+            self.service.wait(partial(answers, self.url), 120)
 
 
 @contextmanager
