@@ -20,13 +20,11 @@ from typing import Annotated, Any, Literal, NewType, Optional, TypeVar, Union
 import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
-from transformers import AutoTokenizer
 from typing_extensions import TypedDict
 
 from agentfly_core.authoring import tool as tools
 from agentfly_core.authoring.tool import Tool, tool
-from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
-from agentfly_core.templates.chatml import Hermes
+from agentfly_core.records.trajectory import Observation, ToolCall
 from tests.support.values import Values
 
 SEED = 15
@@ -340,63 +338,3 @@ async def test_1000_signatures_have_a_schema_or_are_refused_and_their_calls_are_
             assert isinstance(answer, Observation)
             assert len(answer.content.encode()) <= found.max_chars + 100
     assert 50 < refused < 600
-
-
-SENT = '{"name": "look_up", "arguments": {"key": "é\\u00e9", "count": [1, 2.5, null, {"a": true}]}}'
-CALL = f"<tool_call>\n{SENT}\n</tool_call>"
-PIECES = (
-    "<tool_call>",
-    "</tool_call>",
-    "{",
-    "}",
-    "[",
-    '"',
-    "\\",
-    "\\ud800",
-    "NaN",
-    "1e999",
-    "9" * 200,
-    "[" * 200,
-)
-PIECES += (
-    '"name": ',
-    '"arguments": {}',
-    "<|im_end|>",
-    "<|im_start|>",
-    "💥",
-    ", ",
-    ": ",
-    "\0",
-    "\n",
-)
-
-
-def said(draw: random.Random) -> str:
-    """A reply with calls, some of which are spoilt."""
-    text = draw.choice(
-        (CALL, f"I look.\n{CALL}", f"{CALL}\n{CALL}", "".join(draw.choices(PIECES, k=12)))
-    )
-    for _ in range(draw.choice((0, 1, 1, 2, 5))):
-        start = draw.randrange(len(text) + 1)
-        text = text[:start] + draw.choice((*PIECES, "")) + text[start + draw.choice((0, 1, 5)) :]
-    return text
-
-
-def test_1000_replies_are_read_as_text_and_calls_good_or_bad(nano: Path) -> None:
-    draw, tokenizer = random.Random(SEED), AutoTokenizer.from_pretrained(nano)
-    template, good = Hermes(tokenizer), 0
-    for _ in range(1000):
-        tokens = tokenizer(
-            said(draw), add_special_tokens=False, split_special_tokens=draw.random() < 0.5
-        ).input_ids
-        for _ in range(draw.choice((0, 0, 3))):
-            tokens.insert(draw.randrange(len(tokens) + 1), draw.randrange(len(tokenizer)))
-        reply = template.parse(tokens)
-        assert isinstance(reply, Message)
-        json.dumps(reply.content).encode()
-        for call in reply.calls:
-            assert isinstance(call, ToolCall | BadCall)
-            if isinstance(call, ToolCall):
-                good += 1
-                json.dumps(call.arguments, allow_nan=False, ensure_ascii=False).encode()
-    assert good > 200

@@ -9,7 +9,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,8 +24,6 @@ from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.sandbox.running import run
 from agentfly_core.sandbox.sandbox import Sandbox
 from agentfly_core.sandbox.self_test import attacked
-from agentfly_core.system.service import SANDBOX
-from agentfly_core.system.supervisor import die_with_parent
 from tests.support.boxes import GUARD, IDLE, children, groups, processes, until
 from tests.support.project import ROOT
 
@@ -340,62 +337,6 @@ async def test_no_program_is_given_to_what_waited_for_one_when_the_server_ended(
     ).stdout == "1\n"  # by a new server
     assert (await sandbox.execute(ExecRequest(b"print(1)"))).stdout == "1\n"
     sandbox.close()
-
-
-async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_up() -> None:
-    code = (
-        "import asyncio; from agentfly_core.sandbox.running import run\n"
-        "asyncio.run(run('pass')); print('ready', flush=True); "
-        "asyncio.run(run('import time; time.sleep(9)'))"
-    )
-    owner = psutil.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, preexec_fn=die_with_parent
-    )
-    assert owner.stdout.readline() == b"ready\n"
-    await until(lambda: len(owner.children(recursive=True)) >= IDLE + 1)
-    below = owner.children(recursive=True)
-    owner.kill()
-    owner.communicate()
-    await until(lambda: not any(process.is_running() for process in below))
-    Cgroups.found()
-    assert groups(owner.pid) == []
-
-
-def test_where_no_sandbox_works_it_is_refused_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setenv(SANDBOX, "bubblewrap")
-    with pytest.raises(
-        Unavailable, match=r"bubblewrap is not installed.*user namespaces.*AGENTFLY_SANDBOX=unsafe"
-    ):
-        chosen()
-
-
-def test_where_namespaces_are_forbidden_it_is_refused_with_the_reason() -> None:
-    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$1"'
-    code = "from agentfly_core.sandbox.preflight import chosen; chosen()"
-    command = ["unshare", "-Ur", "sh", "-c", forbid, sys.executable, code]
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), SANDBOX: "forkserver"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (
-        "No sandbox for model-written code works here (forkserver: [Errno 28] clone: No space"
-        in done.stderr
-    )
-
-
-async def test_without_a_sandbox_code_runs_only_for_who_asks_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv(SANDBOX, "unsafe")
-    result = await run("import os; print(os.path.exists('main.py'))")
-    assert (result.backend, result.stdout) == ("unsafe", "True\n")
-    result = await run("import os, shutil; shutil.rmtree(os.getcwd())")
-    assert result.status is Status.KILLED  # its doing, not our failure
-    chosen().close()
-    monkeypatch.setenv(SANDBOX, "unsave")
-    with pytest.raises(ValueError, match="expected one of forkserver, bubblewrap, unsafe"):
-        chosen()
 
 
 def test_limits_are_above_zero() -> None:

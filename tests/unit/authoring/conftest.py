@@ -1,0 +1,26 @@
+"""What the tests of code that blocks share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from agentfly_core.authoring import author_loops
+from tests.support.rooms import Room
+
+
+@pytest.fixture
+def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that does not listen is given up after 0.2 s; no environment was made yet."""
+    monkeypatch.setattr(author_loops, "GRACE", 0.2)
+    Room.made.clear()
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """What blocking code waits for; it is let go at the end."""
+    event = threading.Event()
+    yield event
+    event.set()

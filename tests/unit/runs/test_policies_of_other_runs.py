@@ -1,0 +1,139 @@
+"""Runs that start from the policy of another run, or stay near one."""
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.runs.context import Parent, require_same_tokens
+from agentfly_core.runs.run import opened
+from tests.support.experiments import context
+
+
+@pytest.fixture()
+def base(tmp_path):
+    """A store with the run `base` of two steps, the first of which was kept without its weights,
+    and its start.
+    """
+    store = context(tmp_path).store
+    for uri in (
+        "artifacts/model/1f2e",
+        *(f"runs/base/steps/{step:06d}/policy" for step in (1, 2, 3)),
+    ):
+        with store.publish(ArtifactKey(uri, "update", uri, {})) as folder:
+            (folder / "model.safetensors").write_text(uri)
+    start = store.artifact("artifacts/model/1f2e")
+    store.write_json("runs/base/start.json", {"uri": start.uri, "digest": start.digest})
+    store.strip("runs/base/steps/000001/policy", "*.safetensors")
+    return store
+
+
+@pytest.mark.parametrize(
+    ("model", "uri"),
+    [
+        ("run:base", "runs/base/steps/000003/policy"),
+        ("run:base@2", "runs/base/steps/000002/policy"),
+        ("run:base@0", "artifacts/model/1f2e"),
+    ],
+)
+def test_a_run_starts_from_the_policy_of_another_that_its_model_names(tmp_path, base, model, uri):
+    with opened(context(tmp_path, model=model), "demo") as run:
+        assert run.parent == Parent("base", base.artifact(uri))
+        assert run.record["parent"]["digest"] == base.artifact(uri).digest
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            "run:base@9",
+            "The run 'base' has no policy of step 9 in .*; its last one is "
+            "runs/base/steps/000003/policy",
+        ),
+        (
+            "run:base@1",
+            "model: run:base@1 was kept without its weights. Name a step that was evaluated",
+        ),
+        ("run:base@last", "model: got 'run:base@last', expected run:NAME or run:NAME@STEP"),
+        ("run:", "model: got 'run:', expected run:NAME"),
+        ("run:bse@2", "The run 'bse' has published no policy in .* Runs there: base"),
+        ("run:bse", "The run 'bse' has published no policy in .* Runs there: base"),
+    ],
+)
+def test_a_run_whose_start_is_not_there_is_refused_and_leaves_nothing(
+    tmp_path, base, model, message
+):
+    with pytest.raises(ValueError, match=message), opened(context(tmp_path, model=model), "demo"):
+        pass
+    assert [path.name for path in (base.root / "runs").iterdir()] == ["base"]
+
+
+def near(tmp_path, reference):
+    kl = {"use": "loss", "reference": reference}
+    return context(tmp_path, algorithm={"use": "agentfly_core.algorithms.grpo:GRPO", "kl": kl})
+
+
+def test_a_run_stays_near_the_policy_of_another_run_that_it_remembers_by_its_digest(tmp_path):
+    here = near(tmp_path, "run:base@1")
+    with (
+        pytest.raises(ValueError, match="The run 'base' has published no policy"),
+        opened(here, "demo"),
+    ):
+        pass
+    with here.store.publish(
+        ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})
+    ) as folder:
+        (folder / "config.json").write_text("{}")
+    base = here.store.artifact("runs/base/steps/000001/policy")
+    with opened(here, "demo") as run:
+        assert run.reference == base
+    with opened(near(tmp_path, "start"), "other") as run:
+        assert run.reference is None
+
+
+def test_a_policy_without_weights_is_none_to_stay_near(tmp_path):
+    here = near(tmp_path, "run:base@1")
+    with here.store.publish(
+        ArtifactKey("runs/base/steps/000001/policy", "update", "1", {})
+    ) as folder:
+        (folder / "model.safetensors").write_text("weights")
+    here.store.strip("runs/base/steps/000001/policy", "*.safetensors")
+    with (
+        pytest.raises(ValueError, match=r"run:base@1 was kept without its weights"),
+        opened(here, "demo"),
+    ):
+        pass
+
+
+def test_policies_of_different_tokenizers_are_told_apart(tmp_path):
+    here = context(tmp_path)
+    made = []
+    for name, text in (
+        ("one", '{"vocab": 1}'),
+        ("same", '{"vocab": 1}'),
+        ("other", '{"vocab": 2}'),
+        ("none", ""),
+    ):
+        with here.store.publish(
+            ArtifactKey(f"artifacts/model/{name}", "model", name, {})
+        ) as folder:
+            (folder / ("tokenizer.json" if text else "config.json")).write_text(text or "{}")
+        made.append(here.store.artifact(f"artifacts/model/{name}"))
+    one, same, other, none = made
+    require_same_tokens(here.store, "run:base@2", same, one)
+    for policy in (other, none):
+        with pytest.raises(
+            ValueError, match=r"run:base@2 has tokens of artifacts/model/.*: the tokenizers differ"
+        ):
+            require_same_tokens(here.store, "run:base@2", policy, one)
+
+
+def test_another_policy_to_stay_near_is_another_update(tmp_path):
+    scored, first, second = (
+        Artifact(f"runs/base/{digest}", digest) for digest in ("9f2c", "77b0", "1d3e")
+    )
+    science = near(tmp_path, "run:base@1").science
+    found = [
+        keys.policy(science, "demo", scored, scored, 1, named).key
+        for named in (None, first, second)
+    ]
+    assert len({*found}) == 3
