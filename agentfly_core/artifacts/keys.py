@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from agentfly_core.artifacts.run_layout import RunLayout
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science, resumable
+from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.schedule import SamplingRound
@@ -60,6 +61,16 @@ def own_nano(science: Science, train: str) -> ArtifactKey:
     inputs = {"train": train, "demonstrations": digest(shown)}
     reads = ("model", "nano", "dtype", "template", "agent", "tools", "environments")
     return _shared("model", science, reads, inputs)
+
+
+def base_model(store: Store, science: Science) -> ArtifactKey | None:
+    """The base model, also one of its own problems; None while the dataset of these is missing."""
+    if science.model != OWN_MODEL:
+        return model(science)
+    data = prepare(science).uri
+    if not store.holds(data) or (manifest := store.manifest(data)) is None:
+        return None
+    return own_nano(science, manifest["files"]["train.parquet"]["sha256"])
 
 
 def demonstrations(science: Science, model: Artifact, data: Artifact) -> ArtifactKey:

@@ -1,9 +1,10 @@
-"""Where the files and artifacts of a run lie in its store."""
+"""Where the files and artifacts of a run lie in its store, and how it was started."""
 
 from __future__ import annotations
 
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.formats.checksummed_json import Damaged
+from agentfly_core.records.run_record import RunRecord
 
 
 class StepLayout:
@@ -58,6 +59,19 @@ class RunLayout:
     def steps(self, store: Store) -> list[int]:
         """The steps that have begun, in order."""
         return [int(name) for name in store.names(f"{self.uri}/steps") if name.isdigit()]
+
+
+def record_of(store: Store, name: str) -> RunRecord | None:
+    """The run.json of a run, or None where there is none; Damaged says what to do about it."""
+    try:
+        record: RunRecord | None = store.read_json(RunLayout(name).record)
+        return record
+    except Damaged as damage:
+        raise Damaged(
+            f"{damage} Put it back from a copy. Without one, remove it, and the command that "
+            "started the run goes on from all that it has published, in MLflow as a new run; with "
+            "other settings that would be made anew."
+        ) from None
 
 
 def done_by(store: Store, run: str, step: int) -> str:

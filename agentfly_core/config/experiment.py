@@ -37,8 +37,6 @@ Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 RUN_STEP = re.compile(r"run:([A-Za-z0-9][A-Za-z0-9._-]*)@(\d+)")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 RESUMABLE: JsonDict = {"resumable": True}
-OWN_MODEL = "nano"
-"""The model that is made for an experiment, from its training problems and demonstrations."""
 SPLITS = ("train", "validation", "test")
 
 

@@ -31,6 +31,8 @@ from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean
 
 T = TypeVar("T")
+OWN_MODEL = "nano"
+"""The model that is made for an experiment, from its training problems and demonstrations."""
 Positive = Annotated[int, Field(ge=1)]
 OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 

@@ -6,7 +6,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-from agentfly_core.config.experiment import OWN_MODEL
+from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.formats.text import did_you_mean
 
 NANO = ("calculator", "python", "shop")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentfly_core.config.experiment import OWN_MODEL, Data, Science, step_named
+from agentfly_core.artifacts.run_layout import record_of
+from agentfly_core.config.experiment import Data, Science, step_named
 from agentfly_core.config.held_out_dataset import HeldOutDataset
 from agentfly_core.config.import_path import at, check_settings, construct, full_name, load
 from agentfly_core.config.loading import GIVEN
+from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.config.site import Site
 from agentfly_core.datasets.files import files, first_fields, require_fields
 from agentfly_core.formats.text import did_you_mean, fault, sentence
@@ -19,7 +21,6 @@ from agentfly_core.records.facts_read import facts_read
 from agentfly_core.records.generated_dataset import is_generated
 from agentfly_core.records.schedule import most
 from agentfly_core.runs.context import ExperimentContext, Resolved, resolve
-from agentfly_core.runs.run import record_of
 
 
 def check(science: Science) -> Resolved:

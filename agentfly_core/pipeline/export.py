@@ -8,6 +8,7 @@ import json
 import shutil
 from pathlib import Path
 
+from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import MANIFEST, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.import_path import construct, load
@@ -15,7 +16,7 @@ from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.policy_page import page
 from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.runs.context import of_run
-from agentfly_core.runs.run import record_of, science_of
+from agentfly_core.runs.run import science_of
 from agentfly_core.system.process import own_mark
 
 OURS = (MANIFEST, FILE, "metrics.json", "probe.json", "timings.parquet")

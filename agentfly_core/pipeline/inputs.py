@@ -9,7 +9,7 @@ from pathlib import Path
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.config.experiment import OWN_MODEL
+from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.models.policy_reference import (
     ModelPolicy,
     NamedPolicy,
@@ -50,7 +50,7 @@ def base_model(context: ExperimentContext) -> tuple[Artifact, bool]:
     """
     science, store = context.science, context.store
     data = dataset(context)[0] if science.model == OWN_MODEL else None
-    target = context.model_key
+    target = keys.base_model(store, science)
     assert target is not None
     if found := store.find(target):
         return found, False

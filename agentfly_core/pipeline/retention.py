@@ -7,14 +7,14 @@ import shutil
 from dataclasses import dataclass
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout, done_by
+from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.run import Run, record_of, science_of, summary_of
+from agentfly_core.runs.run import Run, science_of, summary_of
 
 WEIGHTS = "*.safetensors"
 BYTES_A_TOKEN = 16  # its number, its log-probability and its text, before compression
@@ -136,7 +136,7 @@ def require_space_for_night(context: ExperimentContext, night: str) -> None:
     done = [step for step in layout.steps(store) if store.holds(layout.step(step).policy)]
     left = science.steps - max(done, default=science.start_step)
     model = context.parent.policy if context.parent else None
-    if model is None and (target := context.model_key) and store.holds(target.uri):
+    if model is None and (target := keys.base_model(store, science)) and store.holds(target.uri):
         model = store.artifact(target.uri)
 
     policies, states = _kept(science, left)

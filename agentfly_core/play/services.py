@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfly_core.config.experiment import OWN_MODEL
+from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.models import reference

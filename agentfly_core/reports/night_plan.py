@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.experiment import Night, Science
 from agentfly_core.formats.checksummed_json import Damaged
@@ -19,7 +20,7 @@ from agentfly_core.records.run_record import Summary
 from agentfly_core.records.schedule import night_after
 from agentfly_core.reports.night_ledger import DECIDED, NightEntry, NightHistory
 from agentfly_core.runs.context import ExperimentContext
-from agentfly_core.runs.run import problems_played, record_of, summary_of
+from agentfly_core.runs.run import problems_played, summary_of
 
 PREFIX = "nightly-"
 logger = logging.getLogger(__name__)

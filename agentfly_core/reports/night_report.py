@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.health_signs import Signs
 from agentfly_core.config.site import Site
@@ -25,7 +25,7 @@ from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.promotion import Verdict
 from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.intervals import Interval, improvement
-from agentfly_core.runs.run import record_of, science_of, summary_of
+from agentfly_core.runs.run import science_of, summary_of
 from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
 
 CURVES = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentfly_core.artifacts.lock import Locked
+from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault
@@ -34,7 +35,7 @@ from agentfly_core.reports.night_plan import (
 )
 from agentfly_core.reports.promotion import CONFIRMATION, Verdict
 from agentfly_core.runs.context import ExperimentContext, policy_of
-from agentfly_core.runs.run import record_of, refuse_if_open
+from agentfly_core.runs.run import refuse_if_open
 
 logger = logging.getLogger(__name__)
 

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, done_by
-from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.config.experiment import OWN_MODEL, Science, step_named
+from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, construct, load
 from agentfly_core.config.parts import AgentPart
 from agentfly_core.config.site import Site
@@ -103,16 +102,6 @@ class ExperimentContext:
             return of_run(self.store, f"run:{fork.run}@{fork.step}", "fork")
         where = self.science.model
         return of_run(self.store, where, "model") if where.startswith("run:") else None
-
-    @property
-    def model_key(self) -> ArtifactKey | None:
-        """The key of the base model; None while the dataset is missing that it is made from."""
-        if self.science.model != OWN_MODEL:
-            return keys.model(self.science)
-        data = keys.prepare(self.science).uri
-        if not self.store.holds(data) or (manifest := self.store.manifest(data)) is None:
-            return None
-        return keys.own_nano(self.science, manifest["files"]["train.parquet"]["sha256"])
 
     @property
     def reference(self) -> Artifact | None:

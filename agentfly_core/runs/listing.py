@@ -16,7 +16,7 @@ from rich.text import Text
 
 from agentfly_core.artifacts.lease import leaseholder
 from agentfly_core.artifacts.lock import holder_of
-from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.run_tags import tags_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
@@ -25,7 +25,7 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.runs.run import record_of, summary_of
+from agentfly_core.runs.run import summary_of
 
 STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
 LONGEST_WORD = 80

@@ -16,7 +16,7 @@ from typing import Any
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.lease import refuse_if_leased, remote_lock
 from agentfly_core.artifacts.lock import local_lock, refuse_if_held
-from agentfly_core.artifacts.run_layout import RunLayout, done_by
+from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
@@ -164,19 +164,6 @@ class Run:
     def links(self, kind: str) -> list[str]:
         """The ids remembered by `link`."""
         return links_of(self.store, self.name).get(kind, [])
-
-
-def record_of(store: Store, name: str) -> RunRecord | None:
-    """The run.json of a run, or None where there is none; Damaged says what to do about it."""
-    try:
-        record: RunRecord | None = store.read_json(RunLayout(name).record)
-        return record
-    except Damaged as damage:
-        raise Damaged(
-            f"{damage} Put it back from a copy. Without one, remove it, and the command that "
-            "started the run goes on from all that it has published, in MLflow as a new run; with "
-            "other settings that would be made anew."
-        ) from None
 
 
 def known_run(store: Store, name: str) -> RunRecord:

@@ -11,7 +11,7 @@ from statistics import fmean
 import pandas as pd
 
 from agentfly_core.artifacts import keys
-from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.json_value import JSON
@@ -25,7 +25,6 @@ from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import outcomes_by_problem, tag
-from agentfly_core.runs.run import record_of
 
 StagesBefore = Mapping[str, Sequence[Artifact]]
 
@@ -240,7 +239,7 @@ def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBe
     if parent:
         model = parent.policy
     else:
-        target = context.model_key
+        target = keys.base_model(store, science)
         assert target is not None, "a finished run has its dataset"
         model = store.artifact(target.uri)
     if (warm_start := science.own_warm_start) is None:

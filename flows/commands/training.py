@@ -11,6 +11,7 @@ from functools import partial
 from rich.console import Console
 
 from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.run_tags import change_tags
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Fork, step_named
@@ -25,7 +26,6 @@ from agentfly_core.runs.mlflow_client import Place
 from agentfly_core.runs.run import (
     known_run,
     name_of,
-    record_of,
     refuse_if_open,
     refuse_other_settings,
     summary_of,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.formats.text import fault
 from agentfly_core.reports.night_ledger import NightLedger
 from agentfly_core.runs.context import ExperimentContext, policy_of
 from agentfly_core.runs.mlflow_client import Place, set_aliases
-from agentfly_core.runs.run import record_of
 from flows.local.state_dirs import settle
 
 logger = logging.getLogger(__name__)

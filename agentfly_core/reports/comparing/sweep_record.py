@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import counted, did_you_mean
 from agentfly_core.runs.context import NAME
 from agentfly_core.runs.listing import in_store
-from agentfly_core.runs.run import record_of, summary_of
+from agentfly_core.runs.run import summary_of
 
 PREFIX = "sweep:"
 
