@@ -112,7 +112,19 @@ class Store:
         path = self.root / target.uri
         with _unfinished(path) as folder:
             yield folder
-            _seal(folder, target)
+            files.make_readable(folder)
+            paths = sorted(each for each in folder.rglob("*") if each.is_file())
+            with ThreadPoolExecutor() as threads:
+                names = (each.relative_to(folder).as_posix() for each in paths)
+                entries = dict(zip(names, threads.map(_synced, paths), strict=True))
+            manifest: dict[str, JSON] = {
+                "stage": target.stage,
+                "key": target.key,
+                "inputs": dict(target.inputs),
+                "files": as_json(entries),
+                "revision": revision(),
+            }
+            files.write_json(folder / MANIFEST, checksummed_json.sealed(manifest))
             _move(folder, path, target.key)
         if self.remote:
             self.remote.upload(path, target.uri, last=MANIFEST)
@@ -332,22 +344,6 @@ def _unfinished(path: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _seal(folder: Path, target: ArtifactKey) -> None:
-    files.make_readable(folder)
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    with ThreadPoolExecutor() as threads:
-        names = (path.relative_to(folder).as_posix() for path in paths)
-        entries = dict(zip(names, threads.map(_synced, paths), strict=True))
-    manifest: dict[str, JSON] = {
-        "stage": target.stage,
-        "key": target.key,
-        "inputs": dict(target.inputs),
-        "files": as_json(entries),
-        "revision": revision(),
-    }
-    files.write_json(folder / MANIFEST, checksummed_json.sealed(manifest))
 
 
 def _entry(path: Path) -> Entry | None:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, TypeVar, overload
@@ -103,25 +103,19 @@ class Tool(calling.Part):
             bound = functools.partial(
                 self.function, **known, **self._arguments.read(call.arguments)
             )
-            found = self._text_of(await self._result(bound, used, caller))
-            return Observation(self.name, clip(found, self.max_chars))
+            for _ in range(self.retries):
+                with suppress(ServiceFailure):
+                    result = await caller(bound, used)
+                    break
+            else:
+                result = await caller(bound, used)
+            return Observation(self.name, clip(self._text_of(result), self.max_chars))
         except ServiceFailure:
             raise
         except (ToolError, Overdue, BadArguments) as error:
             return self._error(words_of(error) or fault(error))
         except (Exception, SystemExit) as error:  # a crash must spare the model no bad reward
             return self._error(fault(error))
-
-    async def _result(
-        self,
-        function: Callable[[], Awaitable[R] | R],
-        lent: Sequence[Environment],
-        caller: process_calls.Caller,
-    ) -> R:
-        for _ in range(self.retries):
-            with suppress(ServiceFailure):
-                return await caller(function, lent)
-        return await caller(function, lent)
 
     def _text_of(self, result: object) -> str:
         """What the model reads of a result.

@@ -30,15 +30,13 @@ def picture_in(value: object) -> str | None:
     is_bytes = str(getattr(value, "dtype", "")).endswith("uint8")
     if is_bytes and len(shape) == 3 and {shape[0], shape[-1]} & {3, 4}:
         return f"a picture ({type(value).__name__}, {' x '.join(map(str, shape))})"
-    return next(filter(None, map(picture_in, _held(value))), None)
-
-
-def _held(value: object) -> Iterable[object]:
-    """What a container, a dataclass or a pydantic model holds."""
+    held: Iterable[object] = ()
     if isinstance(value, Mapping):
-        return value.values()
-    if isinstance(value, list | tuple | set | frozenset):
-        return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return (getattr(value, field.name, None) for field in dataclasses.fields(value))
-    return vars(value).values() if hasattr(type(value), "model_fields") else ()
+        held = value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        held = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        held = (getattr(value, field.name, None) for field in dataclasses.fields(value))
+    elif hasattr(type(value), "model_fields"):  # a pydantic model
+        held = vars(value).values()
+    return next(filter(None, map(picture_in, held)), None)

@@ -57,7 +57,20 @@ def check_beginning(science: Science) -> None:
 
     What a release refuses in addition stands here, and in `check` only what no run could do with.
     """
-    _require_sizes(science)
+    agent, rollout, update = science.agent, science.rollout, science.update
+    # a default says of no reply that it shall be so long
+    if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
+        raise ValueError(
+            f"agent.max_tokens is {agent.max_tokens}, and agent.max_model_len leaves an episode "
+            f"{agent.max_model_len} tokens in all, prompt and replies: raise that, or set "
+            "agent.max_tokens below it."
+        )
+    if update.mini_batches > (episodes := rollout.problems * rollout.group_size):
+        raise ValueError(
+            f"update.mini_batches is {update.mini_batches}, and a step has {episodes} episodes "
+            "(rollout.problems x rollout.group_size) to divide into them: set it to "
+            f"{episodes} or less."
+        )
     check_inputs(science)
 
 
@@ -173,24 +186,6 @@ def _require_template(science: Science) -> None:
         ) from None
     template = science.template
     construct(load(template.use), template.settings, {"tokenizer": tokenizer})
-
-
-def _require_sizes(science: Science) -> None:
-    """Raise ValueError for sizes that do not fit each other."""
-    agent, rollout, update = science.agent, science.rollout, science.update
-    # a default says of no reply that it shall be so long
-    if "max_tokens" in agent.model_fields_set and agent.max_tokens > agent.max_model_len:
-        raise ValueError(
-            f"agent.max_tokens is {agent.max_tokens}, and agent.max_model_len leaves an episode "
-            f"{agent.max_model_len} tokens in all, prompt and replies: raise that, or set "
-            "agent.max_tokens below it."
-        )
-    if update.mini_batches > (episodes := rollout.problems * rollout.group_size):
-        raise ValueError(
-            f"update.mini_batches is {update.mini_batches}, and a step has {episodes} episodes "
-            "(rollout.problems x rollout.group_size) to divide into them: set it to "
-            f"{episodes} or less."
-        )
 
 
 def _require_algorithm(use: str) -> None:

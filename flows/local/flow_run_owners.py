@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 
 from agentfly_core.formats import strict_json
 from agentfly_core.system.process import Owner
@@ -53,7 +54,11 @@ def crash_dead() -> list[str]:
     dead, page = [], 0
     with get_client(sync_client=True) as client:
         while found := client.read_flow_runs(flow_run_filter=wanted, offset=page):
-            dead += [str(run.id) for run in found if _is_dead(run.labels.get(LABEL))]
+            for run in found:
+                label = run.labels.get(LABEL)
+                with suppress(ValueError):  # it was signed by something else
+                    if isinstance(label, str) and not Owner.of(strict_json.parse(label)).alive:
+                        dead.append(str(run.id))
             page += len(found)
     return crash_abandoned(dead, "Its process was killed. Run it again: what is on disk is reused.")
 
@@ -71,10 +76,3 @@ def tidy(places: Places) -> None:
             print(f"The flow run {flow_run} is marked Crashed: its process is dead.", flush=True)
     except Exception:  # the worker starts all the same, and says itself what Prefect refuses
         logger.warning("Flow runs of dead processes could not be looked for.", exc_info=True)
-
-
-def _is_dead(label: object) -> bool:
-    try:
-        return isinstance(label, str) and not Owner.of(strict_json.parse(label)).alive
-    except ValueError:
-        return False

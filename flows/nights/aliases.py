@@ -22,18 +22,13 @@ def report_aliases(context: ExperimentContext, ledger: NightLedger) -> None:
     """
     try:
         place = Place.choose(settle(Path.cwd()).state, context.site.mlflow_tracking_uri)
-        set_aliases(place, f"agentfly-{context.experiment}", _wanted(context, ledger))
+        champion = ledger.champion()
+        wanted = {"champion": champion.policy.digest if champion else ""}  # empty: there is none
+        finished = [entry.night for entry in ledger.entries() if entry.event == "finished"]
+        if finished and (record := record_of(context.store, finished[-1])):
+            step = record["science"]["steps"]
+            assert isinstance(step, int)
+            wanted["challenger"] = policy_of(context.store, finished[-1], step).digest
+        set_aliases(place, f"agentfly-{context.experiment}", wanted)
     except Exception as error:  # MLflow is a report: a night does not fail by it
         logger.warning("MLflow's aliases of %s were not set: %s", context.experiment, fault(error))
-
-
-def _wanted(context: ExperimentContext, ledger: NightLedger) -> dict[str, str]:
-    """The digest of the policy that each alias names; empty where there is none."""
-    champion = ledger.champion()
-    finished = [entry.night for entry in ledger.entries() if entry.event == "finished"]
-    wanted = {"champion": champion.policy.digest if champion else ""}
-    if finished and (record := record_of(context.store, finished[-1])):
-        step = record["science"]["steps"]
-        assert isinstance(step, int)
-        wanted["challenger"] = policy_of(context.store, finished[-1], step).digest
-    return wanted
