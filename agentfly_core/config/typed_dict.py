@@ -9,6 +9,8 @@ from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, 
 
 from typing_extensions import TypedDict, is_typeddict
 
+from agentfly_core.formats.json_schema import holds_itself
+
 
 def known_to_pydantic(kind: Any) -> Any:
     """The type with each `typing.TypedDict` in it as one of typing_extensions.
@@ -36,10 +38,7 @@ def _rebuilt(kind: Any, within: tuple[Any, ...]) -> Any:
 
 def _typed_dict(kind: Any, within: tuple[Any, ...]) -> Any:
     if kind in within:
-        raise ValueError(
-            f"{kind.__name__} holds itself, and a schema without references cannot say that: "
-            "take what it holds as lists, or as text."
-        )
+        raise holds_itself(kind.__name__)
     fields = {}
     for key, held in get_type_hints(kind, include_extras=True).items():
         while get_origin(held) in (Required, NotRequired):

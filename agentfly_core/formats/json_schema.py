@@ -22,6 +22,14 @@ def without_references(schema: Mapping[str, Any]) -> dict[str, Any]:
     return inlined
 
 
+def holds_itself(name: str) -> ValueError:
+    """The error that refuses a type for holding itself, at whatever depth."""
+    return ValueError(
+        f"{name} holds itself, and a schema without references cannot say that: take what it holds "
+        "as lists, or as text."
+    )
+
+
 class _Inlining:
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
@@ -35,10 +43,7 @@ class _Inlining:
         if (reference := value.get("$ref", "")).startswith(_PREFIX):
             name = reference.removeprefix(_PREFIX)
             if name in within:
-                raise ValueError(
-                    f"{name} holds itself, and a schema without references cannot say that: take "
-                    "what it holds as lists, or as text."
-                )
+                raise holds_itself(name)
             defined = self.schema(self._definitions[name], (*within, name))
             defined.pop("title", None)
             beside = {key: held for key, held in value.items() if key != "$ref"}
