@@ -87,12 +87,11 @@ def policy_named(
     policy that step 1 starts from. Raises ValueError for a policy that is not there, and for one
     whose replies a function gives.
     """
-    store = context.store
     if not reference:
-        return final_policy(store, name_of(context, "", False))
-    match policy_reference(reference, store.names("runs")):
+        return final_policy(context.store, name_of(context, "", False))
+    match policy_reference(reference, context.store.names("runs")):
         case RunPolicy(where):
-            return of_run(store, where, "policy").policy
+            return of_run(context.store, where, "policy").policy
         case PolicyFile(path):
             if not os.path.isfile(path):
                 raise ValueError(

@@ -244,12 +244,8 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
     """
     store, layout = context.store, RunLayout(name)
     new = _record(context, name) if record_of(store, name) is None else None
-    lock = (
-        remote_lock(store.remote, layout.uri)
-        if store.remote
-        else local_lock(store.root / layout.uri)
-    )
-    with lock:
+    remote, here = store.remote, store.root / layout.uri
+    with remote_lock(remote, layout.uri) if remote else local_lock(here):
         record = record_of(store, name)
         if record is None:
             record = new or _record(context, name)
@@ -257,12 +253,9 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
             _require_continuable(record, context, name)
         for left in (layout.uri, "artifacts"):
             store.sweep(left)
-        current = {
-            "science": context.science.identity(),
-            "site": context.site.model_dump(mode="json"),
-        }
-        told = {**record, **current, "science_digest": context.science.digest}
-        store.write_json(layout.record, as_json(told))
+        science, site = context.science, context.site.model_dump(mode="json")
+        current = {"science": science.identity(), "science_digest": science.digest, "site": site}
+        store.write_json(layout.record, as_json({**record, **current}))
         came = record["parent"]
         parent = Parent(came["run"], Artifact(came["uri"], came["digest"])) if came else None
         try:
