@@ -8,6 +8,7 @@ import pytest
 import yaml
 from transformers import AutoTokenizer
 
+from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
@@ -78,8 +79,10 @@ def test_neither_the_seed_nor_how_it_is_trained_makes_another(tmp_path: Path) ->
 def test_what_it_is_made_from_makes_another(changes: dict[str, object], tmp_path: Path) -> None:
     usual, other = experiment(tmp_path), experiment(tmp_path, **changes)
     inputs.dataset(usual)
-    assert usual.model_key != other.model_key
-    assert usual.model_key is not None
+    assert keys.base_model(usual.store, usual.science) != keys.base_model(
+        other.store, other.science
+    )
+    assert keys.base_model(usual.store, usual.science) is not None
 
 
 def test_rooms_and_things_are_tokens_and_a_call_is_few(tmp_path: Path) -> None:
@@ -114,6 +117,6 @@ def test_demonstrations_that_fail_make_no_model(tmp_path: Path) -> None:
 
 def test_there_is_no_key_of_it_before_there_is_the_dataset(tmp_path: Path) -> None:
     context = experiment(tmp_path)
-    assert context.model_key is None
+    assert keys.base_model(context.store, context.science) is None
     inputs.dataset(context)
-    assert context.model_key is not None
+    assert keys.base_model(context.store, context.science) is not None
