@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, overload
 
 from pydantic import TypeAdapter
@@ -20,6 +20,7 @@ from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import fault, shown, words_of
+from agentfly_core.records.speakers import answering, apart_name, by_episode, episode_numbers
 from agentfly_core.records.trajectory import Ending, Problem, Score, Scored, Trajectory, Unscored
 
 AT_ONCE = 32
@@ -106,13 +107,15 @@ class Reward(calling.Part):
 
     def _checked(self, result: Score | float, trajectory: Trajectory) -> Score | Unscored:
         score = result if isinstance(result, Score) else Score(result)
-        for found in (score.value, *score.parts.values(), *score.per_turn):
+        own = score.by_speaker.values()
+        for found in (score.value, *score.parts.values(), *score.per_turn, *own):
             if not _is_number(found):
                 return Unscored(f"got {shown(found)} ({type(found).__name__}), expected {USABLE}")
         if len(score.per_turn) not in (0, len(trajectory.turns)):
             return Unscored(f"{len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns")
         parts = {name: float(part) for name, part in score.parts.items()}
-        return Score(float(score.value), parts, tuple(map(float, score.per_turn)))
+        by_speaker = {speaker: float(value) for speaker, value in score.by_speaker.items()}
+        return Score(float(score.value), parts, tuple(map(float, score.per_turn)), by_speaker)
 
     def check(self, found: Signature) -> None:
         """Raise ValueError for a reward that asks for anything but what is lent to it."""
@@ -173,13 +176,17 @@ def reward(
 
 
 async def score(
-    trajectories: Sequence[Trajectory], rewards: Mapping[Reward, float]
+    trajectories: Sequence[Trajectory], rewards: Mapping[Reward, float], main: str = ""
 ) -> list[Scored]:
     """Trajectories' scores, in their order; `rewards` maps each reward to its weight in the sum.
 
-    What was observed during the episode is taken from the record. `Scored.rewards` holds each
-    reward under its name and its parts under `name/part`, unweighted. A trajectory of which one
-    reward is missing, or which FAILED, is Unscored. Raises ValueError for two rewards of one name.
+    An episode of several speakers is scored once, by the trajectory that answered, of which `main`
+    is the agent's own (see `speakers.answering`); the score holds for all of them. What was
+    observed during the episode is taken from the record. `Scored.rewards` holds each reward under
+    its name, its parts under `name/part` and what it gave a speaker apart under
+    `name/speaker/role`, unweighted. An episode of which one reward is missing, or which FAILED, is
+    Unscored, as is one whose reward names a speaker that none of the episodes has. Raises
+    ValueError for two rewards of one name.
     """
     names = [reward.name for reward in rewards]
     if len(set(names)) < len(names):
@@ -188,22 +195,44 @@ async def score(
             "`@reward(name=...)`."
         )
     seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
-    return list(
-        await asyncio.gather(*(_scored(trajectory, rewards, seats) for trajectory in trajectories))
+    speakers = list(dict.fromkeys(trajectory.speaker for trajectory in trajectories))
+    scored = (
+        _scored(answering(episode, main), episode, rewards, speakers, seats)
+        for episode in by_episode(trajectories)
     )
+    found = await asyncio.gather(*scored)
+    numbers = episode_numbers(trajectories)
+    scores = [iter(of_episode) for of_episode in found]
+    return [next(scores[number]) for number in numbers]
 
 
 async def _scored(
-    trajectory: Trajectory, rewards: Mapping[Reward, float], seats: asyncio.Semaphore
-) -> Scored:
-    if trajectory.ending is Ending.FAILED:
-        return Scored(trajectory.id, {}, (), Unscored(f"episode failed: {trajectory.error}"))
+    answered: Trajectory,
+    episode: Sequence[Trajectory],
+    rewards: Mapping[Reward, float],
+    speakers: Sequence[str],
+    seats: asyncio.Semaphore,
+) -> list[Scored]:
+    """The scores of an episode's trajectories, in their order."""
+    if answered.ending is Ending.FAILED:
+        reason = Unscored(f"episode failed: {answered.error}")
+        return [Scored(trajectory.id, {}, (), reason) for trajectory in episode]
     async with seats:
         found = {
-            reward.name: (weight, await _found(reward, trajectory))
+            reward.name: (weight, _of_known(await _found(reward, answered), reward, speakers))
             for reward, weight in rewards.items()
         }
-    return combined(trajectory.id, found)
+    return [_held(found, trajectory, trajectory is answered) for trajectory in episode]
+
+
+def _of_known(found: Score | Unscored, reward: Reward, speakers: Sequence[str]) -> Score | Unscored:
+    """What was found, Unscored where it names a speaker that none of the episodes has."""
+    if isinstance(found, Score) and (unknown := [*found.by_speaker.keys() - {*speakers}]):
+        return Unscored(
+            f"{reward.name}: by_speaker names {unknown[0]!r}, the speakers of these episodes are "
+            f"{', '.join(speakers)}"
+        )
+    return found
 
 
 async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
@@ -222,6 +251,26 @@ async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
         return Unscored(f"{reward.name}: {fault(failure)}")
 
 
+def _held(
+    found: Mapping[str, tuple[float, Score | Unscored]], trajectory: Trajectory, answered: bool
+) -> Scored:
+    """An episode's scores as they hold for one of its trajectories; those of turns are of the one
+    that answered.
+    """
+    own = {
+        name: (weight, _of_speaker(score, trajectory.speaker, answered))
+        for name, (weight, score) in found.items()
+    }
+    return replace(combined(trajectory.id, own), rewards=_by_name(found))
+
+
+def _of_speaker(score: Score | Unscored, speaker: str, answered: bool) -> Score | Unscored:
+    if isinstance(score, Unscored):
+        return score
+    value = score.by_speaker.get(speaker, score.value)
+    return replace(score, value=value, per_turn=score.per_turn if answered else ())
+
+
 def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscored]]) -> Scored:
     """The weighted sum of rewards by name: `combined("9f2c", {"exact": (1.0, Score(1.0))})`.
 
@@ -230,10 +279,7 @@ def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscor
     scores = {
         name: (weight, score) for name, (weight, score) in found.items() if isinstance(score, Score)
     }
-    rewards: dict[str, float] = {}
-    for name, (_, score) in scores.items():
-        parts = {f"{name}/{part}": value for part, value in score.parts.items()}
-        rewards |= {name: score.value, **parts}
+    rewards = _by_name(found)
     if missing := [score.reason for _, score in found.values() if isinstance(score, Unscored)]:
         return Scored(trajectory_id, rewards, (), Unscored("; ".join(missing)))
     turns = [
@@ -250,6 +296,17 @@ def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscor
     )
     reason = f"the weighted sum of the rewards or of those of a turn, {terms}, is not {USABLE}"
     return Scored(trajectory_id, rewards, (), Unscored(reason))
+
+
+def _by_name(found: Mapping[str, tuple[float, Score | Unscored]]) -> dict[str, float]:
+    """Each reward, its parts and what it gave speakers apart, by the names in `Scored.rewards`."""
+    rewards: dict[str, float] = {}
+    for name, (_, score) in found.items():
+        if isinstance(score, Score):
+            parts = {f"{name}/{part}": value for part, value in score.parts.items()}
+            apart = {apart_name(name, who): value for who, value in score.by_speaker.items()}
+            rewards |= {name: score.value, **parts, **apart}
+    return rewards
 
 
 def _sum(values: Sequence[float]) -> float:

@@ -29,7 +29,7 @@ from agentfly_core.records.parquet import (
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.rollout.parts import reward_of as reward_at
 from agentfly_core.runs.episodes import spans
-from agentfly_core.runs.run import known_run
+from agentfly_core.runs.run import known_run, science_of
 from agentfly_core.system.files import sha256
 from agentfly_core.system.module_search import OURS
 
@@ -120,7 +120,7 @@ def rescored(
 
     Raises ValueError for a step that is not scored, FileNotFoundError where its episodes are gone.
     """
-    known_run(store, run)
+    agent = science_of(known_run(store, run)).agent.use.rpartition(":")[2]
     layout = RunLayout(run)
     done = [number for number in layout.steps(store) if store.holds(layout.step(number).scored)]
     if not done or (step is not None and step not in done):
@@ -129,11 +129,16 @@ def rescored(
         raise ValueError(f"Nothing of {what} is scored in {store.uri}; it has scored {which}.")
     identity = digest(sorted((each.identity for each in rewards), key=str))
     for number in done if step is None else [step]:
-        yield _rescored(store, layout, number, rewards, identity)
+        yield _rescored(store, layout, number, rewards, identity, agent)
 
 
 def _rescored(
-    store: Store, layout: RunLayout, step: int, rewards: Sequence[NewReward], identity: str
+    store: Store,
+    layout: RunLayout,
+    step: int,
+    rewards: Sequence[NewReward],
+    identity: str,
+    agent: str,
 ) -> RescoredStep:
     scored = store.artifact(layout.step(step).scored)
     shards = rollouts(store, scored)
@@ -142,11 +147,13 @@ def _rescored(
     where = f"{layout.rescored(identity)}/{step:06d}"
     target = ArtifactKey(where, "rescore", digest([identity, inputs]), inputs)
     artifact = store.find(target)
+    # an agent that is a class goes by its name in lower case
+    main = agent if any(one.agent == agent for one in played) else agent.lower()
     new = (
         read_scores(store.open(artifact) / SCORES)
         if artifact
         # what an earlier reward of the same name observed says nothing of this one
-        else asyncio.run(score([replace(t, observed={}) for t in played], _weights(rewards)))
+        else asyncio.run(score([replace(t, observed={}) for t in played], _weights(rewards), main))
     )
     if artifact is None and not _missing(played, new):
         with store.publish(target) as folder:

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import score
 from agentfly_core.pipeline.stop_conditions import stop_if_unscored
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores
+from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import read_timings
 from agentfly_core.records.trajectory import Scored
 from agentfly_core.runs.context import Resolved
@@ -29,7 +31,9 @@ def score_episodes(
     everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
     by_id = {one.trajectory_id: one for one in known}
     unknown = [t for t in everything if t.id not in by_id]
-    by_id |= {one.trajectory_id: one for one in asyncio.run(score(unknown, resolved.rewards))}
+    main = injection.name(resolved.agent)
+    fresh = asyncio.run(score(unknown, resolved.rewards, main))
+    by_id |= {one.trajectory_id: one for one in fresh}
     graded = [by_id[t.id] for t in everything]
     write_scores(folder / SCORES, graded)
     stop_if_unscored(everything, graded, resolved.science.gates.unscored)
@@ -40,5 +44,6 @@ def score_episodes(
     metrics = rollout_metrics(
         played, scores, timings, resolved.goal, [tool.name for tool in resolved.tools]
     )
-    report(Progress("score", step, len(scores), len(played), metrics.get("agent/rollout/reward")))
+    episodes = len(by_episode(played))
+    report(Progress("score", step, episodes, episodes, metrics.get("agent/rollout/reward")))
     return metrics

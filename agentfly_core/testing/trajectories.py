@@ -50,17 +50,21 @@ def trajectory(
     closing: Sequence[Observation] = (),
     error: str | None = None,
     observed: Mapping[str, Score | Unscored] | None = None,
+    agent: str = "main",
+    episode: str | None = None,
+    answered: str | None = None,
+    policy: str = "",
 ) -> Trajectory:
     """The trajectory of these turns, in the order of time; without a `problem` it has that of its
-    `group`.
+    `group`, and without an `episode` it is the only one of its own.
     """
     return Trajectory(
         id=name,
-        episode=name,
+        episode=name if episode is None else episode,
         problem=problem or Problem(f"problem-{group}", "?"),
         group=group,
         chain=chain,
-        agent="main",
+        agent=agent,
         role=role,
         turns=tuple(replace(turn, call=call) for call, turn in enumerate(turns)),
         closing=tuple(closing),
@@ -68,4 +72,6 @@ def trajectory(
         error=error,
         observed=observed or {},
         seed=0,
+        answered=answered,
+        policy=policy,
     )

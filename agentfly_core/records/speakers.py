@@ -1,0 +1,88 @@
+"""The trajectories of several speakers as episodes: who answered, and what each speaker earned."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
+
+Earned = Mapping[str, float]
+"""What each speaker of an episode earned: `{"planner": 0.5, "searcher": 1.0}`."""
+
+
+def episode_numbers(trajectories: Iterable[Trajectory]) -> list[int]:
+    """The number of each trajectory's episode, from 0 in the order of their first trajectories.
+
+    An agent's name stands once in an episode: a trajectory that is given twice is of two.
+    """
+    numbers: dict[tuple[str, int], int] = {}
+    seen: Counter[tuple[str, str]] = Counter()
+    found = []
+    for trajectory in trajectories:
+        speaker = trajectory.episode, trajectory.agent
+        found.append(numbers.setdefault((trajectory.episode, seen[speaker]), len(numbers)))
+        seen[speaker] += 1
+    return found
+
+
+def by_episode(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
+    """The trajectories of each episode, in the order of their first ones."""
+    episodes: defaultdict[int, list[Trajectory]] = defaultdict(list)
+    for number, trajectory in zip(episode_numbers(trajectories), trajectories, strict=True):
+        episodes[number].append(trajectory)
+    return list(episodes.values())
+
+
+def answering(episode: Sequence[Trajectory], main: str) -> Trajectory:
+    """The trajectory that an episode is scored by: its speaker said the answer, or else is `main`,
+    which goes by the agent's own name, or else spoke last.
+    """
+    said = [one for one in episode if one.answered is not None]
+    found = said or [one for one in episode if one.agent == main]
+    return found[0] if found else max(episode, key=_last_call)
+
+
+def apart_name(reward: str, speaker: str) -> str:
+    """What a reward that was given to one speaker alone goes by in `Scored.rewards`."""
+    return f"{reward}/speaker/{speaker}"
+
+
+def own_reward(scored: Scored, reward: str, speaker: str) -> float:
+    """What a reward gave a speaker, unweighted: the episode's value, unless it gave him one apart:
+    0.5 of `{"exact": 1.0, "exact/speaker/planner": 0.5}` for the planner.
+    """
+    return scored.rewards.get(apart_name(reward, speaker), scored.rewards[reward])
+
+
+def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
+    """What each trained speaker earned, the mean of a role's instances, by `scores` of trajectories
+    by id; None where a score is missing.
+
+    Where nobody is trained, as in the evaluation of an endpoint, it is what everybody earned.
+    """
+    trained = [one for one in episode if not one.policy] or episode
+    rewards: defaultdict[str, list[float]] = defaultdict(list)
+    for trajectory in trained:
+        reward = scores[trajectory.id].reward
+        if isinstance(reward, Unscored):
+            return None
+        rewards[trajectory.speaker].append(reward)
+    return {speaker: fmean(values) for speaker, values in rewards.items()}
+
+
+def any_spread(episodes: Iterable[Earned]) -> bool:
+    """Whether a speaker earned different rewards in a problem's episodes.
+
+    Where none did, an algorithm that compares the episodes learns nothing from them.
+    """
+    rewards: defaultdict[str, set[float]] = defaultdict(set)
+    for episode in episodes:
+        for speaker, reward in episode.items():
+            rewards[speaker].add(reward)
+    return any(len(values) > 1 for values in rewards.values())
+
+
+def _last_call(trajectory: Trajectory) -> int:
+    return max((turn.call for turn in trajectory.turns), default=-1)

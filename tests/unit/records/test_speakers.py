@@ -1,0 +1,87 @@
+"""Which trajectories are one episode, who answered in it, and what each speaker earned."""
+
+import pytest
+
+from agentfly_core.records.speakers import (
+    answering,
+    any_spread,
+    by_episode,
+    earned_by_speaker,
+    episode_numbers,
+    own_reward,
+)
+from agentfly_core.records.trajectory import Scored, Unscored
+from agentfly_core.testing.trajectories import trajectory, turn
+
+
+def speaker(agent, episode="e0", **more):
+    name = f"{episode}-{agent}"
+    return trajectory(turn([1], {2: -0.5}), name=name, agent=agent, episode=episode, **more)
+
+
+TEAM = [speaker("planner"), speaker("searcher"), speaker("searcher/2")]
+
+
+def scores(**rewards):
+    return {
+        one.id: Scored(one.id, {}, (), reward)
+        for one, reward in zip(TEAM, rewards.values(), strict=True)
+    }
+
+
+def test_the_trajectories_of_an_episode_may_lie_apart():
+    played = [speaker("planner", "a"), speaker("planner", "b"), speaker("searcher", "a")]
+    assert episode_numbers(played) == [0, 1, 0]
+    assert [[t.id for t in one] for one in by_episode(played)] == [
+        ["a-planner", "a-searcher"],
+        ["b-planner"],
+    ]
+
+
+def test_one_trajectory_that_is_given_twice_is_two_episodes():
+    assert episode_numbers([TEAM[0], TEAM[0], TEAM[1]]) == [0, 1, 0]
+
+
+def test_who_said_the_answer_answered_else_the_agent_itself_else_who_spoke_last():
+    assert answering(TEAM, "planner").agent == "planner"
+    said = [*TEAM[:2], speaker("searcher/2", answered="99")]
+    assert answering(said, "planner").agent == "searcher/2"
+    late = trajectory(turn([1], {2: -0.5}), turn([1], {2: -0.5}), agent="searcher")
+    assert answering([TEAM[0], late], "another") is late
+
+
+def test_instances_of_a_role_earn_their_mean():
+    assert earned_by_speaker(TEAM, scores(planner=1.0, first=0.5, second=0.0)) == {
+        "planner": 1.0,
+        "searcher": 0.25,
+    }
+
+
+def test_a_missing_score_is_the_whole_episodes():
+    assert earned_by_speaker(TEAM, scores(planner=1.0, first=0.5, second=Unscored("slow"))) is None
+
+
+def test_who_is_not_trained_earns_nothing_unless_nobody_is():
+    frozen = speaker("searcher", policy="run:demo@7")
+    found = {one.id: Scored(one.id, {}, (), 1.0) for one in (TEAM[0], frozen)}
+    assert earned_by_speaker([TEAM[0], frozen], found) == {"planner": 1.0}
+    assert earned_by_speaker([frozen], found) == {"searcher": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("episodes", "spread"),
+    [
+        ([{"planner": 1.0, "searcher": 0.0}, {"planner": 1.0, "searcher": 0.0}], False),
+        ([{"planner": 1.0, "searcher": 0.0}, {"planner": 1.0, "searcher": 1.0}], True),
+        ([{"planner": 1.0}, {"planner": 1.0, "searcher": 0.0}], False),
+        ([], False),
+    ],
+)
+def test_there_is_spread_where_one_speaker_earned_different_rewards(episodes, spread):
+    assert any_spread(episodes) is spread
+
+
+def test_a_reward_that_a_speaker_was_given_apart_is_its_own():
+    scored = Scored("t0", {"exact": 1.0, "exact/speaker/planner": 0.5}, (), 0.5)
+    assert own_reward(scored, "exact", "planner") == 0.5
+    assert own_reward(scored, "exact", "searcher") == 1.0
