@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentfly_core.rl.advantage import centred, spread, within_groups
+from agentfly_core.rl.advantage import centred, spread
 from agentfly_core.rl.aggregation import Aggregation, SeqSumNorm
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
@@ -24,6 +24,4 @@ class DrGRPO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
-        return Advantages.of(
-            spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch)
-        )
+        return Advantages.of(spread(outcomes.compare(centred, outcomes.rewards), batch))

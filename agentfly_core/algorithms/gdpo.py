@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from agentfly_core.rl.advantage import spread, standardised, whitened, within_groups
+from agentfly_core.rl.advantage import spread, standardised, whitened
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
@@ -35,5 +35,5 @@ class GDPO(PolicyGradient):
         """One per trajectory."""
         found = torch.zeros_like(outcomes.rewards)
         for name, weight in outcomes.weights.items():
-            found += weight * within_groups(outcomes.groups, standardised, outcomes.parts[name])
+            found += weight * outcomes.compare(standardised, outcomes.parts[name])
         return Advantages.of(whitened(spread(found, batch), batch))

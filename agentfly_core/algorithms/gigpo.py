@@ -24,8 +24,9 @@ class GiGPO(PolicyGradient):
     a state's returns.
 
     A turn's return is sum of gamma^(j - k) r_j over its own and later turns j >= k. A turn whose
-    state no other turn of the same problem and step has gets A_turn = 0. What a state is, the
-    environment says (`state_key`).
+    state no other turn of the same problem, step and speaker has gets A_turn = 0; the turns of all
+    instances of a speaker count, as those of one trajectory do. What a state is, the environment
+    says (`state_key`).
     """
 
     gamma: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95
@@ -50,7 +51,7 @@ class GiGPO(PolicyGradient):
         places = [[i * width + turn for i, turn in alike] for alike in _alike(outcomes)]
         by_turn = within_groups(places, centred, returns.flatten()).view_as(returns)
         of_turns = by_turn[batch.trajectory.unsqueeze(1), batch.turn] * batch.sampled
-        episode = spread(within_groups(outcomes.groups, centred, outcomes.rewards), batch)
+        episode = spread(outcomes.compare(centred, outcomes.rewards), batch)
         return Advantages.of(episode + self.weight * of_turns.float())
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentfly_core.rl.advantage import centred, spread, within_groups
+from agentfly_core.rl.advantage import centred, spread
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
@@ -34,9 +34,7 @@ class MaxRL(PolicyGradient):
             raise ValueError(
                 f"MaxRL needs rewards of 0 and more, got {float(outcomes.rewards.min()):g}."
             )
-        found = within_groups(
-            outcomes.groups,
-            lambda rewards: centred(rewards) / (rewards.mean() + 1e-6),
-            outcomes.rewards,
+        found = outcomes.compare(
+            lambda own, rewards: centred(own, rewards) / (rewards.mean() + 1e-6), outcomes.rewards
         )
         return Advantages.of(spread(found, batch))

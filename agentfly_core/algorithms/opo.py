@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentfly_core.rl.advantage import sequences, spread, within_groups
+from agentfly_core.rl.advantage import sequences, spread
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
@@ -28,9 +28,8 @@ class OPO(PolicyGradient):
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
         lengths = sequences(batch, len(outcomes.rewards)).lengths.double()
-        found = within_groups(
-            outcomes.groups,
-            lambda rewards, lengths: rewards - lengths @ rewards / lengths.sum(),
+        found = outcomes.compare(
+            lambda own, rewards, lengths: own - lengths @ rewards / lengths.sum(),
             outcomes.rewards,
             lengths,
         )

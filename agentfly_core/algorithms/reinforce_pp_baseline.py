@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentfly_core.rl.advantage import centred, spread, whitened, within_groups
+from agentfly_core.rl.advantage import centred, spread, whitened
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
@@ -22,5 +22,5 @@ class ReinforcePPBaseline(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory, whitened."""
-        found = within_groups(outcomes.groups, centred, outcomes.rewards)
+        found = outcomes.compare(centred, outcomes.rewards)
         return Advantages.of(whitened(spread(found, batch), batch))

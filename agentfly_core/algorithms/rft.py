@@ -19,8 +19,8 @@ from agentfly_core.rl.outcomes import Outcomes
 
 @dataclass(frozen=True)
 class RFT(SFT):
-    """SFT on the trajectories whose reward is at least `threshold`, at most `best` of each problem
-    (the first ones).
+    """SFT on the trajectories whose reward is at least `threshold`, of at most `best` episodes of
+    each problem (the first ones).
     """
 
     threshold: float = 1.0
@@ -31,5 +31,10 @@ class RFT(SFT):
         kept = torch.zeros_like(outcomes.rewards)
         for group in outcomes.groups:
             good = [i for i in group if outcomes.rewards[i] >= self.threshold]
-            kept[sorted(good, key=lambda i: -float(outcomes.rewards[i]))[: self.best]] = 1.0
+            good.sort(key=lambda i: -float(outcomes.rewards[i]))
+            episodes = outcomes.episodes[good]
+            best = list(dict.fromkeys(episodes.tolist()))[: self.best]
+            kept[
+                [i for i, episode in zip(good, episodes.tolist(), strict=True) if episode in best]
+            ] = 1.0
         return Advantages.of(spread(kept, batch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentfly_core.rl.advantage import centred, spread, within_groups
+from agentfly_core.rl.advantage import centred, spread
 from agentfly_core.rl.aggregation import Aggregation, SeqMeanTokenSum
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
@@ -14,7 +14,7 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class RLOO(PolicyGradient):
-    """A = R - mean of the other trajectories of the group = (R - mean) G / (G - 1).
+    """A = R - mean of the other episodes of the group = (R - mean) G / (G - 1).
 
     Rewards 1, 0, 0, 0 give A = 1, -1/3, -1/3, -1/3. Each trajectory is one action: the sum over its
     tokens. The paper's loss is -A log p; the clipped ratio has the same gradient in the first
@@ -25,9 +25,8 @@ class RLOO(PolicyGradient):
 
     def advantages(self, outcomes: Outcomes, batch: RolloutBatch) -> Advantages:
         """One per trajectory."""
-        found = within_groups(
-            outcomes.groups,
-            lambda rewards: centred(rewards) * len(rewards) / (len(rewards) - 1),
+        found = outcomes.compare(
+            lambda own, rewards: centred(own, rewards) * len(rewards) / (len(rewards) - 1),
             outcomes.rewards,
         )
         return Advantages.of(spread(found, batch))

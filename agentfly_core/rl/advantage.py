@@ -90,6 +90,8 @@ def within_groups(
 ) -> Tensor:
     """`how(*values)` by group of indices, of values [n]; 0 where a group's first values are equal.
 
+    Trajectories are compared by `Outcomes.compare`, which counts episodes.
+
     So a group of one has 0. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give with `centred` 0.5,
     -0.5, 0, 0.
     """
@@ -101,11 +103,12 @@ def within_groups(
     return results
 
 
-def centred(values: Tensor) -> Tensor:
-    """Less their mean."""
-    return values - values.mean()
+def centred(values: Tensor, over: Tensor | None = None) -> Tensor:
+    """Less the mean of `over`, by default their own."""
+    return values - (values if over is None else over).mean()
 
 
-def standardised(values: Tensor) -> Tensor:
-    """Less their mean, over their unbiased standard deviation."""
-    return centred(values) / (values.std() + 1e-6)
+def standardised(values: Tensor, over: Tensor | None = None) -> Tensor:
+    """Less the mean of `over`, by default their own, over its unbiased standard deviation."""
+    over = values if over is None else over
+    return centred(values, over) / (over.std() + 1e-6)

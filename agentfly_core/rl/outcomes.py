@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from agentfly_core.formats import hashing
+from agentfly_core.records.speakers import episode_numbers, own_reward
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences
 from agentfly_core.rl.batch import RolloutBatch
@@ -26,14 +27,17 @@ class Outcomes:
                       last token sampled in it; they add up to `rewards`
         parts         {"exact": tensor([1.0, 0.0])}  float64 [n] by reward, unweighted
         weights       {"exact": 1.0}                 by reward
-        groups        ((0, 1),)                      indices of trajectories
+        groups        ((0, 1),)                      indices of trajectories: of one speaker on one
+                                                     problem
+        episodes      tensor([0, 1])                 int64 [n], the number of each one's episode
         states        (("4f2a..", "9b01.."), ("4f2a..",))  what each turn was a reply to
         cut           tensor([False, True])          whether the reply, the turns or the context
                                                      were at their limit
         baselines     tensor([0.0, 0.0])             float64 [n], what the greedy episode earned;
                                                      nan without one
 
-    A trajectory without a sampled token has a reward and no token_rewards.
+    A trajectory without a sampled token has a reward and no token_rewards. A speaker may have
+    several trajectories in one episode, its instances.
     """
 
     rewards: Tensor
@@ -41,9 +45,31 @@ class Outcomes:
     parts: Mapping[str, Tensor]
     weights: Mapping[str, float]
     groups: tuple[tuple[int, ...], ...]
+    episodes: Tensor
     states: tuple[tuple[str, ...], ...]
     cut: Tensor
     baselines: Tensor
+
+    def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
+        """`how(own, *means)` by group, of values [n]: the first of each trajectory, and all of them
+        as means over each episode's trajectories; 0 where the first are equal in all episodes.
+
+        So a group of one episode has 0. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give with
+        `centred` 0.5, -0.5, 0, 0. Where the second group's speaker has two instances in the first
+        of its episodes, rewards 1, 1, 0 give 0.5, 0.5, -0.5: however many they are, an episode
+        counts once.
+        """
+        results = torch.zeros_like(values[0])
+        for group in map(list, self.groups):
+            _, episode, sizes = self.episodes[group].unique(return_inverse=True, return_counts=True)
+            means = [
+                torch.zeros(len(sizes), dtype=value.dtype).index_add(0, episode, value[group])
+                / sizes
+                for value in values
+            ]
+            if bool((means[0] != means[0][:1]).any()):
+                results[group] = how(values[0][group], *means)
+        return results
 
 
 def outcomes(
@@ -74,11 +100,18 @@ def outcomes(
         rewards=torch.tensor([earned(score) for score in scores], dtype=torch.float64),
         token_rewards=_token_rewards(sequences(batch, len(by_turn)), by_turn),
         parts={
-            name: torch.tensor([s.rewards[name] for s in scores], dtype=torch.float64)
+            name: torch.tensor(
+                [
+                    own_reward(score, name, trajectory.speaker)
+                    for trajectory, score in zip(trajectories, scores, strict=True)
+                ],
+                dtype=torch.float64,
+            )
             for name in weights
         },
         weights=weights,
         groups=tuple(map(tuple, members.values())),
+        episodes=torch.tensor(episode_numbers(trajectories), dtype=torch.int64),
         states=tuple(states),
         cut=torch.tensor(cut, dtype=torch.bool),
         baselines=torch.tensor(

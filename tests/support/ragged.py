@@ -72,10 +72,15 @@ def ragged(seed: int, order: Sequence[int] = range(8)) -> Ragged:
     return Ragged(trajectories, outcomes, batch, stories)
 
 
+def in_time(batch: RolloutBatch) -> list[list[int]]:
+    """The row and column of each sampled token, those of later turns last."""
+    return sorted(batch.sampled.nonzero().tolist(), key=lambda at: int(batch.turn[*at]))
+
+
 def by_trajectory(tensor: Tensor, batch: RolloutBatch, count: int) -> list[list[float]]:
     """What stands at the sampled tokens of each trajectory, in the order of time."""
     found: list[list[float]] = [[] for _ in range(count)]
-    for row, t in sorted(batch.sampled.nonzero().tolist(), key=lambda at: int(batch.turn[*at])):
+    for row, t in in_time(batch):
         found[int(batch.trajectory[row])].append(float(tensor[row, t]))
     return found
 
@@ -93,10 +98,10 @@ def now(batch: RolloutBatch, seed: int) -> Outputs:
 
 
 def tokens(outputs: Outputs, batch: RolloutBatch) -> Iterator[tuple[int, int, Token]]:
-    """Each sampled token, with its row and column."""
+    """Each sampled token, with its row and column, those of later turns last."""
     logprobs = outputs.logprobs.detach()
     signals = (logprobs, batch.old_logprobs, batch.rollout_logprobs, batch.reference_logprobs)
-    for row, t in batch.sampled.nonzero().tolist():
+    for row, t in in_time(batch):
         moved = (logprobs - batch.old_logprobs)[row][batch.sampled[row]].double().mean()
         yield (
             row,
