@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import pandas as pd
 
 from agentfly_core.records.parquet import count_rows
-from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
+from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
+from agentfly_core.records.trajectory import Scored, Trajectory
 
 FILE = "ledger.parquet"
 Outcome = Literal["used", "zero_spread", "unscored"]
@@ -20,8 +22,8 @@ Outcome = Literal["used", "zero_spread", "unscored"]
 class LedgerRow:
     """How one problem ended in one step: `LedgerRow(7, "add-41-58", 8, 8, 0.625, "used")`.
 
-    `zero_spread`: all its rewards were equal, and an algorithm that compares them learns nothing
-    from it.
+    `reward` is the mean over the scored episodes of what their speakers earned. `zero_spread`: the
+    rewards of each speaker were equal, and an algorithm that compares them learns nothing from it.
     """
 
     step: int
@@ -37,19 +39,19 @@ def ledger(
 ) -> list[LedgerRow]:
     """A row for each problem of a step, in the order of problem ids."""
     by_id = {score.trajectory_id: score for score in scores}
-    groups: dict[str, list[Scored]] = {}
-    for trajectory in trajectories:
-        groups.setdefault(trajectory.problem.id, []).append(by_id[trajectory.id])
+    problems: dict[str, list[Earned | None]] = {}
+    for episode in by_episode(trajectories):
+        problems.setdefault(episode[0].problem.id, []).append(earned_by_speaker(episode, by_id))
     rows = []
-    for problem, scored in sorted(groups.items()):
-        rewards = [one.reward for one in scored if not isinstance(one.reward, Unscored)]
-        mean = sum(rewards) / len(rewards) if rewards else None
+    for problem, episodes in sorted(problems.items()):
+        scored = [one for one in episodes if one is not None]
+        mean = sum(fmean(one.values()) for one in scored) / len(scored) if scored else None
         outcome: Outcome = "used"
-        if not rewards:
+        if not scored:
             outcome = "unscored"
-        elif len(set(rewards)) == 1:
+        elif not any_spread(scored):
             outcome = "zero_spread"
-        rows.append(LedgerRow(step, problem, len(scored), len(rewards), mean, outcome))
+        rows.append(LedgerRow(step, problem, len(episodes), len(scored), mean, outcome))
     return rows
 
 

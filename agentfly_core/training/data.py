@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from torch import Tensor
 
 from agentfly_core.formats import hashing
 from agentfly_core.records.parquet import read_scores, read_trajectories
-from agentfly_core.records.trajectory import Ending, Scored, Unscored
+from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.rl.batch import RolloutBatch, pack
 from agentfly_core.rl.outcomes import Outcomes, earned, outcomes
 from agentfly_core.training.job import UpdateJob
@@ -31,14 +33,15 @@ class UpdateData:
 
 
 def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
-    """Read a job's files, leaving out trajectories without a score and failed demonstrations; the
-    batch may be empty.
+    """Read a job's files, leaving out trajectories without a score, failed demonstrations and
+    speakers with a policy of their own; the batch may be empty.
 
-    With `drop_equal` groups whose rewards are all equal are left out as well. The reward of a
-    greedy episode is a baseline; its tokens are not trained. Raises ValueError when a trajectory
-    has no row in the scores.
+    With `drop_equal` problems on which the rewards of each speaker are equal are left out as well.
+    The reward of a greedy episode is a baseline; its tokens are not trained. Raises ValueError when
+    a trajectory has no row in the scores.
     """
-    found = [t for path in job.rollouts for t in read_trajectories(Path(path))]
+    stored = [t for path in job.rollouts for t in read_trajectories(Path(path))]
+    found = [t for t in stored if not t.policy]
     if job.scores:
         by_id = {score.trajectory_id: score for score in read_scores(Path(job.scores))}
         if missing := [t.id for t in found if t.id not in by_id]:
@@ -58,15 +61,24 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     played = [t for t in found if t.role != "baseline"]
     kept = scored = [t for t in played if t.id in scores]
     if drop_equal:
-        rewards: defaultdict[str, set[float]] = defaultdict(set)
-        for trajectory in scored:
-            rewards[trajectory.group].add(earned(scores[trajectory.id]))
-        kept = [t for t in scored if len(rewards[t.group]) > 1]
+        kept = _with_spread(scored, scores)
     batch = pack(kept, job.temperature)
     if not job.scores:  # what was demonstrated is learned as it is, however it was sampled
         batch = replace(batch, temperature=torch.full_like(batch.temperature, job.temperature))
     rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
     return UpdateData(batch, rewarded, len(kept), len(played) - len(scored))
+
+
+def _with_spread(
+    trajectories: Sequence[Trajectory], scores: Mapping[str, Scored]
+) -> list[Trajectory]:
+    """Those of the problems on which a speaker's rewards differ."""
+    problems: defaultdict[str, list[Earned]] = defaultdict(list)
+    for episode in by_episode(trajectories):
+        if rewards := earned_by_speaker(episode, scores):
+            problems[episode[0].problem.id].append(rewards)
+    spread = {problem for problem, episodes in problems.items() if any_spread(episodes)}
+    return [trajectory for trajectory in trajectories if trajectory.problem.id in spread]
 
 
 def mini_batches(job: UpdateJob, trajectories: Tensor, epochs: int, count: int) -> list[Tensor]:

@@ -26,6 +26,31 @@ def test_the_ledger_says_what_became_of_each_problem():
     assert ledger.ledger(7, played, scores) == ROWS
 
 
+def team(problem, *pairs):
+    """Episodes of a planner, and of a searcher who is there twice, with what they earned."""
+    played, scores = [], []
+    for chain, (planner, searcher) in enumerate(pairs):
+        of_agents = {"planner": planner, "searcher": searcher, "searcher/2": searcher}
+        for agent, value in of_agents.items():
+            name = f"{problem}{chain}-{agent}"
+            found = replace(trajectory(), id=name, agent=agent, problem=Problem(problem, "?"))
+            played.append(replace(found, episode=f"{problem}{chain}", chain=chain))
+            scores.append(Scored(name, {}, (), value))
+    return played, scores
+
+
+def test_a_problem_counts_episodes_however_many_speak_in_them():
+    played, scores = team("p", (1.0, 0.0), (0.0, 0.0))
+    assert ledger.ledger(7, played, scores) == [LedgerRow(7, "p", 2, 2, 0.25, "used")]
+
+
+def test_a_problem_is_used_where_one_speaker_earned_different_rewards():
+    played, scores = team("p", (1.0, 0.0), (1.0, 0.5))
+    others, their_scores = team("q", (1.0, 0.0), (1.0, 0.0))
+    played, scores = [*played, *others], [*scores, *their_scores]
+    assert [row.outcome for row in ledger.ledger(7, played, scores)] == ["used", "zero_spread"]
+
+
 def test_problems_whose_episodes_differed_are_counted(tmp_path):
     ledger.write(tmp_path, ROWS)
     assert ledger.used(tmp_path) == 1

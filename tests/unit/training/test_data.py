@@ -9,8 +9,9 @@ import torch
 
 from agentfly_core.config.experiment import AlgorithmPart
 from agentfly_core.records.parquet import write_scores, write_trajectories
-from agentfly_core.records.trajectory import Ending, Scored, Unscored
+from agentfly_core.records.trajectory import Ending, Problem, Scored, Unscored
 from agentfly_core.testing.jobs import update_job
+from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.data import mini_batches, read_update_data
 from tests.support.played import crowd
 
@@ -58,6 +59,56 @@ def test_groups_of_equal_rewards_are_left_out_where_the_algorithm_says_so(tmp_pa
     rewards = {"t0-0": 1.0, "t0-1": 1.0, "t1-0": 0.0, "t1-1": 1.0, "t2-0": 0.0, "t2-1": 0.0}
     data = read_update_data(stored(tmp_path, rewards), drop_equal=True)
     assert (data.trajectories, data.unscored, data.outcomes.rewards.tolist()) == (2, 0, [0.0, 1.0])
+
+
+def spoken(agent, episode, problem, policy=""):
+    name = f"{problem}-{episode}-{agent}"
+    found = turn([1], {3: -1.0})
+    return trajectory(
+        found,
+        name=name,
+        agent=agent,
+        episode=f"{problem}-{episode}",
+        group=f"{problem}-{agent.partition('/')[0]}",
+        problem=Problem(problem, "?"),
+        chain=int(episode),
+        policy=policy,
+    )
+
+
+def told(folder, rewards, **policies):
+    """Episodes by the name of their trajectories, `problem-episode-agent`, with these rewards."""
+    parts = [name.split("-") for name in rewards]
+    played = [spoken(agent, e, p, policies.get(agent, "")) for p, e, agent in parts]
+    return update_job(folder, played, list(rewards.values()), algorithm=SFT)
+
+
+def test_a_problem_is_left_out_where_the_rewards_of_each_speaker_are_equal(tmp_path):
+    rewards = {
+        "p-0-planner": 1.0, "p-0-searcher": 0.0,
+        "p-1-planner": 1.0, "p-1-searcher": 1.0, "p-1-searcher/2": 1.0,
+        "q-0-planner": 1.0, "q-0-searcher": 0.0,
+        "q-1-planner": 1.0, "q-1-searcher": 0.0, "q-1-searcher/2": 0.0,
+    }  # fmt: skip
+    data = read_update_data(told(tmp_path, rewards), drop_equal=True)
+    #                                         planners  searchers
+    assert data.outcomes.rewards.tolist() == [1.0, 0.0, 1.0, 1.0, 1.0]
+    assert data.outcomes.groups == ((0, 2), (1, 3, 4))
+    assert data.outcomes.episodes.tolist() == [0, 0, 1, 1, 1]
+
+
+def test_a_speaker_with_a_policy_of_its_own_is_in_no_group_and_no_row(tmp_path):
+    rewards = {"p-0-planner": 1.0, "p-0-critic": 0.0, "p-1-planner": 0.0, "p-1-critic": 1.0}
+    data = read_update_data(told(tmp_path, rewards, critic="run:demo@7"))
+    assert (data.trajectories, data.unscored, len(data.batch.tokens)) == (2, 0, 2)
+    assert data.outcomes.groups == ((0, 1),)
+    assert data.outcomes.rewards.tolist() == [1.0, 0.0]
+
+
+def test_what_only_a_speaker_with_a_policy_of_its_own_earned_makes_no_spread(tmp_path):
+    rewards = {"p-0-planner": 1.0, "p-0-critic": 0.0, "p-1-planner": 1.0, "p-1-critic": 1.0}
+    data = read_update_data(told(tmp_path, rewards, critic="run:demo@7"), drop_equal=True)
+    assert data.trajectories == 0
 
 
 def test_a_greedy_episode_is_a_baseline_and_is_not_learned_from(tmp_path):
