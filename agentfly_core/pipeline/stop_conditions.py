@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from agentfly_core.config.health_signs import SIGNS, Sign, Signs
 from agentfly_core.formats.text import did_you_mean, sentence
+from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
 from agentfly_core.training.job import SKIPPED_IN_A_ROW
 
@@ -36,31 +37,29 @@ def stop_if_unobserved(trajectories: Sequence[Trajectory], share: float) -> None
 
     Once they are stored they lack it for good, however the reward is mended; so they must not be.
     """
-    missing = [
-        [score for score in t.observed.values() if isinstance(score, Unscored)]
-        for t in trajectories
-    ]
+    episodes = by_episode(trajectories)
+    observed = [[score for t in one for score in t.observed.values()] for one in episodes]
+    missing = [[score for score in one if isinstance(score, Unscored)] for one in observed]
     reasons = [scores[0].reason for scores in missing if scores]
-    what = f"of {len(trajectories)} episodes have no reward"
-    _allow(max(2, share * len(trajectories)), reasons, what, "gates.unscored", share)
+    what = f"of {len(episodes)} episodes have no reward"
+    _allow(max(2, share * len(episodes)), reasons, what, "gates.unscored", share)
 
 
 def stop_if_unscored(
     trajectories: Sequence[Trajectory], scores: Sequence[Scored], share: float
 ) -> None:
-    """Raise GateClosed when more than `share` of the trajectories, and over two, have no reward.
+    """Raise GateClosed when more than `share` of the episodes, and over two, have no reward.
 
     `scores[i]` is that of `trajectories[i]`. FAILED episodes have none either, but are the other
     gate's to count.
     """
-    played = [
-        score
-        for t, score in zip(trajectories, scores, strict=True)
-        if t.ending is not Ending.FAILED
-    ]
-    reasons = [score.reward.reason for score in played if isinstance(score.reward, Unscored)]
-    what = f"of {len(scores)} trajectories have no reward"
-    _allow(max(2, share * len(scores)), reasons, what, "gates.unscored", share)
+    rewards = {score.trajectory_id: score.reward for score in scores}
+    episodes = by_episode(trajectories)
+    ended = [[rewards[t.id] for t in one] for one in episodes if one[0].ending is not Ending.FAILED]
+    missing = [[reward for reward in one if isinstance(reward, Unscored)] for one in ended]
+    reasons = [rewards[0].reason for rewards in missing if rewards]
+    what = f"of {len(episodes)} episodes have no reward"
+    _allow(max(2, share * len(episodes)), reasons, what, "gates.unscored", share)
 
 
 def stop_if_diverging(skipped: int) -> None:

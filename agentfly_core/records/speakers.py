@@ -57,12 +57,12 @@ def own_reward(scored: Scored, reward: str, speaker: str) -> float:
 
 
 def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> Earned | None:
-    """What each trained speaker earned, the mean of a role's instances, by `scores` of trajectories
-    by id; None where a score is missing.
+    """What each speaker earned who spoke and is trained, the mean of a role's instances, by
+    `scores` of trajectories by id; None where a score is missing.
 
     Where nobody is trained, as in the evaluation of an endpoint, it is what everybody earned.
     """
-    trained = [one for one in episode if not one.policy] or episode
+    trained = [one for one in episode if one.turns and not one.policy] or episode
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for trajectory in trained:
         reward = scores[trajectory.id].reward

@@ -61,7 +61,8 @@ class Outcomes:
         """
         results = torch.zeros_like(values[0])
         for group in map(list, self.groups):
-            _, episode, sizes = self.episodes[group].unique(return_inverse=True, return_counts=True)
+            _, episode = torch.unique(self.episodes[group], return_inverse=True)
+            sizes = torch.bincount(episode)
             means = [
                 torch.zeros(len(sizes), dtype=value.dtype).index_add(0, episode, value[group])
                 / sizes

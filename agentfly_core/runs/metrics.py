@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
 from agentfly_core.records.timing import Doing, Timing, union
 from agentfly_core.records.trajectory import (
     BadCall,
@@ -31,12 +32,13 @@ def rollout_metrics(
 ) -> dict[str, float]:
     """What a stage played, by metric name; empty when it played nothing.
 
-    Under `agent/rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored
-    trajectories, `tokens_per_second` is sampled tokens over the time in which any episode was
-    played, `zero_spread_groups` the share of groups of equal rewards; all others are means or
-    shares over all trajectories, times in seconds. Calls are counted by name for the given `tools`
-    only, since a model may make up any name: `avg_bad_calls` counts calls of other tools and calls
-    that could not be read.
+    Under `agent/rollout/`: `reward` and `success` (like `reward_extra/*`) are over scored episodes,
+    `tokens_per_second` is sampled tokens over the time in which any episode was played,
+    `zero_spread_groups` the share of problems on which each speaker's rewards are equal; all others
+    are means or shares over all episodes, times in seconds. Calls are counted by name for the given
+    `tools` only, since a model may make up any name: `avg_bad_calls` counts calls of other tools
+    and calls that could not be read. Where several speak, `speaker/NAME/...` is what each of them
+    did in an episode.
     """
     if not trajectories:
         return {}
@@ -44,11 +46,13 @@ def rollout_metrics(
         **_conversation(trajectories, tools),
         **_times(timings, sum(t.sampled_tokens for t in trajectories)),
         **_rewards(trajectories, scored, goal),
+        **_speakers(trajectories, scored),
     }
     metrics = {f"agent/rollout/{name}": value for name, value in rollout.items()}
     by_reward: defaultdict[str, list[float]] = defaultdict(list)
-    for score in scored:
-        for name, value in score.rewards.items():
+    by_id = {score.trajectory_id: score for score in scored}
+    for episode in by_episode(trajectories):
+        for name, value in by_id[episode[0].id].rewards.items():
             by_reward[name].append(value)
     for name, values in by_reward.items():
         metrics[f"reward_extra/{name}/mean"] = fmean(values)
@@ -58,8 +62,8 @@ def rollout_metrics(
 
 
 def solved(scored: Scored, goal: str) -> bool | None:
-    """Whether the reward named `goal` was reached in full (1 or more); None when the trajectory
-    could not be scored.
+    """Whether the reward named `goal` was reached in full (1 or more), which is the same for all
+    speakers of an episode; None when it could not be scored.
     """
     if isinstance(scored.reward, Unscored):
         return None
@@ -82,9 +86,9 @@ def outcomes_by_problem(
     """
     found = {s.trajectory_id: solved(s, goal) for s in scored}
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
-    for trajectory in trajectories:
-        if (outcome := found[trajectory.id]) is not None:
-            outcomes[trajectory.problem.id].append(outcome)
+    for episode in by_episode([*trajectories]):
+        if (outcome := found[episode[0].id]) is not None:
+            outcomes[episode[0].problem.id].append(outcome)
     return dict(outcomes)
 
 
@@ -119,11 +123,12 @@ def _conversation(trajectories: Sequence[Trajectory], tools: Sequence[str]) -> d
     by_tool = Counter(name for name in read if name in tools)
     bad_calls = len(calls) - by_tool.total()
     errors = Counter(o.tool for t in trajectories for o in t.observations if o.error)
-    episodes = len(trajectories)
+    endings = [episode[0].ending for episode in by_episode(trajectories)]
+    episodes = len(endings)
     return {
-        **{f"ending/{end.value}": fmean(t.ending is end for t in trajectories) for end in Ending},
+        **{f"ending/{end.value}": fmean(ending is end for ending in endings) for end in Ending},
         "avg_turns": len(turns) / episodes,
-        "avg_sampled_tokens": fmean(t.sampled_tokens for t in trajectories),
+        "avg_sampled_tokens": sum(t.sampled_tokens for t in trajectories) / episodes,
         "avg_given_tokens": sum(len(turn.given.tokens) for turn in turns) / episodes,
         "cut_replies": fmean(span.finish == "length" for span in replies) if replies else 0.0,
         "avg_tool_calls": len(calls) / episodes,
@@ -155,18 +160,47 @@ def _times(timings: Sequence[Timing], sampled_tokens: int) -> dict[str, float]:
 def _rewards(
     trajectories: Sequence[Trajectory], scored: Sequence[Scored], goal: str
 ) -> dict[str, float]:
-    """The mean reward and success, and the shares of unscored episodes and of equal groups."""
-    by_id = {s.trajectory_id: s.reward for s in scored}
-    groups: defaultdict[str, set[float]] = defaultdict(set)
-    for trajectory in trajectories:
-        reward = by_id[trajectory.id]
-        groups[trajectory.group] |= set() if isinstance(reward, Unscored) else {reward}
+    """The mean reward and success, and the shares of unscored episodes and of problems on which
+    nothing differs.
+    """
+    by_id = {score.trajectory_id: score for score in scored}
+    episodes = by_episode(trajectories)
+    rewards = [earned_by_speaker(episode, by_id) for episode in episodes]
+    problems: defaultdict[str, list[Earned]] = defaultdict(list)
+    for episode, of_speakers in zip(episodes, rewards, strict=True):
+        problems[episode[0].problem.id] += [of_speakers] if of_speakers else []
     found = {
-        "unscored": fmean(isinstance(s.reward, Unscored) for s in scored),
-        "zero_spread_groups": fmean(len(values) < 2 for values in groups.values()),
+        "unscored": fmean(of_speakers is None for of_speakers in rewards),
+        "zero_spread_groups": fmean(not any_spread(problem) for problem in problems.values()),
     }
-    rewards = [s.reward for s in scored if not isinstance(s.reward, Unscored)]
-    outcomes = [outcome for s in scored if (outcome := solved(s, goal)) is not None]
-    if rewards:
-        found |= {"reward": fmean(rewards), "success": fmean(outcomes)}
+    known = [fmean(of_speakers.values()) for of_speakers in rewards if of_speakers]
+    outcomes = [solved(by_id[episode[0].id], goal) for episode in episodes]
+    if known:
+        reached = fmean(outcome for outcome in outcomes if outcome is not None)
+        found |= {"reward": fmean(known), "success": reached}
+    return found
+
+
+def _speakers(trajectories: Sequence[Trajectory], scored: Sequence[Scored]) -> dict[str, float]:
+    """What each speaker did in an episode, and earned where it spoke; empty where one alone
+    does.
+    """
+    spoke = [trajectory for trajectory in trajectories if trajectory.turns]
+    names = sorted({trajectory.speaker for trajectory in spoke})
+    if len(names) < 2:
+        return {}
+    episodes = len(by_episode(trajectories))
+    rewards = {score.trajectory_id: score.reward for score in scored}
+    found: dict[str, float] = {}
+    for name in names:
+        own = [trajectory for trajectory in spoke if trajectory.speaker == name]
+        turns = [turn for trajectory in own for turn in trajectory.turns]
+        known = [reward for t in own if not isinstance(reward := rewards[t.id], Unscored)]
+        figures = {
+            "avg_turns": len(turns) / episodes,
+            "avg_sampled_tokens": sum(t.sampled_tokens for t in own) / episodes,
+            "avg_tool_calls": sum(len(turn.reply.calls) for turn in turns) / episodes,
+            **({"reward": fmean(known)} if known else {}),
+        }
+        found |= {f"speaker/{name}/{figure}": value for figure, value in figures.items()}
     return found

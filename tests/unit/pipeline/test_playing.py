@@ -189,7 +189,7 @@ def test_demonstrations_whose_tools_service_is_gone_stop(tokenizer: Any, tmp_pat
 def test_scores_that_are_missing_stop_the_stage(tokenizer: Any, tmp_path: Path) -> None:
     played(science(), tokenizer, "2", tmp_path)
     with pytest.raises(
-        GateClosed, match=r"8 of 8 trajectories have no reward .*fussy: KeyError: 'colour'"
+        GateClosed, match=r"8 of 8 episodes have no reward .*fussy: KeyError: 'colour'"
     ):
         score_episodes(resolve(science()), [tmp_path], [], 1, tmp_path)
 
@@ -201,9 +201,7 @@ def test_scores_of_baselines_that_are_missing_stop_the_stage_as_well(
         algorithm="remax", rewards={"tests.unit.pipeline.test_playing:fussy_about_baselines": 1.0}
     )
     played(rules, tokenizer, "2", tmp_path)
-    with pytest.raises(
-        GateClosed, match=r"8 of 16 trajectories have no reward .*KeyError: 'baseline'"
-    ):
+    with pytest.raises(GateClosed, match=r"8 of 16 episodes have no reward .*KeyError: 'baseline'"):
         score_episodes(resolve(rules), [tmp_path], [], 1, tmp_path)
 
 

@@ -8,6 +8,7 @@ from agentfly_core.pipeline.stop_conditions import (
     GateClosed,
     stop_if_diverging,
     stop_if_failing,
+    stop_if_unobserved,
     stop_if_unscored,
 )
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
@@ -52,9 +53,26 @@ def test_broken_agents_count_as_failed_and_the_most_frequent_error_is_told_first
     )
 
 
+def test_an_episode_fails_once_however_many_speak_in_it() -> None:
+    lost = [
+        replace(one, id=f"{one.id}-{agent}", agent=agent)
+        for one in episodes(1, of=4)
+        for agent in ("planner", "searcher", "searcher/2")
+    ]
+    stop_if_failing(lost, 0.05)  # one may fail, however few there are
+    observed = [replace(one, observed={"stock": Unscored("late")}) for one in lost]
+    unscored = [Scored(one.id, {}, (), Unscored("late")) for one in observed]
+    for stop in (
+        lambda: stop_if_unobserved(observed, 0.05),
+        lambda: stop_if_unscored(observed[3:], unscored[3:], 0.05),
+    ):
+        with pytest.raises(GateClosed, match=r"(4 of 4|3 of 3) episodes have no reward"):
+            stop()
+
+
 def test_five_percent_may_be_unscored_and_no_more() -> None:
     stop_if_unscored(episodes(0, of=100), scores(5, of=100), 0.05)
-    with pytest.raises(GateClosed, match=r"6 of 100 trajectories have no reward.*exact: KeyError"):
+    with pytest.raises(GateClosed, match=r"6 of 100 episodes have no reward.*exact: KeyError"):
         stop_if_unscored(episodes(0, of=100), scores(6, of=100), 0.05)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -19,7 +20,12 @@ from agentfly_core.records.trajectory import (
     Turn,
     Unscored,
 )
-from agentfly_core.runs.metrics import point, rollout_metrics, solved_by_problem
+from agentfly_core.runs.metrics import (
+    outcomes_by_problem,
+    point,
+    rollout_metrics,
+    solved_by_problem,
+)
 from agentfly_core.testing import trajectories
 
 TOOLS = ("calculator", "answer")
@@ -159,3 +165,77 @@ def test_a_problem_is_solved_in_the_share_of_its_scored_episodes() -> None:
 def test_numbers_that_are_not_finite_are_left_out_of_a_point() -> None:
     written = point(7, {"loss": math.nan, "reward": 1, "kl": math.inf}, time_ms=1763740000000)
     assert written == {"step": 7, "time_ms": 1763740000000, "metrics": {"reward": 1.0}}
+
+
+def team(
+    episode: str, group: str, ending: Ending, planner: float, searcher: float
+) -> list[tuple[Trajectory, Scored]]:
+    """An episode of a planner, who calls a tool, and two searchers, with what each earned."""
+    turns = {
+        "planner": (turn(10, 4, CALL), turn(3, 2)),
+        "searcher": (turn(5, 1),),
+        "searcher/2": (turn(5, 3),),
+    }
+    found = []
+    for agent, spoken in turns.items():
+        one = trajectory(f"{episode}-{agent}", group, ending, *spoken)
+        named = {"exact": planner, "exact/speaker/searcher": searcher}
+        value = planner if agent == "planner" else searcher
+        found.append((replace(one, agent=agent, episode=episode), Scored(one.id, named, (), value)))
+    return found
+
+
+TEAMS = [
+    *team("a", "g", Ending.NO_TOOL_CALLS, 1.0, 0.5),
+    *team("b", "g", Ending.MAX_TURNS, 1.0, 0.0),
+    *team("c", "h", Ending.NO_TOOL_CALLS, 0.0, 0.5),
+    *team("d", "h", Ending.NO_TOOL_CALLS, 0.0, 0.5),
+]
+
+
+@pytest.fixture(scope="module")
+def of_teams() -> dict[str, float]:
+    played, scores = zip(*TEAMS, strict=True)
+    return rollout_metrics(played, scores, [], "exact", TOOLS)
+
+
+def test_episodes_count_once_however_many_speak_in_them(of_teams: dict[str, float]) -> None:
+    assert of_teams["agent/rollout/ending/max_turns"] == 1 / 4
+    assert of_teams["agent/rollout/avg_turns"] == 4.0
+    assert of_teams["agent/rollout/avg_sampled_tokens"] == 4 + 2 + 1 + 3
+    assert of_teams["agent/rollout/tool_calls/calculator"] == 1.0
+    assert of_teams["agent/rollout/success"] == 2 / 4
+    assert of_teams["reward_extra/exact/mean"] == 0.5
+
+
+def test_the_reward_of_an_episode_is_the_mean_of_its_speakers(of_teams: dict[str, float]) -> None:
+    assert of_teams["agent/rollout/reward"] == (0.75 + 0.5 + 0.25 + 0.25) / 4
+
+
+def test_a_problem_has_spread_where_one_speaker_has(of_teams: dict[str, float]) -> None:
+    assert of_teams["agent/rollout/zero_spread_groups"] == 1 / 2  # planners' rewards differ nowhere
+
+
+def test_what_each_speaker_did_is_measured_where_several_speak(
+    of_teams: dict[str, float], metrics: dict[str, float]
+) -> None:
+    found = {name: value for name, value in of_teams.items() if "rollout/speaker/" in name}
+    assert found == {
+        "agent/rollout/speaker/planner/avg_turns": 2.0,
+        "agent/rollout/speaker/planner/avg_sampled_tokens": 6.0,
+        "agent/rollout/speaker/planner/avg_tool_calls": 1.0,
+        "agent/rollout/speaker/planner/reward": 0.5,
+        "agent/rollout/speaker/searcher/avg_turns": 2.0,
+        "agent/rollout/speaker/searcher/avg_sampled_tokens": 4.0,
+        "agent/rollout/speaker/searcher/avg_tool_calls": 0.0,
+        "agent/rollout/speaker/searcher/reward": 0.375,
+    }
+    assert not [name for name in metrics if "speaker" in name]
+
+
+def test_a_problem_is_solved_in_the_share_of_its_episodes_whoever_spoke() -> None:
+    played, scores = zip(*TEAMS, strict=True)
+    assert outcomes_by_problem(played, scores, "exact") == {
+        "g": [True, True],
+        "h": [False, False],
+    }
