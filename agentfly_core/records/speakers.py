@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -35,13 +36,13 @@ def by_episode(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
     return list(episodes.values())
 
 
-def answering(episode: Sequence[Trajectory], main: str) -> Trajectory:
+def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
     """The trajectory that an episode is scored by: its speaker said the answer, or else is `main`,
-    which goes by the agent's own name, or else spoke last.
+    which goes by the agent's own name, or else spoke first.
     """
     said = [one for one in episode if one.answered is not None]
     found = said or [one for one in episode if one.agent == main]
-    return found[0] if found else max(episode, key=_last_call)
+    return found[0] if found else min(episode, key=_first_call)
 
 
 def apart_name(reward: str, speaker: str) -> str:
@@ -84,5 +85,5 @@ def any_spread(episodes: Iterable[Earned]) -> bool:
     return any(len(values) > 1 for values in rewards.values())
 
 
-def _last_call(trajectory: Trajectory) -> int:
-    return max((turn.call for turn in trajectory.turns), default=-1)
+def _first_call(trajectory: Trajectory) -> float:
+    return min((turn.call for turn in trajectory.turns), default=math.inf)

@@ -1,5 +1,7 @@
 """Which trajectories are one episode, who answered in it, and what each speaker earned."""
 
+from dataclasses import replace
+
 import pytest
 
 from agentfly_core.records.speakers import (
@@ -13,10 +15,12 @@ from agentfly_core.records.speakers import (
 from agentfly_core.records.trajectory import Scored, Unscored
 from agentfly_core.testing.trajectories import trajectory, turn
 
+SAID = turn([1], {2: -0.5})
+
 
 def speaker(agent, episode="e0", **more):
     name = f"{episode}-{agent}"
-    return trajectory(turn([1], {2: -0.5}), name=name, agent=agent, episode=episode, **more)
+    return trajectory(SAID, name=name, agent=agent, episode=episode, **more)
 
 
 TEAM = [speaker("planner"), speaker("searcher"), speaker("searcher/2")]
@@ -42,12 +46,12 @@ def test_one_trajectory_that_is_given_twice_is_two_episodes():
     assert episode_numbers([TEAM[0], TEAM[0], TEAM[1]]) == [0, 1, 0]
 
 
-def test_who_said_the_answer_answered_else_the_agent_itself_else_who_spoke_last():
+def test_who_said_the_answer_answered_else_the_agent_itself_else_who_spoke_first():
     assert answering(TEAM, "planner").agent == "planner"
     said = [*TEAM[:2], speaker("searcher/2", answered="99")]
     assert answering(said, "planner").agent == "searcher/2"
-    late = trajectory(turn([1], {2: -0.5}), turn([1], {2: -0.5}), agent="searcher")
-    assert answering([TEAM[0], late], "another") is late
+    silent, late = (replace(TEAM[0], turns=()), replace(TEAM[1], turns=(replace(SAID, call=3),)))
+    assert answering([silent, late, TEAM[2]], "another") is TEAM[2]
 
 
 def test_instances_of_a_role_earn_their_mean():
