@@ -62,18 +62,20 @@ class _Session:
     inner: SamplerSession
     decode: Decode
     show: Show
-    shown: int = field(default=0, init=False)
-    """The tokens of the episode that were shown already."""
+    shown: tuple[int, ...] = field(default=(), init=False)
+    """The tokens of the conversation that was shown last."""
 
     async def sample(self, request: Request) -> Sampled:
         problem, chain, turn = request.conversation.order
         if turn == 0:
-            self.shown = 0
+            self.shown = ()
             self.show(f"problem {problem}, chain {chain}")
-        self.show(Piece("read", self.decode(request.prompt[self.shown :])))
+        prompt, known = tuple(request.prompt), len(self.shown)
+        new = prompt[known:] if prompt[:known] == self.shown else prompt
+        self.show(Piece("read", self.decode(new)))
         sampled = await self.inner.sample(request)
         self.show(sampled_piece(sampled, self.decode))
-        self.shown = len(request.prompt) + len(sampled.tokens)
+        self.shown = (*prompt, *sampled.tokens)
         return sampled
 
     def open(self) -> None:

@@ -23,10 +23,15 @@ from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscor
 
 Decode = Callable[[Sequence[int]], str]
 AsPieces = Callable[[Trajectory], "list[Piece]"]
-Kind = Literal["read", "sampled", "after"]
-STYLES: dict[Kind, str] = {"read": "dim", "sampled": "bold green", "after": "dim italic"}
+Kind = Literal["read", "sampled", "after", "context"]
+STYLES: dict[Kind, str] = {
+    "read": "dim",
+    "sampled": "bold green",
+    "after": "dim italic",
+    "context": "cyan",
+}
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "after": "."}
+MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "after": ".", "context": "#"}
 Pair = tuple[Trajectory, Scored | None]
 
 
@@ -35,7 +40,8 @@ class Piece:
     """A stretch of an episode: `Piece("sampled", '<tool_call>{"name": "calculator",
     ...}</tool_call><|im_end|>')`.
 
-    What is `after` the episode was answered by a tool that ended it and never read by the model.
+    What is `after` the episode was answered by a tool that ended it and never read by the model. A
+    `context` has the number of the one in which the model now reads, where it was another before.
     """
 
     kind: Kind
@@ -131,9 +137,13 @@ def decoder_of(store: Store, artifact: Artifact) -> Decode:
 
 
 def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
-    """An episode token by token, in order."""
-    found = []
+    """An episode token by token, in the order of time."""
+    found: list[Piece] = []
+    context = 0
     for turn in trajectory.turns:
+        if turn.context != context:
+            found.append(Piece("context", str(turn.context)))
+        context = turn.context
         found.append(Piece("read", decode(turn.given.tokens)))
         found += [sampled_piece(span, decode) for span in turn.sampled]
     return found + answered_last(trajectory)

@@ -125,19 +125,19 @@ async def play(
         await play([ToolCall("look_up", {"country": "Chile"}), "Santiago"], look_up, problem=chile)
 
     A reply is a text, a call or several calls; a policy, an `async def` of a Conversation, has up
-    to 100. `spec=rollout_spec(...)` sets limits, rewards that need an environment, or an agent.
+    to 100. `spec=rollout_spec(...)` sets limits, rewards that need an environment, or an agent. Of
+    several speakers' trajectories it is that of the one who answered; `play_all` has all of them.
     Raises what the agent raises, where a run would keep it as the episode's error.
     """
     policy = replies if callable(replies) else saying(*map(_text, replies))
     turns = MOST_TURNS if callable(replies) else len(replies)
     rules = spec or rollout_spec(*tools, max_turns=turns, max_tokens=10_000, max_model_len=100_000)
-    watched = _Watched(rules.agent)
-    (trajectory, *_), *_ = await play_all(
-        episode_specs(problem), replace(rules, agent=watched), scripted(policy)
-    )
+    watched, ended = _Watched(rules.agent), list[Trajectory]()
+    rules = replace(rules, agent=watched)
+    await play_all(episode_specs(problem), rules, scripted(policy), ended.append)
     if watched.error:
         raise watched.error
-    return trajectory
+    return ended[0]
 
 
 async def score_of(trajectory: Trajectory, reward: Reward) -> Scored:

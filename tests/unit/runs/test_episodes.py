@@ -6,6 +6,7 @@ import pytest
 
 from agentfly_core.artifacts.store import Store
 from agentfly_core.runs.episodes import Piece, decoder, lines, pieces, read_step, spans, table
+from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support.stored_run import ENDED, WRONG, stored_run
 
 
@@ -19,6 +20,16 @@ def test_a_reply_without_room_and_the_tool_that_ended_the_episode_are_told(store
     decode = decoder(store, "demo")
     assert pieces(WRONG, decode)[-1] == Piece("sampled", "It is 9 (cut: no room for more tokens)")
     assert pieces(ENDED, decode)[-1] == Piece("after", "answer: 98")
+
+
+def test_an_episode_of_several_contexts_is_shown_in_the_order_of_time() -> None:
+    told = trajectory(
+        *(turn([number], {7: -0.5}, context=context) for number, context in enumerate((0, 1, 1, 0)))
+    )
+    shown = pieces(told, lambda tokens: " ".join(map(str, tokens)))
+    assert [f"{piece.kind[0]}{piece.text}" for piece in shown] == [
+        *("r0", "s7", "c1", "r1", "s7", "r2", "s7", "c0", "r3", "s7")
+    ]
 
 
 def test_without_a_step_the_last_one_is_read_even_if_it_is_not_scored_yet(store: Store) -> None:
