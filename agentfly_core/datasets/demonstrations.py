@@ -69,6 +69,14 @@ def python(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
     )
 
 
+def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+    """The same programs and mistakes as `python`, said in the form of `agents.code_block`: a block
+    of Python, and then the answer alone.
+    """
+    mistakes = ("guess", "mistype a bound", "take another exponent", "misread")
+    return _script(seed, spoilt, _block, *mistakes)
+
+
 def idler(problems: Sequence[Problem], seed: int) -> Script:
     """Whatever is asked, it says that it does not know."""
 
@@ -121,17 +129,28 @@ def _calculation(draw: random.Random, problem: Problem, mistake: str) -> tuple[s
 
 
 def _program(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
+    code, answer = _programming(draw, problem, mistake)
+    calls = [call_text("python", code=code)] if code else []
+    return [*calls, call_text("answer", answer=answer)]
+
+
+def _block(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
+    code, answer = _programming(draw, problem, mistake)
+    return [f"```python\n{code}\n```\n", answer] if code else [answer]
+
+
+def _programming(draw: random.Random, problem: Problem, mistake: str) -> tuple[str, str]:
+    """The program that is run, which is nothing for a guess, and what is answered."""
     exponent, first, bound = problem.facts["bounds"]
     if mistake == "guess":
-        return [call_text("answer", answer=_slip(draw, problem.facts["answer"]))]
+        return "", _slip(draw, problem.facts["answer"])
     if mistake == "mistype a bound":
         bound = draw.choice([other for other in range(10, 100) if other not in (first, bound)])
     elif mistake == "take another exponent":
         exponent = draw.choice([other for other in EXPONENTS if other != exponent])
     code = f"print(sum(i**{exponent} for i in range({first}, {bound})))"
     printed = str(sum(i**exponent for i in range(first, bound)))
-    answer = _slip(draw, printed) if mistake == "misread" else printed
-    return [call_text("python", code=code), call_text("answer", answer=answer)]
+    return code, _slip(draw, printed) if mistake == "misread" else printed
 
 
 def _buy(draw: random.Random, problem: Problem, mistake: str) -> list[str]:

@@ -1,0 +1,46 @@
+"""The agent that acts by programs (CodeAct, arXiv 2402.01030): it runs the Python block of a reply,
+lets the model read what was printed, and so on, until a reply has no block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agentfly_core.records.trajectory import Ending, Message, Observation, ToolCall
+from agentfly_core.rollout.episode import Episode
+
+STOP = "\n```\n"
+_BLOCK = re.compile(r"^```(?:python|py)[ \t]*\n(.*?)(?=^```|\Z)", re.DOTALL | re.MULTILINE)
+"""Up to its closing fence, or to the end of a reply that stopped there."""
+
+
+async def code_block(episode: Episode) -> Ending:
+    """Plays episodes in which the model says
+
+        I add them up.
+        ```python
+        print(sum(i**2 for i in range(12, 15)))
+        ```
+
+    reads what the program printed, and then says `509`: the last line of a reply without a Python
+    block is the episode's answer.
+
+    The experiment lists `"\\n```\\n"` in `agent.stop`, so that the model cannot make up what is
+    printed, a tool named python, such as `agentfly_core.tools.python:python`, and sets
+    `template.show_tools: false`. Its `agent.system` tells the model this form, where a warm start
+    does not. Raises ValueError without such a tool.
+    """
+    if "python" not in (schema.name for schema in episode.rules.schemas):
+        raise ValueError(
+            "The agent code_block runs programs by the tool named python, and there is none: list "
+            "agentfly_core.tools.python:python under `tools`."
+        )
+    read: Sequence[Message | Observation] = episode.opening
+    while True:
+        said = (await episode.reply(*read, stop=[STOP])).content
+        block = _BLOCK.search(said)
+        if block is None:
+            episode.answer(said.strip().rpartition("\n")[2].strip())
+            return Ending.NO_TOOL_CALLS
+        read = await episode.call(ToolCall("python", {"code": block[1]}))

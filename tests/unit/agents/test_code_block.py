@@ -1,0 +1,73 @@
+"""The agent that runs the Python block of each reply."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentfly_core import tool
+from agentfly_core.agents.code_block import STOP, code_block
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.datasets import demonstrations
+from agentfly_core.datasets.powers import powers
+from agentfly_core.records.trajectory import Ending, Score, Trajectory
+from agentfly_core.rewards.exact import exact
+from agentfly_core.rollout.shard import EpisodeBroken
+from agentfly_core.testing.episodes import episode_specs, play, play_all, rollout_spec, scripted
+from agentfly_core.testing.letters import as_letters, loss_mask
+from agentfly_core.tools import python as real
+from agentfly_core.tools.calculator import calculator
+
+POWERS = powers(0, 40, 1, 1)["train"]
+
+
+@tool(name="python")
+async def echo(code: str) -> str:
+    """Say the program again.
+
+    Args:
+        code: the program
+    """
+    return f"ran {code!r}"
+
+
+async def played(*replies: str, by: Tool = echo) -> Trajectory:
+    return await play(replies, spec=rollout_spec(by, agent=code_block, stop=(STOP,)))
+
+
+@pytest.mark.parametrize("fence", ["```python", "```py", "```python "])
+async def test_the_block_of_a_reply_is_run(fence: str) -> None:
+    trajectory = await played(f"I add.\n{fence}\nx = 4\nprint(x)\n```\n", "It is 4.\n\n 4 \n")
+    (observation,) = trajectory.observations
+    assert observation.content == r"ran 'x = 4\nprint(x)'"
+    assert (trajectory.answer, trajectory.ending) == ("4", Ending.NO_TOOL_CALLS)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n```", "\n```."])
+async def test_a_block_that_the_end_of_the_reply_closes_is_run(end: str) -> None:
+    trajectory = await played(f"```python\nprint(4){end}", "4")
+    assert [one.content.rstrip(r"\n'") for one in trajectory.observations] == ["ran 'print(4)"]
+
+
+async def test_what_a_model_makes_up_behind_its_block_is_neither_read_nor_trained() -> None:
+    trajectory = await played("```python\nprint(4)\n```\n5\n", "4")
+    said = "```python\nprint(4)\n```\n"
+    assert as_letters(trajectory) == f"^u41+58?$^a{said}$^tran 'print(4)'$^a4$"
+    assert loss_mask(trajectory)[11 : 11 + len(said)] == "x" * len(said)
+    assert loss_mask(trajectory)[11 + len(said) :] == "." * 20 + "xx"
+
+
+async def test_an_experiment_without_the_tool_is_told_so() -> None:
+    with pytest.raises((EpisodeBroken, ValueError), match=r"the tool named python, and there is"):
+        await played("4", by=calculator)
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize(("spoilt", "score"), [(0.0, 1.0), (1.0, 0.0)])
+async def test_demonstrations_run_programs_in_the_sandbox(spoilt: float, score: float) -> None:
+    spec = rollout_spec(real.python, agent=code_block, stop=(STOP,), max_tokens=200)
+    policy = demonstrations.code_block(POWERS, 0, spoilt)
+    episodes, *_ = await play_all(episode_specs(*POWERS), spec, scripted(policy))
+    for trajectory in episodes:
+        assert await exact.score(trajectory, {}) == Score(score)
+        assert not any(one.error for one in trajectory.observations)
+    assert {one.tool for t in episodes for one in t.observations} == {"python"}
