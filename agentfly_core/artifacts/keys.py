@@ -15,6 +15,7 @@ from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science, resumable
 from agentfly_core.config.parts import OWN_MODEL
+from agentfly_core.config.site import Endpoint
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records.schedule import SamplingRound
@@ -71,6 +72,14 @@ def base_model(store: Store, science: Science) -> ArtifactKey | None:
     if not store.holds(data) or (manifest := store.manifest(data)) is None:
         return None
     return own_nano(science, manifest["files"]["train.parquet"]["sha256"])
+
+
+def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
+    """A chat service as a policy: what it is, and the digest of the tokens that count its words."""
+    identity: JSON = {"url": settings.url, "model": settings.model, "extra": settings.extra}
+    inputs = {"tokenizer": tokenizer}
+    key = digest(["endpoint", 1, name, identity, dict(inputs)])
+    return ArtifactKey(f"artifacts/endpoint/{key[:16]}", "endpoint", key, inputs)
 
 
 def demonstrations(science: Science, model: Artifact, data: Artifact) -> ArtifactKey:

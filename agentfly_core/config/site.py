@@ -14,11 +14,34 @@ from agentfly_core.config.credentials import VARIABLE
 from agentfly_core.config.mismatch import UNSHOWN
 from agentfly_core.config.parts import Positive
 from agentfly_core.config.section import Section
+from agentfly_core.formats import strict_json
+from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import redact
 from agentfly_core.system import devices, hardware
 
 T = TypeVar("T")
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 Gpus = tuple[Annotated[int, Field(ge=0)], ...]
+
+
+def without_secret(uri: str, instead: str) -> str:
+    """The uri; raises ValueError for one with a secret, with what to do `instead`."""
+    if redact(uri) != uri:
+        raise ValueError(f"a secret is not a setting; {instead}")
+    return uri
+
+
+def variable(name: str, held: str, example: str) -> str:
+    """The name of an environment variable, or none; raises PydanticCustomError for anything else,
+    which may be what the variable should have held.
+    """
+    if name and not VARIABLE.fullmatch(name):
+        raise PydanticCustomError(
+            UNSHOWN,
+            f"expected the name of an environment variable that holds {held}, as {example}; "
+            f"{held} itself would be stored with every run",
+        )
+    return name
 
 
 def _places(site: Mapping[str, Any]) -> int:
@@ -28,6 +51,38 @@ def _places(site: Mapping[str, Any]) -> int:
         if site["hostfile"]
         else max(1, len(site["learner_gpus"]))
     )
+
+
+class Endpoint(Section):
+    """A chat service in OpenAI's format: `{url: "https://api.openai.com/v1", model: gpt-5-mini,
+    api_key_env: OPENAI_API_KEY}`.
+
+    A command sends it `max_requests` at most, repeated ones too, and none after `max_tokens` that
+    were read and written. `extra` are further fields of each request; null leaves one of ours out.
+    """
+
+    url: Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
+    model: str
+    api_key_env: str = ""
+    extra: dict[str, Any] = Field(default_factory=dict)
+    timeout: Annotated[float, Field(gt=0)] = Field(
+        default=120.0, description="seconds of an attempt"
+    )
+    attempts: Positive = 5
+    concurrency: Positive = 8
+    max_answer_bytes: Positive = 1_048_576
+    max_requests: Positive = 10_000
+    max_tokens: Positive = 10_000_000
+
+    @field_validator("url")
+    @classmethod
+    def _holds_no_password(cls, url: str) -> str:
+        return without_secret(url, "name the variable with the key, api_key_env")
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _names_a_variable(cls, name: str) -> str:
+        return variable(name, "the key", "OPENAI_API_KEY")
 
 
 class Site(Section):
@@ -77,6 +132,9 @@ class Site(Section):
         default="",
         description="name of the environment variable with a URL to call after each night",
     )
+    endpoints: dict[Annotated[str, Field(pattern=NAME)], Endpoint] = Field(
+        default_factory=dict, description="chat services by name, for `--policy endpoint:NAME`"
+    )
     price_per_hour: Annotated[float, Field(ge=0)] | None = Field(
         default=None, description="what an hour of the site costs, in your currency, for reports"
     )
@@ -104,22 +162,18 @@ class Site(Section):
     @field_validator("store", "mlflow_tracking_uri")
     @classmethod
     def _holds_no_password(cls, uri: str) -> str:
-        if redact(uri) != uri:
-            raise ValueError(
-                "a secret is not a setting; MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*"
-            )
-        return uri
+        return without_secret(uri, "MLflow reads MLFLOW_TRACKING_PASSWORD, S3 reads AWS_*")
 
     @field_validator("ping_url_env")
     @classmethod
     def _names_a_variable(cls, name: str) -> str:
-        if name and not VARIABLE.fullmatch(name):
-            raise PydanticCustomError(
-                UNSHOWN,
-                "expected the name of an environment variable that holds the URL, as PING_URL; the "
-                "URL itself would be stored with every run",
-            )
-        return name
+        return variable(name, "the URL", "PING_URL")
+
+    @field_validator("endpoints", mode="before")
+    @classmethod
+    def _written_as_json(cls, endpoints: T) -> T | JSON:
+        """As an environment variable holds them."""
+        return strict_json.parse(endpoints) if isinstance(endpoints, str) else endpoints
 
     @model_validator(mode="after")
     def _offload_fits(self) -> Site:

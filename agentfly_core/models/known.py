@@ -28,6 +28,11 @@ def require(reference: str) -> None:
     if reference == OWN_MODEL:
         return
     kind, colon, name = reference.partition(":")
+    if (kind, colon) == ("endpoint", ":"):
+        raise ValueError(
+            f"Got {reference!r}, a service, which has no weights to train: it can be played and "
+            f"evaluated as a baseline, `agentfly evaluate EXPERIMENT --policy {reference}`."
+        )
     if (kind, colon) == ("nano", ":"):
         if name not in NANO:
             raise ValueError(f"There is no nano model {name!r}.{did_you_mean(name, NANO)}")

@@ -12,13 +12,14 @@ from agentfly_core.models.known import require
 
 OF_RUN = re.compile(r"(?:run:)?([A-Za-z0-9][A-Za-z0-9._-]*)(@\d+)?")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+ENDPOINT = "endpoint:"
 NO_PATHS = ("nano:", "package:")
 WORDS = ("oracle", "random", "base")
 TAKEN = (
-    "A policy is base (the experiment's model), run:NAME, run:NAME@STEP, a policy.json, a model's "
-    "folder, nano:NAME, package:NAME, or an id of the Hugging Face hub, which has a slash, such as "
-    "Qwen/Qwen2.5-3B-Instruct; for `agentfly play` also oracle, random, or my_file:policy, your "
-    "async function"
+    "A policy is base (the experiment's model), run:NAME, run:NAME@STEP, a policy.json, "
+    "endpoint:NAME (a chat service of the site), a model's folder, nano:NAME, package:NAME, or an "
+    "id of the Hugging Face hub, which has a slash, such as Qwen/Qwen2.5-3B-Instruct; for "
+    "`agentfly play` also oracle, random, or my_file:policy, your async function"
 )
 
 
@@ -51,13 +52,20 @@ class ScriptPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointPolicy:
+    """A chat service that the site names: `EndpointPolicy("judge")`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class NamedPolicy:
     """One that each experiment has: `NamedPolicy("oracle")`, see WORDS."""
 
     word: str
 
 
-PolicyReference = RunPolicy | PolicyFile | ModelPolicy | ScriptPolicy | NamedPolicy
+PolicyReference = RunPolicy | PolicyFile | ModelPolicy | ScriptPolicy | EndpointPolicy | NamedPolicy
 
 
 def policy_reference(text: str, runs: Sequence[str]) -> PolicyReference:
@@ -70,6 +78,8 @@ def policy_reference(text: str, runs: Sequence[str]) -> PolicyReference:
     of_run = OF_RUN.fullmatch(text)
     if text.startswith("run:") or (of_run and of_run[1] in runs):
         return RunPolicy(f"run:{text.removeprefix('run:')}")
+    if text.startswith(ENDPOINT):
+        return EndpointPolicy(text.removeprefix(ENDPOINT))
     if text.endswith(".json"):
         return PolicyFile(text)
     if IMPORT_PATH.fullmatch(text) and not text.startswith(NO_PATHS):

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.parts import OWN_MODEL
+from agentfly_core.formats.text import did_you_mean
+from agentfly_core.models import reference
 from agentfly_core.models.policy_reference import (
+    EndpointPolicy,
     ModelPolicy,
     NamedPolicy,
     PolicyFile,
     RunPolicy,
     policy_reference,
 )
-from agentfly_core.models.reference import materialise
 from agentfly_core.pipeline.playing import shown, unshown
+from agentfly_core.pipeline.services import ENDPOINT, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
 from agentfly_core.records.trajectory import Problem
@@ -26,6 +30,10 @@ from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs import dvc_pointer
 from agentfly_core.runs.context import ExperimentContext, Resolved, final_policy, of_run
 from agentfly_core.runs.run import name_of
+from agentfly_core.system.files import write_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 QUARANTINE = Path("quarantine")
 
@@ -58,7 +66,7 @@ def base_model(context: ExperimentContext) -> tuple[Artifact, bool]:
         if data:
             _make_nano(context.resolved, split(store.open(data), "train"), folder)
         else:
-            materialise(science.model, folder, science.dtype)
+            reference.materialise(science.model, folder, science.dtype)
     return store.artifact(target.uri), True
 
 
@@ -77,19 +85,53 @@ def _make_nano(resolved: Resolved, training: Sequence[Problem], folder: Path) ->
     own_nano.make(said, science.nano.atoms, longest, folder, science.dtype)
 
 
+def tokenizer(context: ExperimentContext) -> tuple[PreTrainedTokenizerBase, str]:
+    """The tokenizer of the experiment's model, without its weights where they are not needed for
+    it, and a digest of what it comes from.
+    """
+    if context.parent:
+        return tokenizer_of(context, context.parent.policy), context.parent.policy.digest
+    if context.science.model == OWN_MODEL:
+        model, _ = base_model(context)
+        return tokenizer_of(context, model), model.digest
+    name = context.science.model
+    return reference.tokenizer(name), keys.model(context.science).key
+
+
+def endpoint(context: ExperimentContext, name: str) -> Artifact:
+    """A chat service of the site as a policy, with the tokenizer of the experiment's model; raises
+    ValueError for one that the site does not name.
+    """
+    known = context.site.endpoints
+    if name not in known:
+        raise ValueError(
+            f"The site {context.site.name!r} has no endpoint {name!r}."
+            f"{did_you_mean(name, list(known))} Name it in conf/site/{context.site.name}.yaml: "
+            f'endpoints: {{{name}: {{url: "https://...", model: ..., api_key_env: ...}}}}.'
+        )
+    tokens, source = tokenizer(context)
+    target = keys.endpoint(name, known[name], source)
+    if found := context.store.find(target):
+        return found
+    with context.store.publish(target) as folder:
+        tokens.save_pretrained(folder)
+        write_json(folder / ENDPOINT, {"name": name})
+    return context.store.artifact(target.uri)
+
+
 def policy_named(
-    context: ExperimentContext, reference: str, model: Callable[[ExperimentContext], Artifact]
+    context: ExperimentContext, named: str, model: Callable[[ExperimentContext], Artifact]
 ) -> Artifact:
-    """The policy whose tokens are sampled that a reference names, see `policy_reference`; by
-    default the run's last.
+    """The policy that a reference names, see `policy_reference`, a chat service too; by default the
+    run's last.
 
     `model` gives the base model of an experiment whose model is that reference. Step 0 is the
     policy that step 1 starts from. Raises ValueError for a policy that is not there, and for one
     whose replies a function gives.
     """
-    if not reference:
+    if not named:
         return final_policy(context.store, name_of(context, "", False))
-    match policy_reference(reference, context.store.names("runs")):
+    match policy_reference(named, context.store.names("runs")):
         case RunPolicy(where):
             return of_run(context.store, where, "policy").policy
         case PolicyFile(path):
@@ -101,9 +143,11 @@ def policy_named(
         case ModelPolicy(name):
             science = context.science.model_copy(update={"model": name, "fork": None})
             return model(context.on(science))
+        case EndpointPolicy(name):
+            return endpoint(context, name)
         case NamedPolicy("base"):
             return context.parent.policy if context.parent else model(context)
     raise ValueError(
-        f"Got the policy {reference!r}, a function that gives the replies; expected one with "
-        f"weights. `agentfly play EXPERIMENT --split test --policy {reference}` plays this one."
+        f"Got the policy {named!r}, a function that gives the replies; expected one with "
+        f"weights. `agentfly play EXPERIMENT --split test --policy {named}` plays this one."
     )

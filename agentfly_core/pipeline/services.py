@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
+from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
 from agentfly_core.rollout.needs import kinds_needed
 from agentfly_core.rollout.shard import LEASE_SECONDS
@@ -22,6 +24,10 @@ from agentfly_core.training import client
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+ENDPOINT = "endpoint.json"
+"""Beside the tokenizer in a policy that is a chat service: which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,12 @@ def demonstration_services(
 def sampler_service(
     context: ExperimentContext, model: Artifact, owner: str, logs: Path
 ) -> Iterator[Sampler]:
-    """The sampler that the site asks for, starting; a vLLM server ends with the block."""
+    """The sampler that the site asks for, starting, or the chat service that `model` is; a vLLM
+    server ends with the block.
+    """
+    if name := endpoint_of(context.store, model):
+        yield _asking(context, name, model)
+        return
     if context.site.sampler == "transformers":
         yield in_process(context)
         return
@@ -141,6 +152,25 @@ def learner_service(
             yield checkpointer
         finally:
             checkpointer.wait()
+
+
+def endpoint_of(store: Store, policy: Artifact) -> str:
+    """The name of the chat service that a policy is; empty for one with weights."""
+    found = store.part(policy, ENDPOINT)
+    return str(found["name"]) if found else ""
+
+
+def _asking(context: ExperimentContext, name: str, policy: Artifact) -> Sampler:
+    """The sampler that asks a chat service of the site."""
+    from agentfly_core.endpoints.answers import Answers
+    from agentfly_core.endpoints.service import ChatService  # loads aiohttp
+    from agentfly_core.inference.endpoint import EndpointSampler
+
+    tokenizer = tokenizer_of(context, policy)
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    stop = rollout_spec(context.resolved, tokenizer).template.stop_tokens[0]
+    service = ChatService.of(name, context.site.endpoints[name], Answers(context.store))
+    return EndpointSampler(service, encode, stop)
 
 
 def divided(context: ExperimentContext) -> Site:

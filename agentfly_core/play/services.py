@@ -9,13 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.models import reference
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.playing import rollout_spec
-from agentfly_core.pipeline.services import RolloutServices, sampler_service, tokenizer_of
+from agentfly_core.pipeline.services import (
+    RolloutServices,
+    endpoint_of,
+    sampler_service,
+    tokenizer_of,
+)
 from agentfly_core.play.players import Model, Player, Script
 from agentfly_core.rollout.event_loop import environment_loop
 from agentfly_core.runs.context import ExperimentContext
@@ -55,7 +58,8 @@ def _sampler(
         yield Scripted(encode, stop, player.policy)
         return
     site, owner = context.site, f"play-{player.policy.digest[:16]}"
-    gpus = numbered(site.sampler_gpus, site.locks) if site.device == "cuda" else []
+    needs_gpus = site.device == "cuda" and not endpoint_of(context.store, player.policy)
+    gpus = numbered(site.sampler_gpus, site.locks) if needs_gpus else []
     with (
         held(gpus, f"episodes of {player.reference}", logger.warning),
         sampler_service(context, player.policy, owner, logs) as sampler,
@@ -66,8 +70,4 @@ def _sampler(
 def _tokenizer(context: ExperimentContext, player: Player) -> PreTrainedTokenizerBase:
     if isinstance(player, Model):
         return tokenizer_of(context, player.policy)
-    if context.parent:
-        return tokenizer_of(context, context.parent.policy)
-    if context.science.model == OWN_MODEL:
-        return tokenizer_of(context, inputs.base_model(context)[0])
-    return reference.tokenizer(context.science.model)
+    return inputs.tokenizer(context)[0]

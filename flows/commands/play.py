@@ -34,10 +34,10 @@ from flows.local.state_dirs import settle
 
 POLICY = (
     "who plays: oracle (the function that warm_start.demonstrations names; where that has a "
-    "setting `spoilt`, a share of mistakes, it is 0), random, my_file:policy (your async function "
-    "of a Conversation), base (the experiment's model), run:NAME, run:NAME@STEP, a model's folder "
-    "or hub id, a policy.json (default: the last policy of the run that `agentfly train` with the "
-    "same settings makes, else base)"
+    "setting `spoilt`, a share of mistakes, it is 0), random, my_file:policy (your async function"
+    " of a Conversation), base (the experiment's model), run:NAME, run:NAME@STEP, endpoint:NAME "
+    "(a chat service of the site), a model's folder or hub id, a policy.json (default: the last "
+    "policy of the run that `agentfly train` with the same settings makes, else base)"
 )
 PROBLEM = "play this problem only, by its id"
 YOU = "you>    "

@@ -28,9 +28,9 @@ from flows.commands.orchestration import orchestrated
 from flows.local.display import rates_table
 
 POLICY = (
-    "run:NAME (its last), run:NAME@STEP (0: the start), base (the experiment's model), a model's "
-    "folder or hub id, a policy.json (default: the last policy of the run that `agentfly train` "
-    "with the same settings makes)"
+    "run:NAME (its last), run:NAME@STEP (0: the start), base (the experiment's model), "
+    "endpoint:NAME (a chat service of the site), a model's folder or hub id, a policy.json "
+    "(default: the last policy of the run that `agentfly train` with the same settings makes)"
 )
 
 

@@ -9,7 +9,7 @@ from pydantic_core import PydanticUndefined
 from agentfly_core.config import experiment, parts
 from agentfly_core.config.health_signs import Sign
 from agentfly_core.config.promotion import Promotion
-from agentfly_core.config.site import Site
+from agentfly_core.config.site import Endpoint, Site
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/settings.md").read_text()
@@ -31,6 +31,7 @@ SECTIONS = {
     "`health`": Sign,
     "`promotion`": Promotion,
     "The site": Site,
+    "`endpoints`": Endpoint,
 }
 
 

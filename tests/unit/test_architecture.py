@@ -19,7 +19,7 @@ LAYERS = [
     ["records"],
     ["authoring", "rl", "artifacts"],
     ["sandbox.guest"],
-    ["sandbox", "templates", "algorithms"],
+    ["sandbox", "templates", "algorithms", "endpoints"],
     ["environments"],
     ["tools", "rewards"],
     ["datasets"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,21 @@ def test_the_test_split_is_played_first_and_then_each_further_dataset_by_its_nam
     assert played == [(4, "da7a", "test"), (2, "4a6d", "test")]
     assert (found.split, found.datasets["hard"].split) == ("test", "hard")
     assert there.science.data.seed == 9
+
+
+def test_a_chat_service_is_another_policy_with_another_model_and_the_same_with_another_budget(
+    context: ExperimentContext,
+) -> None:
+    def chosen(**settings: Any) -> Artifact:
+        said = {"url": "http://127.0.0.1:9/v1", "model": "wise", **settings}
+        site = Site.model_validate({"endpoints": {"sage": said}})
+        return policy_named(replace(context, site=site), "endpoint:sage")
+
+    assert chosen() == chosen(max_requests=3, timeout=1.0)
+    assert chosen().digest != chosen(model="wiser").digest
+    files = {path.name for path in context.store.open(chosen()).iterdir()}
+    assert {"endpoint.json", "tokenizer.json"} <= files
+    assert "model.safetensors" not in files
 
 
 def test_a_policy_is_named_by_its_run_and_step(context: ExperimentContext) -> None:

@@ -1,0 +1,160 @@
+"""The client of a chat service in OpenAI's format: bounded, repeated where that helps, within a
+budget, and with each answer stored before it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+
+from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.config.site import Endpoint
+from agentfly_core.endpoints.answers import Answers
+from agentfly_core.endpoints.budget import Budget
+from agentfly_core.endpoints.chat import ChatReply, ChatRequest, reply_of, tokens_of
+from agentfly_core.formats import strict_json
+from agentfly_core.formats.hashing import digest
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.text import clip, fault, redact
+
+PASSING = (408, 409, 425, 429)
+"""Besides those of 500 and more: what a service says that may answer when it is asked again."""
+LONGEST_PAUSE = 60.0
+BYTES_A_TOKEN = 4
+MOST_TOLD = 500
+
+
+class EndpointLost(ServiceFailure):
+    """A service gave no answer, however often it was asked."""
+
+
+class EndpointRefused(ValueError):
+    """A service refuses what it is asked: a wrong key, model or field."""
+
+
+class _Passing(Exception):
+    """An attempt without an answer; `pause` are the seconds that the service asks for."""
+
+    def __init__(self, told: str, pause: float = 0.0) -> None:
+        super().__init__(told)
+        self.pause = pause
+
+
+@dataclass(frozen=True)
+class ChatService:
+    """A service that a site names: `ChatService("judge", site.endpoints["judge"], Answers(store),
+    Budget("judge", 1000, 2_000_000))`.
+
+    `pause` are the seconds before the second attempt; each further one waits twice as long.
+    """
+
+    name: str
+    settings: Endpoint
+    answers: Answers
+    budget: Budget
+    pause: float = 1.0
+
+    @classmethod
+    def of(cls, name: str, settings: Endpoint, answers: Answers) -> ChatService:
+        """The service with the budget that its settings give it."""
+        budget = Budget(name, settings.max_requests, settings.max_tokens)
+        return cls(name, settings, answers, budget)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Chat]:
+        """Connections to the service, on the running event loop; raises ValueError where the
+        variable with its key is not set.
+        """
+        variable = self.settings.api_key_env
+        if variable and not os.environ.get(variable):
+            raise ValueError(
+                f"endpoints.{self.name}.api_key_env names {variable}, which is not set: put the "
+                "key of the service into that environment variable."
+            )
+        key = {"Authorization": f"Bearer {os.environ[variable]}"} if variable else {}
+        limit = aiohttp.ClientTimeout(self.settings.timeout)
+        connector = aiohttp.TCPConnector(limit=self.settings.concurrency)
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=limit, headers=key, trust_env=True
+        ) as session:
+            yield Chat(self, session, asyncio.Semaphore(self.settings.concurrency))
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A service with its connections, bound to an event loop."""
+
+    service: ChatService
+    session: aiohttp.ClientSession
+    room: asyncio.Semaphore
+
+    async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
+        """What the service says; the same to the same request and `draw`, for ever.
+
+        `draw` tells apart equal requests that shall have answers of their own, as a seed does.
+        Raises EndpointLost, EndpointRefused and BudgetSpent.
+        """
+        settings = self.service.settings
+        fields = {**request.body(), "model": settings.model, **settings.extra}
+        body: dict[str, JSON] = {name: said for name, said in fields.items() if said is not None}
+        key = digest(["chat", 1, settings.url, body, draw])
+        answer = await self.service.answers.find(key)
+        if answer is None:
+            answer = await self.service.answers.keep(key, await self._asked(body))
+        return reply_of(answer)
+
+    async def _asked(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        name, attempts = self.service.name, self.service.settings.attempts
+        pause, told = self.service.pause, ""
+        for attempt in range(attempts):
+            self.service.budget.take()
+            try:
+                async with self.room:
+                    return await self._sent(body)
+            except _Passing as passing:
+                told = str(passing)
+                wait = max(pause * 2**attempt, passing.pause)
+                if attempt + 1 < attempts:
+                    await asyncio.sleep(min(wait, LONGEST_PAUSE))
+        raise EndpointLost(f"The endpoint {name!r} gave no answer in {attempts} attempts: {told}")
+
+    async def _sent(self, body: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        """One attempt; raises _Passing where another one may help, and EndpointRefused."""
+        url = f"{self.service.settings.url.rstrip('/')}/chat/completions"
+        try:
+            async with self.session.post(url, json=body, allow_redirects=False) as response:
+                content = await self._content(response)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise _Passing(fault(error)) from error
+        told = f"{response.status} {redact(clip(content, MOST_TOLD))}"
+        if response.status in PASSING or response.status >= 500:
+            raise _Passing(told, _seconds(response.headers.get("Retry-After", "")))
+        if response.status != 200:
+            raise EndpointRefused(f"The endpoint {self.service.name!r} refuses a request: {told}")
+        try:
+            answer = strict_json.parse(content, self.service.settings.max_answer_bytes)
+            reply_of(answer)
+        except ValueError as error:
+            raise _Passing(f"its answer cannot be read: {error}") from error
+        assert isinstance(answer, Mapping), "or it would have no choices"
+        size = len(str(body)) + len(content)
+        self.service.budget.spend(tokens_of(answer) or size // BYTES_A_TOKEN)
+        return answer
+
+    async def _content(self, response: aiohttp.ClientResponse) -> str:
+        most, content = self.service.settings.max_answer_bytes, b""
+        async for part in response.content.iter_any():
+            content += part
+            if len(content) > most:
+                raise _Passing(f"its answer has more than {most} bytes, see max_answer_bytes")
+        return content.decode("utf-8", "replace")
+
+
+def _seconds(text: str) -> float:
+    """The seconds of a Retry-After header, 0 for one with a date or without."""
+    return float(text) if text.isascii() and text.isdecimal() else 0.0

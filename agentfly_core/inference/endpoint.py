@@ -1,0 +1,78 @@
+"""A sampler whose replies a chat service gives: a baseline to hold a policy against."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agentfly_core.endpoints.budget import BudgetSpent
+from agentfly_core.endpoints.chat import ChatRequest
+from agentfly_core.endpoints.service import Chat, ChatService, EndpointLost, EndpointRefused
+from agentfly_core.inference.sampler import Request, SamplerLost
+from agentfly_core.inference.scripted import NoReply
+from agentfly_core.records.trajectory import Message, Sampled
+from agentfly_core.templates.chatml import reply_text
+
+
+@dataclass
+class EndpointSampler:
+    """Replies with what a chat service says, in tokens of the experiment's model, each of
+    log-probability 0.0; it has none to train on.
+
+        EndpointSampler(service, encode, stop_token=2)
+
+    The service reads the conversation in its own format, with the tools, and is told temperature,
+    length and stop strings. A reply has `max_tokens` of the service's own tokens at most.
+    """
+
+    service: ChatService
+    encode: Callable[[str], Sequence[int]]
+    stop_token: int
+    write: Callable[[Message], str] = reply_text
+    version: int = -1
+
+    def load(self, policy: Path, version: int, base: Path | None = None) -> None:
+        """Label what follows with `version`."""
+        self.version = version
+
+    @asynccontextmanager
+    async def shard(self, episodes: int) -> AsyncIterator[_Session]:
+        """Connect to the service; raises ValueError where its key is not there."""
+        async with self.service.open() as chat:
+            yield _Session(replace(self), chat)
+
+    def rest(self) -> None:
+        """It uses no GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    sampler: EndpointSampler
+    chat: Chat
+
+    async def sample(self, request: Request) -> Sampled:
+        """The service's reply; raises SamplerLost where it gives none, and NoReply where it refuses
+        or may not be asked any more.
+        """
+        asked, params = request.conversation, request.params
+        question = ChatRequest(
+            asked.messages, asked.tools, params.temperature, params.max_tokens, params.stop
+        )
+        try:
+            reply = await self.chat.ask(question, asked.seed)
+        except EndpointLost as lost:
+            raise SamplerLost(str(lost)) from lost
+        except (BudgetSpent, EndpointRefused) as refused:
+            raise NoReply(str(refused)) from refused
+        ends = () if reply.finish == "length" else (self.sampler.stop_token,)
+        tokens = (*self.sampler.encode(self.sampler.write(reply.message)), *ends)
+        logprobs = (0.0,) * len(tokens)
+        return Sampled(tokens, logprobs, self.sampler.version, reply.finish)
+
+    def open(self) -> None:
+        """Do nothing: replies are not batched."""
+
+    def close(self) -> None:
+        """Do nothing: replies are not batched."""

@@ -1,0 +1,92 @@
+"""What a chat service is sent, and what is read of its answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agentfly_core.authoring.chat_template import ToolSchema
+from agentfly_core.endpoints.chat import ChatRequest, Unreadable, reply_of, tokens_of
+from agentfly_core.records.trajectory import BadCall, Message, Observation, ToolCall
+from tests.support.chat_service import said
+
+SUM = ToolCall("calculator", {"expression": "41+58"})
+SCHEMA = ToolSchema("calculator", "Work out an expression.", {"type": "object"})
+
+
+def answer(*words: Any, **choice: Any) -> Any:
+    return json.loads(said(*words, **choice)[2])
+
+
+def test_calls_have_names_that_their_answers_repeat() -> None:
+    request = ChatRequest(
+        (
+            Message("user", "What is 41+58?"),
+            Message("assistant", "Let me see.", (SUM, SUM)),
+            Observation("calculator", "99"),
+            Observation("calculator", "99", error=True),
+            Observation("clock", "It is noon."),
+        ),
+        (SCHEMA,),
+        temperature=0.5,
+        max_tokens=8,
+        stop=("\n",),
+    )
+    function = {"name": "calculator", "arguments": '{"expression": "41+58"}'}
+    assert request.body() == {
+        "messages": [
+            {"role": "user", "content": "What is 41+58?"},
+            {
+                "role": "assistant",
+                "content": "Let me see.",
+                "tool_calls": [
+                    {"id": "call_1_0", "type": "function", "function": function},
+                    {"id": "call_1_1", "type": "function", "function": function},
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_1_0", "content": "99"},
+            {"role": "tool", "tool_call_id": "call_1_1", "content": "99"},
+            {"role": "user", "content": "It is noon."},
+        ],
+        "temperature": 0.5,
+        "max_tokens": 8,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "calculator",
+                    "description": "Work out an expression.",
+                    "parameters": {"type": "object"},
+                },
+            }
+        ],
+        "stop": ["\n"],
+    }
+
+
+def test_a_reply_has_its_text_its_calls_and_why_it_ended() -> None:
+    reply = reply_of(answer("", ("calculator", '{"expression": "41+58"}')))
+    assert (reply.message, reply.finish) == (Message("assistant", "", (SUM,)), "stop")
+    cut = reply_of(answer("It is 9", finish_reason="length"))
+    assert (cut.message.content, cut.finish) == ("It is 9", "length")
+    assert tokens_of(answer("99")) == 10
+
+
+def test_arguments_that_cannot_be_read_are_a_bad_call_that_is_sent_back_readable() -> None:
+    reply = reply_of(answer("", ("calculator", '{"expression": ')))
+    (call,) = reply.message.calls
+    assert isinstance(call, BadCall)
+    assert "calculator" in call.text
+    sent: Any = ChatRequest((reply.message, Observation("unreadable", "no", True))).body()
+    function = sent["messages"][0]["tool_calls"][0]["function"]
+    assert json.loads(function["arguments"]) == {"text": call.text}
+
+
+@pytest.mark.parametrize(
+    "broken", [{}, [], None, {"choices": []}, {"choices": [{"message": {"content": 7}}]}]
+)
+def test_what_has_no_message_is_no_answer(broken: Any) -> None:
+    with pytest.raises(Unreadable):
+        reply_of(broken)

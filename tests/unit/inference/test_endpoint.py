@@ -1,0 +1,114 @@
+"""A chat service as the policy that plays, held against others and never trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.artifacts.play_layout import PlayLayout
+from agentfly_core.artifacts.run_layout import rollouts
+from agentfly_core.artifacts.store import Store
+from agentfly_core.models.known import require
+from agentfly_core.records.parquet import EPISODES, read_trajectories
+from agentfly_core.records.trajectory import ToolCall, Trajectory
+from flows.__main__ import main
+from tests.support.capitals import EXPERIMENT
+from tests.support.chat_service import Said, said, serving
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """That of a project folder, the working directory, with one experiment."""
+    (tmp_path / "atlas.yaml").write_text(EXPERIMENT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENTFLY_SAMPLER", "transformers")
+    return Store.at(".", tmp_path / "cache")
+
+
+def played(url: str, monkeypatch: pytest.MonkeyPatch, *words: str, **settings: Any) -> int:
+    """The exit status of `agentfly play` with the service of the site."""
+    endpoint = {"url": url, "model": "wise", "attempts": 1, **settings}
+    monkeypatch.setenv("AGENTFLY_ENDPOINTS", json.dumps({"sage": endpoint}))
+    return main(["play", "atlas.yaml", "--policy", "endpoint:sage", *words])
+
+
+def episodes(store: Store, name: str) -> list[Trajectory]:
+    """What was played, as its artifacts have it."""
+    scored = store.artifact(PlayLayout(name).scored)
+    folders = [store.open(rollout) for rollout in rollouts(store, scored)]
+    return [t for folder in folders for t in read_trajectories(folder / EPISODES)]
+
+
+def knows(body: dict[str, Any], _: int) -> Said:
+    """Look the capital up, and answer with what the atlas said."""
+    last = body["messages"][-1]
+    if last["role"] == "tool":
+        return said("", ("answer", json.dumps({"text": last["content"]})))
+    country = last["content"].removeprefix("What is the capital of ").removesuffix("?")
+    return said("I look.", ("look_up", json.dumps({"country": country})))
+
+
+def test_it_plays_with_the_tools_and_is_asked_nothing_a_second_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(knows) as there:
+        assert played(there.url, monkeypatch, "-n", "6") == 0
+        assert len(there.asked) == 12
+        assert played(there.url, monkeypatch, "-n", "6") == 0
+        assert len(there.asked) == 12
+    out = capsys.readouterr().out.splitlines()
+    assert out[:2] == ["endpoint:sage plays.", "6 episodes of 3 problems: 6 terminal"]
+    assert episodes(store, "atlas-1") == episodes(store, "atlas-2")
+    first = episodes(store, "atlas-1")[0].turns[0].reply
+    assert (first.content, first.calls) == ("I look.", (ToolCall("look_up", {"country": "Chile"}),))
+    tools = [tool["function"]["name"] for tool in there.asked[0]["tools"]]
+    assert (tools, there.asked[0]["max_tokens"]) == (["look_up", "answer"], 200)
+
+
+def test_each_episode_of_a_problem_has_answers_of_its_own(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(lambda body, number: said(f"It is number {number}.")) as there:
+        assert played(there.url, monkeypatch, "-n", "6") == 0
+    replies = {t.turns[0].reply.content for t in episodes(store, "atlas-1")}
+    assert replies == {f"It is number {number}." for number in range(6)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "settings", "told"),
+    [
+        ((400, {}, b"unknown field"), {}, "'sage' refuses a request: 400 unknown field"),
+        ((500, {}, b"on fire"), {}, "'sage' gave no answer in 1 attempts: 500 on fire"),
+        (said("Oslo"), {"max_requests": 2}, "2 of 2 requests"),
+        (said("Oslo"), {"api_key_env": "NO_SUCH_KEY"}, "names NO_SUCH_KEY, which is not set"),
+    ],
+    ids=["refused", "lost", "budget", "no key"],
+)
+def test_what_goes_wrong_with_it_ends_the_command_with_what_to_do(
+    answer: Said,
+    settings: dict[str, Any],
+    told: str,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with serving(lambda body, number: answer) as there:
+        assert played(there.url, monkeypatch, "-n", "3", **settings) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err + captured.out
+    assert "Traceback" not in captured.err
+
+
+def test_one_that_the_site_does_not_name_is_refused(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["play", "atlas.yaml", "--policy", "endpoint:sage"]) == 2
+    assert "The site 'local' has no endpoint 'sage'." in capsys.readouterr().err
+
+
+def test_it_cannot_be_trained() -> None:
+    with pytest.raises(ValueError, match="endpoint:sage', a service, which has no weights to trai"):
+        require("endpoint:sage")
