@@ -16,6 +16,7 @@ from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import counted, sentence
 from agentfly_core.inspection.agreement import NOTHING, Agreement, agreement, ranks
 from agentfly_core.inspection.rescoring import NewReward, RescoredStep
+from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Unscored
 from agentfly_core.runs.listing import in_store
 
@@ -89,12 +90,15 @@ class Second:
 
 
 def judged(step: RescoredStep) -> StepJudged:
-    """A step by both rewards, without baselines; an episode that lacks one of the two is left
-    out.
+    """A step by both rewards, without baselines; an episode that lacks one of the two is left out.
+    An episode of several speakers has the rewards of the one who answered.
     """
+    answered = {answering(one).id for one in by_episode([t for t, _, _ in step.episodes])}
     episodes, unscored = [], []
     for trajectory, old, new in step.episodes:
         if trajectory.role == "baseline" or isinstance(old.reward, Unscored):
+            continue
+        if trajectory.id not in answered:
             continue
         if isinstance(new.reward, Unscored):
             unscored.append(new.reward.reason)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from agentfly_core.play.episodes import Played
-from agentfly_core.records.trajectory import Unscored
+from agentfly_core.records.speakers import by_episode, episode_reward
 from agentfly_core.runs.intervals import Mean, Rate, mean
 from agentfly_core.runs.metrics import solved_by_problem
 
@@ -37,20 +37,22 @@ class Figures:
 def figures(played: Played, goal: str) -> Figures:
     """The figures of what was played; `goal` is the reward that says solved."""
     rewards: defaultdict[str, list[float]] = defaultdict(list)
-    for trajectory, scored in zip(played.episodes, played.scores, strict=True):
-        if not isinstance(scored.reward, Unscored):
-            rewards[trajectory.problem.id].append(scored.reward)
+    scores = {scored.trajectory_id: scored for scored in played.scores}
+    episodes = by_episode(played.episodes)
+    for episode in episodes:
+        if (reward := episode_reward(episode, scores)) is not None:
+            rewards[episode[0].problem.id].append(reward)
     calls = [call for t in played.episodes for turn in t.turns for call in turn.reply.calls]
     errors = [o for t in played.episodes for o in t.observations if o.error]
     solved = solved_by_problem(played.episodes, played.scores, goal)
     return Figures(
-        episodes=len(played.episodes),
-        problems=len({trajectory.problem.id for trajectory in played.episodes}),
-        endings=dict(Counter(trajectory.ending.value for trajectory in played.episodes)),
-        unscored=sum(isinstance(scored.reward, Unscored) for scored in played.scores),
+        episodes=len(episodes),
+        problems=len({episode[0].problem.id for episode in episodes}),
+        endings=dict(Counter(episode[0].ending.value for episode in episodes)),
+        unscored=len(episodes) - sum(map(len, rewards.values())),
         reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
         success=Rate.of(solved) if solved else None,
         tool_calls=len(calls),
         tool_errors=len(errors),
-        episodes_per_second=len(played.episodes) / played.seconds,
+        episodes_per_second=len(episodes) / played.seconds,
     )

@@ -73,6 +73,12 @@ def earned_by_speaker(episode: Sequence[Trajectory], scores: Mapping[str, Scored
     return {speaker: fmean(values) for speaker, values in rewards.items()}
 
 
+def episode_reward(episode: Sequence[Trajectory], scores: Mapping[str, Scored]) -> float | None:
+    """The mean of what its speakers earned; None where a score is missing."""
+    rewards = earned_by_speaker(episode, scores)
+    return None if rewards is None else fmean(rewards.values())
+
+
 def any_spread(episodes: Iterable[Earned]) -> bool:
     """Whether a speaker earned different rewards in a problem's episodes.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfly_core.inspection.messages import read_text, said_text
+from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import Piece
 
@@ -77,8 +78,10 @@ def conversation(trajectory: Trajectory) -> list[Piece]:
 
 
 def _by_place(episodes: Iterable[tuple[Trajectory, Scored]]) -> dict[tuple[str, int], Played]:
+    played = [*episodes]
+    answered = {answering(one).id for one in by_episode([trajectory for trajectory, _ in played])}
     return {
         (trajectory.problem.id, trajectory.chain): Played(trajectory, scored, scored.reward)
-        for trajectory, scored in episodes
-        if not isinstance(scored.reward, Unscored)
+        for trajectory, scored in played
+        if trajectory.id in answered and not isinstance(scored.reward, Unscored)
     }

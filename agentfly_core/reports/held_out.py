@@ -11,6 +11,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
+from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.metrics import solved
@@ -95,15 +96,15 @@ def outcomes(
     """
     by_id = {score.trajectory_id: score for score in scored}
     found: dict[str, defaultdict[str, list[float]]] = {}
-    for trajectory in trajectories:
-        values = found.setdefault(trajectory.problem.id, defaultdict(list))
-        score = by_id[trajectory.id]
+    for episode in by_episode([*trajectories]):
+        values = found.setdefault(episode[0].problem.id, defaultdict(list))
+        score = by_id[episode[0].id]
         if isinstance(score.reward, Unscored):
             continue
-        calls = [call for turn in trajectory.turns for call in turn.reply.calls]
+        calls = [call for one in episode for turn in one.turns for call in turn.reply.calls]
         unreadable = sum(isinstance(call, BadCall) for call in calls)
         values[GOAL].append(float(bool(solved(score, goal))))
-        values[TOKENS].append(float(trajectory.sampled_tokens))
+        values[TOKENS].append(float(sum(one.sampled_tokens for one in episode)))
         values[UNREADABLE_CALLS].append(unreadable / max(len(calls), 1))
         for name, value in score.rewards.items():
             values[f"reward/{name}"].append(value)

@@ -127,3 +127,21 @@ def test_a_run_without_successes_is_refused(stored, tmp_path):
 def test_a_source_without_a_step_is_refused(where, tmp_path):
     with pytest.raises(ValueError, match="expected run:NAME@STEP with a step of 1 or more"):
         context(tmp_path, warm_start={"demonstrations": where})
+
+
+def test_episodes_are_chosen_whole_without_who_is_not_trained_or_earned_too_little():
+    def spoken(episode, agent, reward, policy=""):
+        trajectory, score = scored(f"{episode}-{agent}", SUM, ord(episode), reward)
+        of_team = replace(trajectory, agent=agent, episode=episode, policy=policy)
+        return of_team, score
+
+    stored = [
+        *(spoken("a", "planner", 1.0), spoken("a", "searcher", 1.0)),
+        *(spoken("b", "planner", 2.0), spoken("b", "searcher", 0.5)),
+        *(spoken("c", "planner", 1.0), spoken("c", "critic", 1.0, policy="run:demo@7")),
+    ]
+    assert names(RejectionSampling(best=3).among(stored, 10)) == [
+        *("b-planner", "c-planner"),
+        *("a-planner", "a-searcher"),
+    ]
+    assert names(RejectionSampling().among(stored, 1)) == ["b-planner"]
