@@ -110,8 +110,8 @@ FAULTS = (
     ),
     Fault(
         "a prompt that leaves no room is played",
-        "rollout/episode.py",
-        "raise PromptTooLong({self.problem.id: len(given)}, self._rules.max_model_len)",
+        "rollout/speaker.py",
+        "raise PromptTooLong({self._stage.spec.problem.id: tokens}, most)",
         "raise EpisodeOver(Ending.MAX_MODEL_LEN)",
         "unit/rollout",
     ),
@@ -160,7 +160,7 @@ FAULTS = (
     Fault(
         "all replies are drawn by one seed",
         "inference/in_process.py",
-        "torch.Generator().manual_seed(request.seed)",
+        "torch.Generator().manual_seed(request.conversation.seed)",
         "torch.Generator().manual_seed(0)",
         "unit/inference",
     ),
