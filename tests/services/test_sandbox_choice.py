@@ -18,7 +18,7 @@ from agentfly_core.system.supervisor import die_with_parent
 from tests.support.boxes import IDLE, groups, until
 from tests.support.project import ROOT
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.usefixtures("sandbox")]
 
 
 async def test_when_its_owner_is_killed_nothing_runs_on_and_the_next_one_cleans_up() -> None:
