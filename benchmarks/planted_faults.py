@@ -82,8 +82,8 @@ FAULTS = (
     Fault(
         "a zero stands for a missing reward",
         "records/ledger.py",
-        "mean = sum(rewards) / len(rewards) if rewards else None",
-        "mean = sum(rewards) / max(len(rewards), 1)",
+        "mean = sum(fmean(one.values()) for one in scored) / len(scored) if scored else None",
+        "mean = sum(fmean(one.values()) for one in scored) / max(len(scored), 1)",
         "unit/records",
     ),
     Fault(
