@@ -149,7 +149,7 @@ class Numbers:
     def fit(self, text: str, tokens: int) -> str:
         return text[:tokens]
 
-    def parse(self, reply: Sequence[int]) -> Message:
+    def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
         text = "".join(map(chr, reply)).removesuffix("$")
         return (
             Message("assistant", "", (ToolCall("add", {"number": int(text)}),))
@@ -203,7 +203,8 @@ async def played(faults: bool) -> Played:
         resources.warm(spec.kinds, ENVIRONMENTS, START_SECONDS)
         assigned = [EpisodeSpec(p, 0, 1, "train", 1.0, seed(2, p.id)) for p in problems]
         tasks = [group.create_task(play(a, spec, sampler, resources)) for a in assigned]
-    found = {task.result()[0].problem.id: task.result()[0] for task in tasks}
+    trajectories = [only for task in tasks for only in task.result()[0]]
+    found = {one.problem.id: one for one in trajectories}
     return Played(
         found, resources.metrics(), Book.plan, time.monotonic() - start, psutil.Process().num_fds()
     )
