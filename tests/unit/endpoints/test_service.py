@@ -136,9 +136,7 @@ def test_requests_end_with_the_budget_repeated_ones_too_and_stored_answers_are_f
     with serving(first((503, {}, b"busy"))) as there:
         client = service(there.url, tmp_path, max_requests=2)
         assert asked(client, 7, 7, 7) == ["at last"] * 3
-        with pytest.raises(
-            BudgetSpent, match=r"2 of 2 requests\. .*judge\.max_requests"
-        ):
+        with pytest.raises(BudgetSpent, match=r"2 of 2 requests\. .*judge\.max_requests"):
             asked(client, 8)
         assert len(there.asked) == 2
 
