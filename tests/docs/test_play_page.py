@@ -47,9 +47,9 @@ def test_every_command_of_the_page_runs_and_the_oracle_solves_every_maze(
         assert main(words) == 0, words
     capsys.readouterr()
     assert main(["play", "my_maze.yaml", "--policy", "oracle", "-n", "40", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["success"][0] == 1.0
+    assert json.loads(capsys.readouterr().out)["success"]["share"] == 1.0
     assert main(["play", "my_maze.yaml", "--policy", "my_maze:feels", "-n", "32", "--json"]) == 0
-    assert 0 < json.loads(capsys.readouterr().out)["success"][0] < 1
+    assert 0 < json.loads(capsys.readouterr().out)["success"]["share"] < 1
 
 
 def test_the_output_on_the_page_is_what_its_first_command_prints(folder, capsys):
