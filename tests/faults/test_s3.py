@@ -22,6 +22,7 @@ from agentfly_core.artifacts.object_storage import Refused, Remote
 from agentfly_core.artifacts.store import MANIFEST, ArtifactKey, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.site import Site
+from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.runs.run import opened
 from tests.support.clocks import set_clock
@@ -145,6 +146,43 @@ def test_a_file_changed_on_object_storage_is_noticed_on_the_way_down(
     assert one.remote
     one.remote.write(f"{SLOT.uri}/scores.parquet", "sc0res")
     assert two.find(SLOT) is None
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda text: text[:40],
+        lambda text: "\0" * len(text),
+        lambda text: text.replace("rollout-000", "rollout-001"),
+        lambda text: text.replace('"inputs"', '"inpuds"'),
+    ],
+    ids=["cut", "zeroed", "another input", "another field"],
+)
+def test_a_manifest_damaged_on_object_storage_is_named_and_the_stage_made_again(
+    damaged: Callable[[str], str],
+    tmp_path: Path,
+    reached: None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slot = replace(SLOT, inputs={"rollout-000": "d0"})
+    store = Store.at(f"{BUCKET}/manifest", tmp_path / "one")
+    with store.publish(slot) as folder:
+        (folder / "scores.parquet").write_text("scores")
+    whole = store.artifact(slot.uri)
+    assert store.remote
+    manifest = f"{slot.uri}/{MANIFEST}"
+    written = store.remote.content(manifest)
+    assert written
+    store.remote.write(manifest, damaged(written.decode()))
+
+    other = Store.at(f"{BUCKET}/manifest", tmp_path / "two")
+    with pytest.raises(Damaged, match=rf"^{store.uri}/{manifest} is damaged"):
+        other.manifest(slot.uri)
+    assert other.find(slot) is None
+    assert caplog.records[-1].getMessage().startswith(f"{store.uri}/{manifest} is damaged")
+    with other.publish(slot) as folder:
+        (folder / "scores.parquet").write_text("scores")
+    assert store.find(slot) == whole
 
 
 def test_a_working_copy_that_was_damaged_is_fetched_again(tmp_path: Path, reached: None) -> None:

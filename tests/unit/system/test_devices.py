@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,6 +37,7 @@ WITH_CHILDREN = HOLD.replace(
     'subprocess.Popen(["sleep", "600"], close_fds=False); '
     'os.fork() and signal.pause(); print("held"',
 )
+AS_USER = HOLD.replace("with held", "os.setresuid(*[int(sys.argv[1])] * 3)\nwith held")
 DRIVER = """
 #include <string.h>
 int cuInit(unsigned flags) { return COUNT < 0 ? 999 : COUNT ? 0 : 100; }
@@ -172,6 +174,24 @@ def test_a_lock_is_for_all_users_and_shows_a_terminal_no_control_characters(file
         with holding("another", file) as other:
             assert "used by the run [2Jmine (process" in says(other)
     assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be two other users")
+def test_a_user_waits_for_a_device_that_another_user_holds_and_then_holds_it() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as shared:
+        os.chmod(shared, 0o1777)  # where nobody may remove another's files
+        file = Path(shared, "agentfly-GPU-1.lock")
+        with (
+            holding("12001", file, program=AS_USER) as one,
+            holding("12002", file, program=AS_USER) as other,
+        ):
+            both = {process: says(process) for process in (one, other)}
+            first = next(process for process, said in both.items() if said == "held")
+            second = other if first is one else one
+            assert both[second].startswith(f"Waiting for {file}, used by 1200")
+            assert file.stat().st_uid == (12001 if first is one else 12002)
+            first.kill()
+            assert says(second) == "held"
 
 
 @pytest.mark.parametrize("where", ["nowhere/x.lock", "link.lock"])
