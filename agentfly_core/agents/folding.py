@@ -1,0 +1,51 @@
+"""The agent that folds its context (summarization as in SUPO, arXiv 2510.06727): when that has
+become long, the model sums it up, and goes on in a fresh one that has the summary alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentfly_core.records.trajectory import Ending, Message, Observation
+from agentfly_core.rollout.episode import Episode
+
+ASK = (
+    "Sum up what you have found out and what is left to do. All above will be forgotten; you go on "
+    "with the question and your summary alone."
+)
+
+
+class Folding:
+    """Plays a tool loop that goes on beyond `agent.max_model_len`, as in
+
+        What do pages 1 to 6 add up to?   -> read_page(1), ..., read_page(3), 64 of them so far
+        Sum up what you have found out.   -> Pages 1 to 3 add up to 64.
+        What do pages 1 to 6 add up to?
+        Pages 1 to 3 add up to 64.        -> read_page(4), ...
+
+    After a tool's answer behind which the context has more than `budget` tokens, the model reads
+    `ask` and sums up. Leave room for that: `budget`, a tool's answer and a reply have to fit into
+    `agent.max_model_len`. The summary is a reply like all others, and is trained with them. Calls
+    in it are not carried out.
+    """
+
+    def __init__(self, budget: int, ask: str = ASK) -> None:
+        if budget < 1:
+            raise ValueError(f"Folding(budget={budget}): expected 1 token or more.")
+        self.budget, self.ask = budget, ask
+
+    async def __call__(self, episode: Episode) -> Ending:
+        """Play an episode until a reply calls no tool."""
+        *before, question = episode.opening
+        context = episode.context()
+        read: Sequence[Message | Observation] = episode.opening
+        while True:
+            reply = await context.reply(*read)
+            if not reply.calls:
+                return Ending.NO_TOOL_CALLS
+            read = await episode.call(*reply.calls)
+            if context.tokens > self.budget:
+                summary = await context.reply(*read, Message("user", self.ask))
+                context = episode.context()
+                known = f"{question.content}\n{summary.content.strip()}"
+                read = (*before, Message("user", known))

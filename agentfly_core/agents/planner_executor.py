@@ -1,0 +1,49 @@
+"""Two agents that cooperate: a planner knows the problem and names steps, an executor has the tools
+and carries them out; neither can do the other's part.
+"""
+
+from __future__ import annotations
+
+from agentfly_core.records.trajectory import Ending, Message
+from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.speaker import Speaker
+
+ANSWER = "Answer:"
+
+
+class PlannerExecutor:
+    """Plays episodes in which the planner reads the problem and says
+
+        Multiply 17 by 5.
+
+    which is all that the executor reads before it calls its tools and says what came of it, `85`.
+    That the planner reads, and so on, until it says `Answer: 97`, which is the episode's answer.
+    For each step the executor begins a fresh context. Both are trained, by the episode's reward.
+
+    `planner` and `executor` are their system messages. `agent.max_turns` holds for each of them.
+    """
+
+    def __init__(self, planner: str = "", executor: str = "") -> None:
+        self.planner, self.executor = planner, executor
+
+    async def __call__(self, episode: Episode) -> Ending:
+        """Play an episode to the planner's answer."""
+        planner = episode.speaker("planner", system=self.planner)
+        executor = episode.speaker("executor", system=self.executor, tools=episode.rules.tools)
+        read = Message("user", episode.problem.prompt)
+        while True:
+            said = (await planner.reply(read)).content.strip()
+            _, found, answer = said.partition(ANSWER)
+            if found:
+                planner.answer(answer.strip())
+                return Ending.NO_TOOL_CALLS
+            read = Message("user", await carried_out(executor, said))
+
+
+async def carried_out(executor: Speaker, step: str) -> str:
+    """What the executor says to a step, when it has called the tools that it wants."""
+    context = executor.context()
+    reply = await context.reply(Message("user", step))
+    while reply.calls:
+        reply = await context.reply(*await executor.call(*reply.calls))
+    return reply.content.strip()
