@@ -37,8 +37,8 @@ from agentfly_core.records.trajectory import (
     Trajectory,
     Turn,
 )
+from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.pool import Limit
-from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.runs.context import final_policy
 from agentfly_core.runs.summary import Evaluation, stored_evaluation
 from agentfly_core.system.service import new_address, supervised

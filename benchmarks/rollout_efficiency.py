@@ -29,12 +29,11 @@ from agentfly_core.authoring.tool import tool
 from agentfly_core.inference.sampler import Request, SamplerSession
 from agentfly_core.inference.vllm_client import VLLM
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Sampled
-from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.templates.chatml import Hermes
 from benchmarks import harness
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from agentfly_core.formats import strict_json
 from agentfly_core.system.process import Owner
 
 TRIES = 5
@@ -94,7 +95,8 @@ def _owner_of(folder: Path) -> Owner | None:
     """Who holds or last held a run folder; None in a new one and where it can no longer be read."""
     path = folder / "lock.json"
     try:
-        return Owner.read(written) if (written := path.read_bytes()) else None
+        written = path.read_bytes()
+        return Owner.of(strict_json.parse(written.decode())) if written else None
     except FileNotFoundError:  # removed by who holds it
         return None
     except ValueError as fault:

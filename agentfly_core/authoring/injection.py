@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.environment import Environment, in_order
 from agentfly_core.records.trajectory import Problem, Trajectory
 
 Lent = Environment | Problem | Trajectory
@@ -37,6 +37,19 @@ class Signature:
     def environments(self) -> dict[str, type[Environment]]:
         """The environments among what is lent, by parameter."""
         return {name: kind for name, kind in self.lent.items() if issubclass(kind, Environment)}
+
+
+class Asking(Protocol):
+    """What asks for something to be lent to it: a tool or a reward."""
+
+    @property
+    def signature(self) -> Signature:
+        """What it takes."""
+
+
+def kinds_needed(parts: Iterable[Asking]) -> tuple[type[Environment], ...]:
+    """The kinds of environment that tools and rewards ask for, in the order of leasing."""
+    return in_order({kind for part in parts for kind in part.signature.environments.values()})
 
 
 def read(function: AuthorFunction) -> Signature:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config.experiment import Gates, Science, WarmStart
-from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats import hashing
 from agentfly_core.inference.policy_path import policy_at
 from agentfly_core.inference.sampler import Sampler
@@ -31,10 +30,11 @@ from agentfly_core.records.trajectory import (
     ToolCall,
     Trajectory,
 )
+from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
+from agentfly_core.rollout.parts import template_of
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
-from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.runs.context import Resolved
 from agentfly_core.runs.metrics import tag
 from agentfly_core.system.progress import Progress, report
@@ -53,9 +53,9 @@ Spans = list[tuple[int, ...]]
 
 def rollout_spec(resolved: Resolved, tokenizer: PreTrainedTokenizerBase) -> RolloutSpec:
     """How an experiment's episodes are played with a model of this tokenizer."""
-    agent, template = resolved.science.agent, resolved.science.template
+    agent = resolved.science.agent
     return RolloutSpec(
-        template=construct(load(template.use), template.settings, {"tokenizer": tokenizer}),
+        template=template_of(resolved.science.template, tokenizer),
         tools=resolved.tools,
         rewards=tuple(reward for reward in resolved.rewards if reward.needs),
         agent=resolved.agent,

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts.store import Artifact, Store
+from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
-from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
-from agentfly_core.rollout.needs import kinds_needed
+from agentfly_core.rollout.parts import template_of
 from agentfly_core.rollout.shard import LEASE_SECONDS
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.system.service import new_address, supervised
@@ -128,7 +128,7 @@ def environments_service(context: ExperimentContext) -> Iterator[EnvironmentLoop
     back.
     """
     resolved, rollout = context.resolved, context.science.rollout
-    kinds = kinds_needed(resolved.tools, [*resolved.rewards])
+    kinds = kinds_needed(resolved.parts)
     with environment_loop(resolved.limits) as here:
         size = min(rollout.shard, rollout.problems * rollout.group_size)
         here.loop.call_soon_threadsafe(here.resources.warm, kinds, size, LEASE_SECONDS)
@@ -168,7 +168,7 @@ def _asking(context: ExperimentContext, name: str, policy: Artifact) -> Sampler:
 
     tokenizer = tokenizer_of(context, policy)
     encode = partial(tokenizer.encode, add_special_tokens=False)
-    stop = rollout_spec(context.resolved, tokenizer).template.stop_tokens[0]
+    stop = template_of(context.science.template, tokenizer).stop_tokens[0]
     service = ChatService.of(name, context.site.endpoints[name], Answers(context.store))
     return EndpointSampler(service, encode, stop)
 

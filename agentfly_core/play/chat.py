@@ -11,9 +11,8 @@ from agentfly_core.authoring.author_call import in_thread
 from agentfly_core.play.way import Usual
 from agentfly_core.records.play_record import WayName
 from agentfly_core.records.trajectory import BadCall, Ending, Message, Observation
-from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.rules import EpisodeOver
-from agentfly_core.rollout.spec import RolloutSpec
 
 MAX_TURNS = 100
 LONGEST = 24 * 3600.0

@@ -26,8 +26,8 @@ from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_tr
 from agentfly_core.records.play_record import PlayRecord, WayName
 from agentfly_core.records.run_record import Pointer
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
+from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
-from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.runs.context import ExperimentContext
 
 OPEN = Gates(failed=1.0, unscored=1.0)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline import inputs
-from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.pipeline.services import (
     RolloutServices,
     endpoint_of,
@@ -21,6 +20,7 @@ from agentfly_core.pipeline.services import (
 )
 from agentfly_core.play.players import Model, Player, Script
 from agentfly_core.rollout.event_loop import environment_loop
+from agentfly_core.rollout.parts import template_of
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.system.devices import held, numbered
 
@@ -54,7 +54,7 @@ def _sampler(
 ) -> Iterator[Sampler]:
     if isinstance(player, Script):
         encode = partial(tokenizer.encode, add_special_tokens=False)
-        stop = rollout_spec(context.resolved, tokenizer).template.stop_tokens[0]
+        stop = template_of(context.science.template, tokenizer).stop_tokens[0]
         yield Scripted(encode, stop, player.policy)
         return
     site, owner = context.site, f"play-{player.policy.digest[:16]}"

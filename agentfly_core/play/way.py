@@ -7,7 +7,7 @@ from typing import Protocol
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.records.play_record import WayName
 from agentfly_core.records.trajectory import Trajectory
-from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.runs.episodes import Decode
 
 

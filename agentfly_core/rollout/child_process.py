@@ -20,8 +20,8 @@ from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip
 from agentfly_core.system.files import write_json
-from agentfly_core.system.process import Owner, gone
-from agentfly_core.system.service import OWNER, RUN, killed, private_folder
+from agentfly_core.system.process import Owner
+from agentfly_core.system.service import OWNER, end_users, orphans_killed, private_folder
 
 INHERITED = (
     "PATH",
@@ -134,7 +134,7 @@ class Child:
         self._kill()
         if self.folder == Path():
             return
-        await asyncio.to_thread(killed, lambda marks: marks.get("TMPDIR") == str(self.folder))
+        await asyncio.to_thread(end_users, self.folder)
         if self._process and self._loop is asyncio.get_running_loop():  # else that one was given up
             await self._process.wait()
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
@@ -168,5 +168,5 @@ class Child:
 @functools.cache
 def sweep() -> None:
     """End what children of dead processes left running; once in a process."""
-    if ended := killed(lambda marks: OWNER in marks and RUN not in marks and gone(marks[OWNER])):
+    if ended := orphans_killed(None):
         _log.warning("Ended processes %s of environments that a dead run left behind.", [*ended])

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
-from agentfly_core.authoring.injection import Lent
-from agentfly_core.authoring.tool import Tool
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.injection import Lent, kinds_needed
+from agentfly_core.authoring.reward import Reward
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
-from agentfly_core.rollout.needs import kinds_needed
-from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, EpisodeSpec
+from agentfly_core.rollout.pool import Limit
+from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.speaker import Speaker, Stage, current_branch
 from agentfly_core.rollout.timeline import Branch
 
@@ -67,7 +69,7 @@ class Episode(Speaker):
         role: str,
         *,
         system: str = "",
-        tools: Sequence[Tool] = (),
+        tools: Sequence[CallableTool] = (),
         max_turns: int | None = None,
         max_sampled_tokens: int = sys.maxsize,
         instance: int | None = None,
@@ -87,7 +89,7 @@ class Episode(Speaker):
                 f"The speaker {role!r} was made within episode.gather, where it depends on chance "
                 "which is the first: make it before, or number it, `instance=1`."
             )
-        if lacking := [kind for kind in kinds_needed(tools, ()) if kind not in self.lent]:
+        if lacking := [kind for kind in kinds_needed(tools) if kind not in self.lent]:
             raise ValueError(
                 f"A tool of the speaker {name!r} asks for a {lacking[0].__name__}, which is not "
                 "there: environments are made for what the experiment lists under `tools`; list "
@@ -167,3 +169,21 @@ class Episode(Speaker):
 
 
 Agent = Callable[[Episode], Awaitable[Ending]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSpec(EpisodeRules):
+    """How an experiment's episodes are played: by which rules, which agent, for how long (seconds).
+
+    `rewards` are only those that need an environment, `limits` those of each kind of environment.
+    """
+
+    rewards: tuple[Reward, ...]
+    agent: Agent
+    deadline: float
+    limits: Mapping[type[Environment], Limit]
+
+    @cached_property
+    def kinds(self) -> tuple[type[Environment], ...]:
+        """The kinds of environment that an episode needs, in the fixed order of leasing."""
+        return kinds_needed([*self.tools, *self.rewards])

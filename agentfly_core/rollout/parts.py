@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.config.import_path import at, check_settings, load
-from agentfly_core.config.parts import Pool, RewardPart, ToolPart
+from agentfly_core.config.import_path import at, check_settings, construct, load
+from agentfly_core.config.parts import Part, Pool, RewardPart, ToolPart
 from agentfly_core.rollout.pool import Limit
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 P = TypeVar("P")
 
@@ -42,6 +48,12 @@ def reward_of(key: str, part: RewardPart) -> Reward:
     )
 
 
+def template_of(part: Part, tokenizer: PreTrainedTokenizerBase) -> ChatTemplate:
+    """The chat template, for a model of this tokenizer."""
+    made: ChatTemplate = construct(load(part.use), part.settings, {"tokenizer": tokenizer})
+    return made
+
+
 def limits_of(pools: Mapping[str, Pool]) -> dict[type[Environment], Limit]:
     """The kinds of environments and how many there are; raises ValueError for what is none."""
     limits = {}
@@ -55,6 +67,26 @@ def limits_of(pools: Mapping[str, Pool]) -> dict[type[Environment], Limit]:
             settings = check_settings(kind, pool.settings)
             limits[kind] = Limit(pool.limit, pool.max_uses, pool.lifetime, settings)
     return limits
+
+
+def refuse_misfits(
+    tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
+) -> None:
+    """Raise ValueError for two tools or rewards of one name, or an environment without a limit."""
+    called = [("tool", tool.schema.name) for tool in tools]
+    called += [("reward", reward.name) for reward in rewards]
+    for (what, name), count in Counter(called).items():
+        if count > 1:
+            raise ValueError(
+                f"{count} {what}s are called {name!r}; give each another name, `@{what}(name=...)`."
+            )
+    for kind in kinds_needed([*tools, *rewards]):
+        if kind not in limits:
+            path = f"{kind.__module__}:{kind.__qualname__}"
+            raise ValueError(
+                f"A tool or reward asks for a {kind.__name__} and there is no limit for it; say "
+                f"how many there may be, for example `environments: {{{path}: 8}}`."
+            )
 
 
 def _named(path: str, kind: type[P]) -> P:

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
-from agentfly_core.authoring.tool import Tool
+from agentfly_core.authoring.injection import Asking, Lent
 from agentfly_core.inference.sampler import SamplingParams
-from agentfly_core.records.trajectory import Ending, Message, Problem, Role
+from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Role, ToolCall
 
 
 class PromptTooLong(ValueError):
@@ -44,6 +45,29 @@ class EpisodeSpec:
     seed: int
 
 
+class CallableTool(Asking, Protocol):
+    """A tool as those who speak in an episode use it; see `authoring.tool.Tool`."""
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+
+    @property
+    def schema(self) -> ToolSchema:
+        """What the model reads of it."""
+
+    @property
+    def parallel(self) -> bool:
+        """Whether its calls in one reply run at the same time."""
+
+    @property
+    def ends_episode(self) -> bool:
+        """Whether a call that succeeds is the last one."""
+
+    async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
+        """What the model reads next; raises ServiceFailure."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EpisodeRules:
     """The rules of an episode, the same for all agents; lengths in tokens.
@@ -52,7 +76,7 @@ class EpisodeRules:
     """
 
     template: ChatTemplate
-    tools: tuple[Tool, ...]
+    tools: tuple[CallableTool, ...]
     system: str
     max_turns: int
     max_tokens: int

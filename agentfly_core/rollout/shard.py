@@ -19,10 +19,9 @@ from agentfly_core.inference.sampler import Sampler, SamplerLost, SamplerSession
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Trajectory
-from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.episode import Episode, RolloutSpec
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec, PromptTooLong
-from agentfly_core.rollout.spec import RolloutSpec
 
 LEASE_SECONDS = 120.0
 _log = logging.getLogger(__name__)

@@ -21,8 +21,7 @@ from agentfly_core.config.parts import AgentPart
 from agentfly_core.config.site import Site
 from agentfly_core.formats.text import nearest
 from agentfly_core.rollout.episode import Agent
-from agentfly_core.rollout.needs import refuse_misfits
-from agentfly_core.rollout.parts import limits_of, reward_of, tool_of
+from agentfly_core.rollout.parts import limits_of, refuse_misfits, reward_of, tool_of
 from agentfly_core.rollout.pool import Limit
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import psutil
 
-from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
 
 LARGEST_PID = 2**31 - 1
@@ -59,11 +58,6 @@ class Owner:
         raise ValueError(
             f"it is {str(value)[:80]!r} and not the host, pid, start and boot of a process"
         )
-
-    @classmethod
-    def read(cls, written: bytes) -> Owner:
-        """The owner in a file's bytes; raises ValueError for anything else, and what is damaged."""
-        return cls.of(strict_json.parse(written.decode()))
 
     def to_json(self) -> dict[str, JSON]:
         """A JSON object that `of` reads."""
@@ -125,14 +119,6 @@ def mark_alive(name: str) -> bool:
     if found.re is OLDER_MARK:
         return _runs(int(found[2]), None)
     return found[4] == _short(_boot()) and _runs(int(found[2]), int(found[3]))
-
-
-def gone(written: str) -> bool:
-    """Whether the owner named in a process's environment is dead; invalid text names none."""
-    try:
-        return not Owner.read(os.fsencode(written)).alive
-    except ValueError:
-        return False
 
 
 def _runs(pid: int, ticks: int | None) -> bool:

@@ -24,10 +24,11 @@ from pathlib import Path
 
 import psutil
 
+from agentfly_core.formats import strict_json
 from agentfly_core.formats.text import warn_once
 from agentfly_core.system.files import write_json
 from agentfly_core.system.module_search import finding_ours
-from agentfly_core.system.process import Owner, gone
+from agentfly_core.system.process import Owner
 from agentfly_core.system.supervisor import FIRST_START, State, clean
 
 RUN = "AGENTFLY_RUN"
@@ -101,7 +102,8 @@ def private_folder() -> Path:
     # pathlib's own glob fails when a folder is removed meanwhile.
     for mark in map(Path, glob.iglob(f"{tempfile.gettempdir()}/agentfly-*/*.owner")):
         try:
-            if mark.lstat().st_uid == os.getuid() and not Owner.read(mark.read_bytes()).alive:
+            is_mine = mark.lstat().st_uid == os.getuid()
+            if is_mine and not Owner.of(strict_json.parse(mark.read_bytes().decode())).alive:
                 shutil.rmtree(mark.parent, ignore_errors=True)
         except OSError:  # removed meanwhile, or in another user's folder
             continue
@@ -155,16 +157,26 @@ def supervised(
     finally:
         os.close(writing)
         if supervisor.wait(60) != 0:
-            killed(lambda marks: marks.get("TMPDIR") == str(service.scratch))
+            end_users(service.scratch)
             clean(service.address)
 
 
 def end_orphans(run: str) -> list[int]:
     """End every service process of this run whose owner is dead; returns their process ids."""
-    ended = killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
+    ended = orphans_killed(run)
     for scratch in {marks["TMPDIR"] for marks in ended.values()}:
         clean(scratch.removesuffix(".d"))
     return list(ended)
+
+
+def orphans_killed(run: str | None) -> dict[int, Mapping[str, str]]:
+    """`killed` for the processes of a run, or of none, whose owner is dead."""
+    return killed(lambda marks: marks.get(RUN) == run and OWNER in marks and gone(marks[OWNER]))
+
+
+def end_users(scratch: Path) -> None:
+    """SIGKILL the processes whose TMPDIR is this folder."""
+    killed(lambda marks: marks.get("TMPDIR") == str(scratch))
 
 
 def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str, str]]:
@@ -185,6 +197,14 @@ def killed(chosen: Callable[[Mapping[str, str]], bool]) -> dict[int, Mapping[str
         # psutil would wait by reaping, and asyncio never hear of the end of its own children
         time.sleep(0.005)
     return ended
+
+
+def gone(written: str) -> bool:
+    """Whether the owner named in a process's environment is dead; invalid text names none."""
+    try:
+        return not Owner.of(strict_json.parse(written)).alive
+    except ValueError:
+        return False
 
 
 def _claim(service: Service, log: Path, run: str) -> dict[str, str]:

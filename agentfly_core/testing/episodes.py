@@ -10,6 +10,7 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.chat_template import ChatTemplate, Conversation
 from agentfly_core.authoring.environment import Environment, ServiceFailure
+from agentfly_core.authoring.injection import kinds_needed
 from agentfly_core.authoring.reward import Reward, score
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.formats.hashing import seed
@@ -17,13 +18,12 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Policy, Scripted
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Message, Problem, Scored, ToolCall, Trajectory
-from agentfly_core.rollout.episode import Agent, Episode
-from agentfly_core.rollout.needs import kinds_needed, refuse_misfits
+from agentfly_core.rollout.episode import Agent, Episode, RolloutSpec
+from agentfly_core.rollout.parts import refuse_misfits
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec
 from agentfly_core.rollout.shard import collect, require_answer
-from agentfly_core.rollout.spec import RolloutSpec
 from agentfly_core.testing.letters import STOP, Letters, call_text, encode
 
 ADD = Problem("add-41-58", "41+58?", {"answer": "99"})
@@ -53,7 +53,8 @@ def rollout_spec(
     settings. Raises ValueError as an experiment does for two tools of one name and for an
     environment without a limit.
     """
-    given = limits if limits is not None else dict.fromkeys(kinds_needed(tools, rewards), Limit(1))
+    needed = kinds_needed([*tools, *rewards])
+    given = limits if limits is not None else dict.fromkeys(needed, Limit(1))
     bounds = {
         kind: Limit(limit) if isinstance(limit, int) else limit for kind, limit in given.items()
     }

@@ -18,7 +18,7 @@ from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rewards.shop import bought
 from agentfly_core.rl.batch import pack
-from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
 from agentfly_core.tools.answer import answer

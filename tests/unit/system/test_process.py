@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.system.process import Owner, gone, mark_alive, marked, own_mark
+from agentfly_core.formats import strict_json
+from agentfly_core.system.process import Owner, mark_alive, marked, own_mark
+from agentfly_core.system.service import gone
 from agentfly_core.system.supervisor import die_with_parent
 from tests.support.clocks import set_clock
 
@@ -122,7 +124,7 @@ def test_a_temporary_name_of_somebody_else_is_no_dead_process_of_ours(name: str)
 )
 def test_what_is_no_owner_is_refused_and_nobody_is_taken_for_dead(written: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Owner.read(written)
+        Owner.of(strict_json.parse(written.decode()))
     assert not gone(os.fsdecode(written))
 
 
