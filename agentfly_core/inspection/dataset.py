@@ -37,7 +37,10 @@ class Preview:
             "digest": self.data.digest,
             "problems": self.sizes,
             "quarantined": self.quarantined,
-            "sample": {name: [_whole(one) for one in some] for name, some in self.sample.items()},
+            "sample": {
+                name: [{"id": p.id, "prompt": p.prompt, "facts": p.facts} for p in some]
+                for name, some in self.sample.items()
+            },
         }
 
     def lines(self) -> Iterator[str]:
@@ -67,7 +70,3 @@ def preview(store: Store, data: Artifact, each: int) -> Preview:
         sample[name] = split(folder, name, rows) if rows else []
     quarantined = measured(store, data).metrics.get(QUARANTINED, 0)
     return Preview(data, sizes, int(quarantined), sample)
-
-
-def _whole(problem: Problem) -> dict[str, JSON]:
-    return {"id": problem.id, "prompt": problem.prompt, "facts": problem.facts}

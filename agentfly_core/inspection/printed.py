@@ -34,10 +34,12 @@ def show(
     once: list[RenderableType] = []
     if shared:
         once = [Text("all of them begin with", "bold"), Piece("read", shared)]
-    episodes = [
-        Group("", facts(pair), *_pieces(stored, pair[0], len(shared), f"{SAME}\n"))
-        for pair in chosen
-    ]
+    episodes = []
+    for pair in chosen:
+        pieces = stored.pieces(pair[0])
+        if shared:
+            pieces[0] = Piece("read", f"{SAME}\n{pieces[0].text[len(shared) :]}")
+        episodes.append(Group("", facts(pair), *pieces))
     return Group(
         heading(stored),
         *counts(len(stored.pairs), matching, filters),
@@ -136,11 +138,3 @@ def _before_problem(stored: Episodes, trajectory: Trajectory) -> str:
     before = text[: text.find(first, end)] if first and text.find(first, end) >= 0 else ""
     line = before.rstrip("\n").rfind("\n") + 1
     return before[: max(end, line)] if before else ""
-
-
-def _pieces(stored: Episodes, trajectory: Trajectory, left_out: int, instead: str) -> list[Piece]:
-    """An episode's pieces, the first one without so many characters of its beginning."""
-    found = stored.pieces(trajectory)
-    if left_out:
-        found[0] = Piece("read", instead + found[0].text[left_out:])
-    return found

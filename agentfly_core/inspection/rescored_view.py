@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
@@ -119,7 +119,14 @@ def view(second: Second, store: Store) -> RenderableType:
     ]
     if furthest:
         furthest = [Text("They differ most on:", "bold"), *furthest]
-    return Group(heading, _table(second), *_unscored(second), Text(LEGEND, "dim"), *furthest)
+    unscored = []
+    if causes := [cause for step in second.steps for cause in step.unscored]:
+        without = Text(
+            f"No new reward for {counted(len(causes), 'episode')}: {sentence(causes[0])} Their "
+            "steps are not stored: the same command scores them again."
+        )
+        unscored = [without]
+    return Group(heading, _table(second), *unscored, Text(LEGEND, "dim"), *furthest)
 
 
 def _table(second: Second) -> Table:
@@ -131,15 +138,6 @@ def _table(second: Second) -> Table:
         everything = [episode for step in second.steps for episode in step.episodes]
         table.add_row("all", *_row(everything, second.agreement), style="bold")
     return table
-
-
-def _unscored(second: Second) -> Iterator[Text]:
-    """How many episodes have no new reward, and why the first one has none."""
-    if causes := [cause for step in second.steps for cause in step.unscored]:
-        yield Text(
-            f"No new reward for {counted(len(causes), 'episode')}: {sentence(causes[0])} Their "
-            "steps are not stored: the same command scores them again."
-        )
 
 
 def as_json(second: Second, store: Store) -> dict[str, JSON]:

@@ -149,11 +149,12 @@ def _rescored(
     artifact = store.find(target)
     # an agent that is a class goes by its name in lower case
     main = agent if any(one.agent == agent for one in played) else agent.lower()
+    weights = {each.reward: each.part.weight for each in rewards}
     new = (
         read_scores(store.open(artifact) / SCORES)
         if artifact
         # what an earlier reward of the same name observed says nothing of this one
-        else asyncio.run(score([replace(t, observed={}) for t in played], _weights(rewards), main))
+        else asyncio.run(score([replace(t, observed={}) for t in played], weights, main))
     )
     if artifact is None and not _missing(played, new):
         with store.publish(target) as folder:
@@ -162,10 +163,6 @@ def _rescored(
     old = read_scores(store.open(scored) / SCORES)
     before, after = ({one.trajectory_id: one for one in scores} for scores in (old, new))
     return RescoredStep(step, artifact, tuple((t, before[t.id], after[t.id]) for t in played))
-
-
-def _weights(rewards: Sequence[NewReward]) -> dict[Reward, float]:
-    return {each.reward: each.part.weight for each in rewards}
 
 
 def _missing(played: Sequence[Trajectory], scores: Sequence[Scored]) -> bool:

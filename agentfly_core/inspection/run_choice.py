@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Literal
 
 from agentfly_core.config.loading import override
@@ -24,7 +25,12 @@ def only(runs: Sequence[Run], wanted: Sequence[str]) -> list[Run]:
     for condition in wanted:
         if "=" in condition:
             key, value = override(condition)
-            _require_known(key, runs)
+            settings = {name for run in runs if isinstance(run, Listed) for name in run.settings}
+            if runs and key not in {"tag", "experiment", "state", "name", *settings}:
+                raise ValueError(
+                    f"--filter: no run has {key!r}; expected experiment, state, tag, name or a "
+                    "setting such as update.learning_rate."
+                )
             found = [run for run in found if isinstance(run, Listed) and _has(run, key, value)]
         else:
             found = [run for run in found if condition.casefold() in _line(run).casefold()]
@@ -33,16 +39,16 @@ def only(runs: Sequence[Run], wanted: Sequence[str]) -> list[Run]:
 
 def ordered(runs: Sequence[Run], by: Sorting) -> list[Run]:
     """Sorted by name, or with the newest, the best or the furthest first; damaged ones last."""
-    whole = sorted((run for run in runs if isinstance(run, Listed)), key=lambda run: run.name)
+    whole = sorted((run for run in runs if isinstance(run, Listed)), key=attrgetter("name"))
     if by == "time":
-        whole.sort(key=lambda run: -run.created_ms)
+        whole.sort(key=attrgetter("created_ms"), reverse=True)
     if by == "success":
         whole.sort(key=lambda run: -1.0 if run.success is None else run.success, reverse=True)
     if by == "step":
-        whole.sort(key=lambda run: -run.step)
+        whole.sort(key=attrgetter("step"), reverse=True)
     damaged = [run for run in runs if isinstance(run, Unreadable)]
     everything: list[Run] = [*whole, *damaged]
-    return sorted(everything, key=lambda run: run.name) if by == "name" else everything
+    return sorted(everything, key=attrgetter("name")) if by == "name" else everything
 
 
 def as_json(runs: Sequence[Run]) -> dict[str, JSON]:
@@ -76,15 +82,6 @@ def _has(run: Listed, key: str, value: JSON) -> bool:
     if key in ("experiment", "state", "name"):
         return str(getattr(run, key)) == str(value)
     return key in run.settings and run.settings[key] == value
-
-
-def _require_known(key: str, runs: Sequence[Run]) -> None:
-    settings = {name for run in runs if isinstance(run, Listed) for name in run.settings}
-    if runs and key not in {"tag", "experiment", "state", "name", *settings}:
-        raise ValueError(
-            f"--filter: no run has {key!r}; expected experiment, state, tag, name or a setting "
-            "such as update.learning_rate."
-        )
 
 
 def _line(run: Run) -> str:

@@ -85,14 +85,15 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     found = next(((step, folder) for step in asked if (folder := where(step))), None)
     if found is None:
         there = [step for step in begun if where(step)]
-        which = f"There are those of {_steps(there)}." if there else _no_evaluation(record, split)
+        which = _evaluated(record, split, there)
         of = f" of step {step}" if step is not None else ""
         raise ValueError(f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. {which}")
     number, folder = found
+    shards = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
     return Episodes(
         f"run:{run}@{number}",
         f"{run}, evaluation of step {number} on {split}",
-        read_pairs(store, _rollouts(store, folder), f"{folder}/scored"),
+        read_pairs(store, [uri for uri in shards if store.holds(uri)], f"{folder}/scored"),
         partial(pieces, decode=decoder(store, run)),
         {},
     )
@@ -157,16 +158,10 @@ def _evaluation(
     return folder if store.holds(f"{folder}/scored") else None
 
 
-def _no_evaluation(record: RunRecord, split: str) -> str:
+def _evaluated(record: RunRecord, split: str, steps: list[int]) -> str:
+    """Which steps a run has evaluated, and why none."""
+    if steps:
+        return f"There are those of {'steps' if steps[1:] else 'step'} {spans(steps)}."
     if split == "validation" and not science_of(record).evaluate.every:
         return "It never evaluates on validation: set evaluate.every."
     return "It has evaluated none yet."
-
-
-def _rollouts(store: Store, folder: str) -> list[str]:
-    shards = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
-    return [uri for uri in shards if store.holds(uri)]
-
-
-def _steps(numbers: list[int]) -> str:
-    return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {spans(numbers)}"

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from agentfly_core.reports.comparison import Comparison
 from agentfly_core.reports.episode_choice import Kind, Pair, conversation
 from agentfly_core.reports.markdown import fenced, marked, plain, sparkline, table
 from agentfly_core.reports.night_ledger import NightEvent
-from agentfly_core.reports.night_report import END, START, Curve, Effort, NightReport, SignSeen
+from agentfly_core.reports.night_report import END, START, Effort, NightReport, SignSeen
 from agentfly_core.runs.episodes import Piece
 
 OUTCOMES: dict[NightEvent, str] = {
@@ -80,13 +79,12 @@ def _introduction(report: NightReport, link: str) -> Iterator[str]:
 def _against_champion(report: NightReport) -> Iterator[str]:
     yield f"{plain(report.verdict.why, 2000)} The champion was {plain(report.champion)}."
     titles = ("compared", "champion", "this night", "difference", "at least", "must be", "holds")
-    yield table(titles, [_comparison(one) for one in report.verdict.comparisons])
-
-
-def _comparison(one: Comparison) -> tuple[str, ...]:
-    values = (f"{one.champion:.4g}", f"{one.challenger:.4g}")
-    difference = (f"{one.difference:+.3f}", f"{one.bound:+.3f}", f"above {0.0 - one.margin:g}")
-    return (plain(one.name), *values, *difference, "yes" if one.held else "no")
+    rows = []
+    for one in report.verdict.comparisons:
+        values = (f"{one.champion:.4g}", f"{one.challenger:.4g}")
+        difference = (f"{one.difference:+.3f}", f"{one.bound:+.3f}", f"above {0.0 - one.margin:g}")
+        rows.append((plain(one.name), *values, *difference, "yes" if one.held else "no"))
+    yield table(titles, rows)
 
 
 def _success(report: NightReport) -> str:
@@ -99,27 +97,22 @@ def _success(report: NightReport) -> str:
 
 
 def _curves(report: NightReport) -> str:
-    titles = ("curve", "first", "step by step", "last", "lowest", "highest")
-    return table(titles, [_curve(*each) for each in report.curves.items()])
-
-
-def _curve(title: str, curve: Curve) -> tuple[str, ...]:
-    values = [value for _, value in curve]
-    first, last = f"{values[0]:.3f}", f"{values[-1]:.3f}"
-    lowest, highest = f"{min(values):.3f}", f"{max(values):.3f}"
-    return (title, first, sparkline(values), last, lowest, highest)
+    rows = []
+    for title, curve in report.curves.items():
+        values = [value for _, value in curve]
+        first, *others = (f"{x:.3f}" for x in (values[0], values[-1], min(values), max(values)))
+        rows.append((title, first, sparkline(values), *others))
+    return table(("curve", "first", "step by step", "last", "lowest", "highest"), rows)
 
 
 def _signs(signs: Sequence[SignSeen]) -> str:
-    rows = [(plain(one.name), _numbers(one.steps), plain(one.text)) for one in signs]
+    rows = []
+    for one in signs:
+        steps = ", ".join(map(str, one.steps))
+        if len(one.steps) > 5:
+            steps = f"{one.steps[0]} to {one.steps[-1]} ({len(one.steps)} of them)"
+        rows.append((plain(one.name), steps, plain(one.text)))
     return table(("sign", "at steps", "at the last of them"), rows) if rows else "None was seen."
-
-
-def _numbers(steps: Sequence[int]) -> str:
-    """Steps in a few words: "3, 4, 5" or "3 to 15 (12)"."""
-    if len(steps) < 6:
-        return ", ".join(map(str, steps))
-    return f"{steps[0]} to {steps[-1]} ({len(steps)} of them)"
 
 
 def _history(report: NightReport) -> str:

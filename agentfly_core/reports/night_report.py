@@ -5,7 +5,7 @@ time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -172,15 +172,14 @@ class _Stored:
         for title, name in CURVES.items():
             measured = [step for step in self.steps if name in step["metrics"]]
             found[title] = [(step["step"], step["metrics"][name]) for step in measured]
-        found[VALIDATION] = [*self._validation()]
-        return {title: curve for title, curve in found.items() if curve}
-
-    def _validation(self) -> Iterator[tuple[int, float]]:
-        layout, store = RunLayout(self.judged.night), self.context.store
-        for step in self.context.science.own_steps:
-            policy = store.artifact(layout.step(step).policy)
+        layout, store, validation = RunLayout(self.judged.night), self.context.store, []
+        for number in self.context.science.own_steps:
+            policy = store.artifact(layout.step(number).policy)
             with suppress(FileNotFoundError):  # it was not evaluated
-                yield step, stored_evaluation(self.context, policy, "validation").success
+                success = stored_evaluation(self.context, policy, "validation").success
+                validation.append((number, success))
+        found[VALIDATION] = validation
+        return {title: curve for title, curve in found.items() if curve}
 
     def played(self, policy: Artifact) -> Iterable[tuple[Trajectory, Scored]]:
         """A policy's episodes on the test problems."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,8 +39,11 @@ def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableTyp
     if further := len(keys[SETTINGS_SHOWN:]):
         more = [Text(f"They differ in {counted(further, 'more setting')}: --json.", "dim")]
     table = _table(comparison, keys[:SETTINGS_SHOWN], split)
-    learning = map(Text, _learning(curves))
-    return Lines(_Unbroken(table), *more, *learning, "", Text(comparison.sentence, "bold"))
+    learning = ["", NOTHING]
+    if is_anything_solved(curves):
+        learning = [line for axis in AXES for line in ("", *plotted(curves, axis))]
+    lines = map(Text, learning)
+    return Lines(_Unbroken(table), *more, *lines, "", Text(comparison.sentence, "bold"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,37 +61,27 @@ class _Unbroken:
 def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:
     """Held-out success by group; a setting's heading has a line for each part of its name."""
     numbers = ["seeds", "solved", "95 % interval", "difference"][: 3 + bool(comparison.groups[1:])]
+    count = comparison.left_out
+    left_out = f", {count} left out: an episode has no score" if count else ""
     titles = [key.replace(".", ".\n") for key in keys] or ["policy"]
     table = Table(
         *(Column(title, overflow="fold", max_width=LONGEST_SETTING) for title in titles),
         *(Column(title, justify="right", no_wrap=True) for title in numbers),
-        title=f"{comparison.problems} {split} problems{_left_out(comparison)}",
+        title=f"{comparison.problems} {split} problems{left_out}",
         title_justify="left",
         show_edge=False,
     )
     for group in comparison.groups:
-        table.add_row(*_cells(group, keys)[: len(table.columns)])
+        low, high = group.success.interval
+        cells = [
+            *([shown(group.differs[key]) for key in keys] or [group.label]),
+            ", ".join(str(policy.seed) for policy in group.policies),
+            f"{group.success.value:.1%}",
+            f"{low:.1%} to {high:.1%}",
+            points(group.difference) if group.difference else "-",
+        ]
+        table.add_row(*cells[: len(table.columns)])
     return table
-
-
-def _cells(group: Group, keys: Sequence[str]) -> list[str]:
-    low, high = group.success.interval
-    return [
-        *([shown(group.differs[key]) for key in keys] or [group.label]),
-        ", ".join(str(policy.seed) for policy in group.policies),
-        f"{group.success.value:.1%}",
-        f"{low:.1%} to {high:.1%}",
-        points(group.difference) if group.difference else "-",
-    ]
-
-
-def _learning(curves: Curves) -> Iterator[str]:
-    """A curve over each axis, below an empty line; or that there is nothing to draw."""
-    if not is_anything_solved(curves):
-        yield from ("", NOTHING)
-        return
-    for axis in AXES:
-        yield from ("", *plotted(curves, axis))
 
 
 def points(difference: Estimate) -> str:
@@ -135,21 +128,10 @@ def _draw_learning(panel: Axes, groups: Sequence[Group], curves: Curves, axis: s
 def _draw_held_out(panel: Axes, groups: Sequence[Group]) -> None:
     """A point a group with its interval."""
     for number, group in enumerate(groups):
-        panel.errorbar(
-            [number], [group.success.value], _reach(group), fmt="o", color=f"C{number % 10}"
-        )
+        value, (low, high) = group.success.value, group.success.interval
+        reach = [[value - low], [high - value]]
+        panel.errorbar([number], [value], reach, fmt="o", color=f"C{number % 10}")
     names = [group.label.replace(" ", "\n") for group in groups]
     panel.set_xticks(range(len(groups)), names, fontsize="small")
     panel.set_xlim(-0.5, len(groups) - 0.5)
     panel.set_ylim(0, 1)
-
-
-def _reach(group: Group) -> list[list[float]]:
-    """How far the interval goes below and above, as matplotlib takes it."""
-    low, high = group.success.interval
-    return [[group.success.value - low], [high - group.success.value]]
-
-
-def _left_out(comparison: RunComparison) -> str:
-    count = comparison.left_out
-    return f", {count} left out: an episode has no score" if count else ""

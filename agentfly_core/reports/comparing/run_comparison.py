@@ -154,11 +154,12 @@ def require_comparable(policies: Sequence[Trial]) -> None:
             keys = _differing([first.settings, other.settings])
             data = [key for key in keys if key.startswith("data.")]
             seeds = [] if data or first.seed == other.seed else [f"seed {first.seed}, {other.seed}"]
+            reasons = f" ({', '.join([*data, *seeds])})" if data or seeds else ""
             raise ValueError(
                 f"{first.name} and {other.name} cannot be compared: they are tried on other "
                 f"problems, with the digests {first.problems[:12]} and {other.problems[:12]}"
-                f"{_of([*data, *seeds])}. Give runs that are to be compared the same data, and "
-                "with several seeds one data.seed, as `agentfly sweep` does."
+                f"{reasons}. Give runs that are to be compared the same data, and with several "
+                "seeds one data.seed, as `agentfly sweep` does."
             )
         for earlier in policies[:number]:
             if _tried_as(earlier) == _tried_as(other):
@@ -209,10 +210,6 @@ def _seeds(one: Group, other: Group) -> str:
     if counts[0] == counts[1]:
         return f"{counted(counts[0], 'seed')} each"
     return f"{counts[0]} against {counted(counts[1], 'seed')}"
-
-
-def _of(reasons: Sequence[str]) -> str:
-    return f" ({', '.join(reasons)})" if reasons else ""
 
 
 def _told(estimate: Estimate) -> dict[str, JSON]:

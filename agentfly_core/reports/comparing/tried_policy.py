@@ -143,12 +143,8 @@ def _settings(science: Science, step: int) -> dict[str, JSON]:
         for key, value in said.items()
         if not any(f"{key}.".startswith(f"{name}.") for name in free)
     }
-    return {**kept, "fork": _origin(science), STEP: step}
-
-
-def _origin(science: Science) -> str | None:
-    """What a fork goes on from: `mine@7`, and `mine@7 fresh` without its learner state."""
-    if science.fork is None:
-        return None
-    fresh = "" if science.inherits_learner else " fresh"
-    return f"{science.fork.run}@{science.fork.step}{fresh}"
+    origin = None
+    if science.fork:
+        fresh = "" if science.inherits_learner else " fresh"
+        origin = f"{science.fork.run}@{science.fork.step}{fresh}"
+    return {**kept, "fork": origin, STEP: step}
