@@ -13,7 +13,7 @@ from agentfly_core.formats.text import redact
 from agentfly_core.system.module_search import refuse_namesakes
 from flows.commands.arguments import Command, Commands
 from flows.commands.comparing import add_comparing
-from flows.commands.episodes import add_episodes
+from flows.commands.episodes import add_episodes, add_scoring
 from flows.commands.export import add_export
 from flows.commands.machine import add_checks, add_prefect
 from flows.commands.nights import add_nights
@@ -40,6 +40,7 @@ GROUPS = (
     add_play,
     add_listing,
     add_episodes,
+    add_scoring,
     add_export,
     add_comparing,
     add_forking,

@@ -217,22 +217,17 @@ async def _scored(
     if answered.ending is Ending.FAILED:
         reason = Unscored(f"episode failed: {answered.error}")
         return [Scored(trajectory.id, {}, (), reason) for trajectory in episode]
+    found: dict[str, tuple[float, Score | Unscored]] = {}
     async with seats:
-        found = {
-            reward.name: (weight, _of_known(await _found(reward, answered), reward, speakers))
-            for reward, weight in rewards.items()
-        }
+        for reward, weight in rewards.items():
+            score = await _found(reward, answered)
+            if isinstance(score, Score) and (unknown := [*score.by_speaker.keys() - {*speakers}]):
+                score = Unscored(
+                    f"{reward.name}: by_speaker names {unknown[0]!r}, the speakers of these "
+                    f"episodes are {', '.join(speakers)}"
+                )
+            found[reward.name] = weight, score
     return [_held(found, trajectory, trajectory is answered) for trajectory in episode]
-
-
-def _of_known(found: Score | Unscored, reward: Reward, speakers: Sequence[str]) -> Score | Unscored:
-    """What was found, Unscored where it names a speaker that none of the episodes has."""
-    if isinstance(found, Score) and (unknown := [*found.by_speaker.keys() - {*speakers}]):
-        return Unscored(
-            f"{reward.name}: by_speaker names {unknown[0]!r}, the speakers of these episodes are "
-            f"{', '.join(speakers)}"
-        )
-    return found
 
 
 async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
@@ -257,18 +252,13 @@ def _held(
     """An episode's scores as they hold for one of its trajectories; those of turns are of the one
     that answered.
     """
-    own = {
-        name: (weight, _of_speaker(score, trajectory.speaker, answered))
-        for name, (weight, score) in found.items()
-    }
+    own = dict(found)
+    for name, (weight, score) in found.items():
+        if isinstance(score, Score):
+            value = score.by_speaker.get(trajectory.speaker, score.value)
+            per_turn = score.per_turn if answered else ()
+            own[name] = weight, replace(score, value=value, per_turn=per_turn)
     return replace(combined(trajectory.id, own), rewards=_by_name(found))
-
-
-def _of_speaker(score: Score | Unscored, speaker: str, answered: bool) -> Score | Unscored:
-    if isinstance(score, Unscored):
-        return score
-    value = score.by_speaker.get(speaker, score.value)
-    return replace(score, value=value, per_turn=score.per_turn if answered else ())
 
 
 def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscored]]) -> Scored:

@@ -6,6 +6,7 @@ import math
 import random
 import re
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from agentfly_core.formats.json_value import JSON
@@ -59,9 +60,6 @@ class Draw:
         kind = schema.get("type", "string")
         if isinstance(kind, list):
             kind = self._draw.choice(kind)
-        return self._of_type(kind, schema, depth)
-
-    def _of_type(self, kind: str, schema: Schema, depth: int) -> JSON:
         if kind == "object":
             return self._object(schema, depth)
         if kind == "array":
@@ -123,7 +121,7 @@ class Draw:
         if schema.get("format") in FORMATS:
             return FORMATS[schema["format"]]
         least: int = schema.get("minLength", 0)
-        most: float = schema.get("maxLength", math.inf)
+        most: float = schema.get("maxLength", inf)
         pattern = schema.get("pattern")
         tried = [self._words_of(least) for _ in range(TRIES)]
         shown: list[str] = [text for text in schema.get("examples", ()) if isinstance(text, str)]
@@ -143,7 +141,12 @@ class Draw:
 
     def _number(self, schema: Schema, whole: bool) -> JSON:
         step: float = schema.get("multipleOf", 1 if whole else 0)
-        low, high = _bounds(schema, step)
+        more = step or 1e-9
+        low = max(schema.get("minimum", -inf), schema.get("exclusiveMinimum", -inf) + more)
+        high = min(schema.get("maximum", inf), schema.get("exclusiveMaximum", inf) - more)
+        if low == -inf and high == inf:
+            low, high = 0, 100
+        low, high = (high - 100 if low == -inf else low), (low + 100 if high == inf else high)
         least, most = math.ceil(low / (step or 1)), math.floor(high / (step or 1))
         if low > high or (step and least > most):
             limits = {key: schema[key] for key in NUMBERS if key in schema}
@@ -151,13 +154,3 @@ class Draw:
         if step:
             return self._draw.randint(least, most) * step
         return round(self._draw.uniform(low, high), 2) if high - low > 1 else (low + high) / 2
-
-
-def _bounds(schema: Schema, step: float) -> tuple[float, float]:
-    """The lowest and highest number; where one is missing they are 100 apart."""
-    more = step or 1e-9
-    low = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf) + more)
-    high = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf) - more)
-    if math.isinf(low) and math.isinf(high):
-        return 0, 100
-    return (high - 100 if math.isinf(low) else low), (low + 100 if math.isinf(high) else high)

@@ -55,7 +55,10 @@ class Scripted:
     ) -> None:
         self._encode, self._stop_token, self._policy = encode, stop_token, policy
         self._write = write
-        self._called = f"The policy {_import_path(policy)}"
+        # as experiments name it; one that a function made is named like that function
+        written = policy if hasattr(policy, "__qualname__") else type(policy)
+        name = written.__qualname__.partition(".<locals>")[0]
+        self._called = f"The policy {written.__module__}:{name}"
         self._version = -1
 
     def load(self, policy: Path, version: int, base: Path | None = None) -> None:
@@ -96,26 +99,15 @@ class Scripted:
         except (NoReply, ServiceFailure, SamplerLost):
             raise
         except Exception as error:  # the function is an author's
-            raise NoReply(self._broken(error, conversation)) from error
+            where = tracebacks.own_line(error) or tracebacks.defined(self._policy)
+            raise NoReply(
+                f"{self._called} raised an error in its reply {conversation.turn + 1} to the "
+                f"problem {conversation.problem.id!r} (chain {conversation.chain}):\n"
+                f"{tracebacks.trace(error)}\n{fault(error)}\nLook at {where}."
+            ) from error
         if not isinstance(said, str | Message):
             raise NoReply(
                 f"{self._called} returned {said!r:.80}, expected text or a Message. Look at "
                 f"{tracebacks.defined(self._policy)}."
             )
         return said
-
-    def _broken(self, error: Exception, conversation: Conversation) -> str:
-        where = tracebacks.own_line(error) or tracebacks.defined(self._policy)
-        return (
-            f"{self._called} raised an error in its reply {conversation.turn + 1} to the problem "
-            f"{conversation.problem.id!r} (chain {conversation.chain}):\n"
-            f"{tracebacks.trace(error)}\n{fault(error)}\nLook at {where}."
-        )
-
-
-def _import_path(policy: Policy) -> str:
-    """Where a policy is written, as experiments name it; one that a function made is named like
-    that function.
-    """
-    written = policy if hasattr(policy, "__qualname__") else type(policy)
-    return f"{written.__module__}:{written.__qualname__.partition('.<locals>')[0]}"

@@ -95,6 +95,7 @@ def judged(step: RescoredStep) -> StepJudged:
     """
     answered = {answering(one).id for one in by_episode([t for t, _, _ in step.episodes])}
     episodes, unscored = [], []
+    rewards: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for trajectory, old, new in step.episodes:
         if trajectory.role == "baseline" or isinstance(old.reward, Unscored):
             continue
@@ -105,7 +106,11 @@ def judged(step: RescoredStep) -> StepJudged:
             continue
         where = (step.step, trajectory.problem.id, trajectory.chain, trajectory.group)
         episodes.append(Judged(*where, old.reward, new.reward))
-    found = agreement(_groups(episodes))
+        rewards[trajectory.group].append((old.reward, new.reward))
+    groups = [*rewards.values()]
+    if all(len(group) == 1 for group in groups):  # then the step is one group
+        groups = [[pair for group in groups for pair in group]]
+    found = agreement(groups)
     return StepJudged(step.step, step.artifact, tuple(episodes), tuple(unscored), found)
 
 
@@ -170,16 +175,6 @@ def as_json(second: Second, store: Store) -> dict[str, JSON]:
         "all": _numbers(everything, second.agreement),
         "furthest": furthest,
     }
-
-
-def _groups(episodes: Sequence[Judged]) -> list[list[tuple[float, float]]]:
-    """The rewards of each group; where groups have one episode each, the step is one group."""
-    found: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for episode in episodes:
-        found[episode.group].append((episode.old, episode.new))
-    if all(len(group) == 1 for group in found.values()):
-        return [[pair for group in found.values() for pair in group]]
-    return [*found.values()]
 
 
 def _row(episodes: Sequence[Judged], found: Agreement) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from agentfly_core.config.loading import override
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.runs.listing import Listed, Unreadable, differences, settled
+from agentfly_core.runs.listing import Listed, Unreadable, differences
 
 Sorting = Literal["name", "time", "success", "step"]
 SORTINGS: tuple[Sorting, ...] = ("name", "time", "success", "step")
@@ -31,9 +31,9 @@ def only(runs: Sequence[Run], wanted: Sequence[str]) -> list[Run]:
                     f"--filter: no run has {key!r}; expected experiment, state, tag, name or a "
                     "setting such as update.learning_rate."
                 )
-            found = [run for run in found if isinstance(run, Listed) and _has(run, key, value)]
+            found = [run for run in found if run.has(key, value)]
         else:
-            found = [run for run in found if condition.casefold() in _line(run).casefold()]
+            found = [run for run in found if condition.casefold() in run.words.casefold()]
     return found
 
 
@@ -54,37 +54,25 @@ def ordered(runs: Sequence[Run], by: Sorting) -> list[Run]:
 def as_json(runs: Sequence[Run]) -> dict[str, JSON]:
     """The runs for programs; `differs` has what the listed ones differ in."""
     differing = differences([run for run in runs if isinstance(run, Listed)])
-    return {"runs": [_run_json(run, differing) for run in runs]}
-
-
-def _run_json(run: Run, differing: dict[str, dict[str, JSON]]) -> JSON:
-    if isinstance(run, Unreadable):
-        return {"name": run.name, "state": "damaged", "fault": run.fault}
-    return {
-        "name": run.name,
-        "experiment": run.experiment,
-        "state": run.state,
-        "owner": run.owner or None,
-        "step": run.step,
-        "steps": run.steps,
-        "success": run.success,
-        "created_ms": run.created_ms,
-        "tags": list(run.tags),
-        "differs": differing[run.name],
-        "changed": dict(run.changed),
-        "command": run.command,
-    }
-
-
-def _has(run: Listed, key: str, value: JSON) -> bool:
-    if key == "tag":
-        return str(value) in run.tags
-    if key in ("experiment", "state", "name"):
-        return str(getattr(run, key)) == str(value)
-    return key in run.settings and run.settings[key] == value
-
-
-def _line(run: Run) -> str:
-    if isinstance(run, Unreadable):
-        return f"{run.name} damaged"
-    return " ".join((run.name, run.experiment, run.state, *run.tags, *settled(run.changed)))
+    found: list[JSON] = []
+    for run in runs:
+        if isinstance(run, Unreadable):
+            found.append({"name": run.name, "state": "damaged", "fault": run.fault})
+            continue
+        found.append(
+            {
+                "name": run.name,
+                "experiment": run.experiment,
+                "state": run.state,
+                "owner": run.owner or None,
+                "step": run.step,
+                "steps": run.steps,
+                "success": run.success,
+                "created_ms": run.created_ms,
+                "tags": list(run.tags),
+                "differs": differing[run.name],
+                "changed": dict(run.changed),
+                "command": run.command,
+            }
+        )
+    return {"runs": found}

@@ -121,27 +121,23 @@ def read_demonstrations(store: Store, run: str) -> Episodes:
 
 def read_play(store: Store, name: str) -> Episodes:
     """Episodes that were played without training; raises ValueError where there are none."""
+    layout = PlayLayout(name)
     try:
-        return _play(store, name)
+        record, stored = store.read_json(layout.record), store.names(layout.uri)
+        shards = [f"{layout.uri}/{each}" for each in stored if each.startswith("rollout-")]
+        # damage is no reason to show the other shards alone
+        held = [uri for uri in shards if store.manifest(uri) is not None]
+        if record is None or not held:
+            hint = did_you_mean(name, [known for known in plays(store) if known != name])
+            raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")
+        read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
+        title = f"play:{name}, {record['policy']} on {record['split']}"
+        return Episodes(f"play:{name}", title, read_pairs(store, held, layout.scored), read, {})
     except Damaged as damage:
         raise Damaged(
             f"{damage} Nothing plays it again under its name: put the file back from a copy, or "
-            f"remove {store.uri}/{PlayLayout(name).uri}."
+            f"remove {store.uri}/{layout.uri}."
         ) from None
-
-
-def _play(store: Store, name: str) -> Episodes:
-    layout = PlayLayout(name)
-    record, stored = store.read_json(layout.record), store.names(layout.uri)
-    shards = [f"{layout.uri}/{each}" for each in stored if each.startswith("rollout-")]
-    # damage is no reason to show the other shards alone
-    held = [uri for uri in shards if store.manifest(uri) is not None]
-    if record is None or not held:
-        hint = did_you_mean(name, [known for known in plays(store) if known != name])
-        raise ValueError(f"There are no played episodes {name!r} in {store.uri}.{hint}")
-    read = partial(pieces, decode=decoder_of(store, store.artifact(layout.tokenizer)))
-    title = f"play:{name}, {record['policy']} on {record['split']}"
-    return Episodes(f"play:{name}", title, read_pairs(store, held, layout.scored), read, {})
 
 
 def _evaluation(

@@ -50,10 +50,13 @@ def tokenizer(
     ValueError for atoms that are no regular expressions.
     """
     texts = [piece for conversation in conversations for piece in conversation]
+    starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
+    form = "|".join(map(re.escape, _form(conversations)))
+    others = f"(?!(?:{form}){ends})" if form else ""
+    alone = [*(f"(?:{atom})" for atom in atoms), r"\d", f"{starts}{others}{_WORD}"]
     try:
-        return learned(texts, _atoms(atoms, _form(conversations)), VOCABULARY)
-    except Exception as error:
-        # a bare Exception is what the tokenizers library raises
+        return learned(texts, "|".join(alone), VOCABULARY)
+    except Exception as error:  # a bare one is what the tokenizers library raises
         if not atoms:
             raise
         raise ValueError(
@@ -81,17 +84,5 @@ def _form(conversations: Sequence[Conversation]) -> list[str]:
         for word in {word for piece in conversation for word in re.findall(_WORD, piece)}
     )
     needed = math.ceil(EVERYWHERE * len(conversations))
-    return sorted((word for word, count in found.items() if count >= needed), key=_longest_first)
-
-
-def _longest_first(word: str) -> tuple[int, str]:
-    return -len(word), word
-
-
-def _atoms(given: Sequence[str], form: Sequence[str]) -> str:
-    """The regular expression of what stands alone: what was given, digits, words but those of the
-    form.
-    """
-    starts, ends = r"(?<![^\W\d])", r"(?![^\W\d])"
-    others = f"(?!(?:{'|'.join(map(re.escape, form))}){ends})" if form else ""
-    return "|".join([*(f"(?:{atom})" for atom in given), r"\d", f"{starts}{others}{_WORD}"])
+    words = sorted(word for word, count in found.items() if count >= needed)
+    return sorted(words, key=len, reverse=True)

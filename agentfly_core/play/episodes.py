@@ -102,10 +102,11 @@ def play(
     with _forgotten_if_empty(context.store, PlayLayout(name)):
         with context.store.publish(_key(PlayLayout(name).tokenizer, {})) as folder:
             services.tokenizer.save_pretrained(folder)
+        inputs = {"data": asked.data.digest}
+        if isinstance(player, Model):
+            inputs["policy"] = player.policy.digest
         begun = time.monotonic()
-        rollouts = list(
-            _rollouts(context, services, spec, asked, way.ended, _inputs(player, asked), name)
-        )
+        rollouts = list(_rollouts(context, services, spec, asked, way.ended, inputs, name))
         scored = _score(context, rollouts)
         seconds = time.monotonic() - begun
     folders = [context.store.open(rollout) for rollout in rollouts]
@@ -123,15 +124,18 @@ def _rollouts(
     name: str,
 ) -> Iterator[Artifact]:
     """Play and publish one shard after the other."""
-    done = 0
+    progress = watching("play", 0, 0, len(asked.episodes))
+
+    def watch(trajectory: Trajectory) -> None:
+        ended(trajectory)
+        progress(trajectory)
+
     for number, shard in enumerate(asked.shards):
         target = _key(PlayLayout(name).rollout(number), inputs)
-        watch = _both(ended, watching("play", 0, done, len(asked.episodes)))
         with context.store.publish(target) as folder, measuring(folder) as metrics:
             metrics |= play_shard(
                 spec, OPEN, services.sampler, shard, folder, watch, services.environments
             )
-        done += len(shard)
         yield context.store.artifact(target.uri)
 
 
@@ -144,14 +148,6 @@ def _forgotten_if_empty(store: Store, layout: PlayLayout) -> Iterator[None]:
         if not store.holds(layout.rollout(0)):
             store.remove(layout.uri)
         raise
-
-
-def _both(first: Watch, second: Watch) -> Watch:
-    def watch(trajectory: Trajectory) -> None:
-        first(trajectory)
-        second(trajectory)
-
-    return watch
 
 
 def _score(context: ExperimentContext, rollouts: Sequence[Artifact]) -> Artifact:
@@ -188,11 +184,6 @@ def _take_name(context: ExperimentContext, player: Player, asked: Asked, way: Wa
         name = next_play(context.store, context.experiment)
         if context.store.create_json(PlayLayout(name).record, as_json(record)):
             return name  # or another process took it meanwhile
-
-
-def _inputs(player: Player, asked: Asked) -> dict[str, str]:
-    policy = {"policy": player.policy.digest} if isinstance(player, Model) else {}
-    return {"data": asked.data.digest, **policy}
 
 
 def _key(uri: str, inputs: Mapping[str, str]) -> ArtifactKey:

@@ -37,7 +37,10 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
 
     A script needs no weights, no GPU and no server.
     """
-    tokenizer = _tokenizer(context, player)
+    if isinstance(player, Model):
+        tokenizer = tokenizer_of(context, player.policy)
+    else:
+        tokenizer, _ = inputs.tokenizer(context)
     with (
         environment_loop(context.resolved.limits) as environments,
         _sampler(context, player, tokenizer, logs) as sampler,
@@ -65,9 +68,3 @@ def _sampler(
         sampler_service(context, player.policy, owner, logs) as sampler,
     ):
         yield sampler
-
-
-def _tokenizer(context: ExperimentContext, player: Player) -> PreTrainedTokenizerBase:
-    if isinstance(player, Model):
-        return tokenizer_of(context, player.policy)
-    return inputs.tokenizer(context)[0]

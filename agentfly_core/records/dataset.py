@@ -71,7 +71,17 @@ def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:
         what = f"the keys {[*built]}" if isinstance(built, Mapping) else shown(built)
         raise ValueError(f"{data.use} returned {what}, expected a dict with the keys {[*SPLITS]}.")
     for name in SPLITS:
-        _require_problems(f"{data.use} returned {name}", built[name])
+        what, rows = f"{data.use} returned {name}", built[name]
+        if not isinstance(rows, Sequence) or isinstance(rows, str):
+            raise ValueError(
+                f"{what} as {shown(rows)}, {with_article(type(rows).__name__)}, expected a list "
+                "of Problem."
+            )
+        for position, row in enumerate(rows):
+            fault = None if isinstance(row, BadRow) else _problem_fault(row)
+            if fault:
+                which = f", the problem {shown(row.id)}" if isinstance(row, Problem) else ""
+                raise ValueError(f"{what}[{position}]{which}: {sentence(fault)}")
     return built
 
 
@@ -84,7 +94,17 @@ def problems_of(
     or fewer problems than asked for, unless a split has a BadRow for each that is missing.
     """
     splits = {split: [p for p in built[split] if isinstance(p, Problem)] for split in SPLITS}
-    _check(splits)
+    seen: dict[str, str] = {}
+    for name, problems in splits.items():
+        if not problems and name != "validation":
+            raise ValueError(f"The {name} split is empty; raise data.{name} or give more data.")
+        for problem in problems:
+            if problem.id in seen:
+                raise ValueError(
+                    f"The problem id {problem.id!r} is in {seen[problem.id]} and in {name}; ids "
+                    "are unique."
+                )
+            seen[problem.id] = name
     for split in SPLITS if counted else ():
         _require_count(data, split, built[split])
     return splits
@@ -108,34 +128,6 @@ def splits_played(science: Science) -> tuple[str, ...]:
 def shards_of_split(science: Science, data: Path, name: str) -> int:
     """How many shards the held-out evaluation on a split of a prepared dataset has."""
     return -(-size_of_split(data, name) * science.evaluate.episodes // science.rollout.shard)
-
-
-def _check(splits: Mapping[str, Sequence[Problem]]) -> None:
-    seen: dict[str, str] = {}
-    for name, problems in splits.items():
-        if not problems and name != "validation":
-            raise ValueError(f"The {name} split is empty; raise data.{name} or give more data.")
-        for problem in problems:
-            if problem.id in seen:
-                raise ValueError(
-                    f"The problem id {problem.id!r} is in {seen[problem.id]} and in {name}; ids "
-                    "are unique."
-                )
-            seen[problem.id] = name
-
-
-def _require_problems(what: str, rows: object) -> None:
-    """Raise ValueError unless the rows of a split are problems that can be stored, and bad rows."""
-    if not isinstance(rows, Sequence) or isinstance(rows, str):
-        raise ValueError(
-            f"{what} as {shown(rows)}, {with_article(type(rows).__name__)}, expected a list of "
-            "Problem."
-        )
-    for position, row in enumerate(rows):
-        fault = None if isinstance(row, BadRow) else _problem_fault(row)
-        if fault:
-            which = f", the problem {shown(row.id)}" if isinstance(row, Problem) else ""
-            raise ValueError(f"{what}[{position}]{which}: {sentence(fault)}")
 
 
 def _problem_fault(row: object) -> str | None:

@@ -85,13 +85,14 @@ def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> l
     judged; those that were given up are done.
     """
     begun = {entry.night for entry in history.entries if entry.event == "began"}
-    return [
-        night
-        for night in sorted({*_nights(context), *begun})
-        if night != tonight
-        and history.last(night, "given_up") is None
-        and not (finished(context, night) and _judged(history, night))
-    ]
+    found = []
+    for night in sorted({*_nights(context), *begun} - {tonight}):
+        # it is decided, or up to a person; so are nights of releases without a ledger
+        judged = night not in begun or history.last(night, *DECIDED) is not None
+        given_up = history.last(night, "given_up") is not None
+        if not given_up and not (finished(context, night) and judged):
+            found.append(night)
+    return found
 
 
 def beginning(context: ExperimentContext, history: NightHistory, data: Artifact) -> Beginning:
@@ -182,9 +183,3 @@ def _nights(context: ExperimentContext) -> list[str]:
         if ours:
             nights.append(name)
     return nights
-
-
-def _judged(history: NightHistory, night: str) -> bool:
-    """Whether it is decided, or up to a person; nights of releases without a ledger are."""
-    begun = history.last(night, "began")
-    return begun is None or history.last(night, *DECIDED) is not None

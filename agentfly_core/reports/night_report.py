@@ -14,7 +14,6 @@ from typing import Any, TypedDict
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.config.health_signs import Signs
 from agentfly_core.config.site import Site
 from agentfly_core.pipeline.stop_conditions import due
 from agentfly_core.records.run_record import RunRecord, Summary
@@ -108,9 +107,13 @@ def night_report(store: Store, night: str) -> NightReport:
     """The report of a night; raises ValueError for a run that is no finished and judged night, and
     where its dataset is not there any more.
     """
-    stored = _stored(store, night)
+    stored = _Stored.of(store, night)
     champion, challenger = stored.champion.policy, stored.challenger.policy
     held_out = stored.held_out()
+    before, after = held_out[START].solved, held_out[END].solved
+    # on the problems of which both have a scored episode
+    common = before.keys() & after.keys()
+    gain = improvement(*({name: each[name] for name in common} for each in (before, after)))
     return NightReport(
         night=night,
         experiment=stored.record["experiment"],
@@ -118,9 +121,9 @@ def night_report(store: Store, night: str) -> NightReport:
         verdict=Verdict.from_json(stored.details["verdict"]),
         history=stored.history,
         held_out=held_out,
-        gain=_gain(held_out[START], held_out[END]),
+        gain=gain,
         curves=stored.curves(),
-        signs=_signs(stored.context.science.health, stored.steps),
+        signs=stored.signs(),
         episodes=choose(pairs(stored.played(champion), stored.played(challenger))),
         effort=stored.effort(),
     )
@@ -135,6 +138,31 @@ class _Stored:
     summary: Summary
     history: Sequence[NightEntry]
     judged: NightEntry
+
+    @classmethod
+    def of(cls, store: Store, night: str) -> _Stored:
+        """Raises ValueError for a run that is no finished and judged night."""
+        record, summary = record_of(store, night), summary_of(store, night)
+        ledger = NightLedger(store, record["experiment"]) if record else None
+        history = [entry for entry in ledger.entries() if entry.night == night] if ledger else []
+        judged = [entry for entry in history if "verdict" in entry.details]
+        if record is None or summary is None or not judged:
+            raise ValueError(
+                f"{night!r} in {store.uri} is no night that was finished and judged, so there is "
+                "no report of it. `agentfly nights EXPERIMENT` shows what became of each night."
+            )
+        science = science_of(record)
+        if store.manifest(keys.prepare(science).uri) is None:
+            raise ValueError(
+                f"The dataset of {night!r} is not in {store.uri}, or the files that it was made of "
+                "have changed, so what was played on it is not found. A report that was written "
+                f"before is {RunLayout(night).report}."
+            )
+        place = Site(), store
+        context = ExperimentContext(
+            record["experiment"], resolve(science), record["origin"], *place
+        )
+        return cls(context, record, summary, history, judged[-1])
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -181,6 +209,18 @@ class _Stored:
         found[VALIDATION] = validation
         return {title: curve for title, curve in found.items() if curve}
 
+    def signs(self) -> list[SignSeen]:
+        """The signs that were told, with the steps at which they were."""
+        told: dict[str, list[tuple[int, str]]] = {}
+        for step in self.steps:
+            for name, sign in due(self.context.science.health, step["metrics"]).items():
+                lasted = int(step["metrics"][f"health/{name}"])
+                text = sign.told(step["metrics"], lasted)
+                told.setdefault(name, []).append((step["step"], text))
+        return [
+            SignSeen(name, [step for step, _ in seen], seen[-1][1]) for name, seen in told.items()
+        ]
+
     def played(self, policy: Artifact) -> Iterable[tuple[Trajectory, Scored]]:
         """A policy's episodes on the test problems."""
         data = self.context.store.artifact(keys.prepare(self.context.science).uri)
@@ -197,58 +237,19 @@ class _Stored:
             steps=done,
             planned=self.record.get("planned_steps", done),
             sittings=sum(entry.event == "began" for entry in self.history),
-            hours=_hours(self.history, self.judged, [step["time_ms"] for step in self.steps]),
+            hours=self.hours(),
             seconds=self.summary["seconds"],
             tokens=round(sum(tokens)),
             price_per_hour=self.record["site"].get("price_per_hour"),
         )
 
-
-def _stored(store: Store, night: str) -> _Stored:
-    record, summary = record_of(store, night), summary_of(store, night)
-    ledger = NightLedger(store, record["experiment"]) if record else None
-    history = [entry for entry in ledger.entries() if entry.night == night] if ledger else []
-    judged = [entry for entry in history if "verdict" in entry.details]
-    if record is None or summary is None or not judged:
-        raise ValueError(
-            f"{night!r} in {store.uri} is no night that was finished and judged, so there is no "
-            "report of it. `agentfly nights EXPERIMENT` shows what became of each night."
-        )
-    science = science_of(record)
-    if store.manifest(keys.prepare(science).uri) is None:
-        raise ValueError(
-            f"The dataset of {night!r} is not in {store.uri}, or the files that it was made of "
-            "have changed, so what was played on it is not found. A report that was written "
-            f"before is {RunLayout(night).report}."
-        )
-    place = Site(), store
-    context = ExperimentContext(record["experiment"], resolve(science), record["origin"], *place)
-    return _Stored(context, record, summary, history, judged[-1])
-
-
-def _gain(before: Evaluation, after: Evaluation) -> tuple[float, Interval]:
-    """How much more of the problems were solved on which both have a scored episode."""
-    common = before.solved.keys() & after.solved.keys()
-    return improvement(*({name: each.solved[name] for name in common} for each in (before, after)))
-
-
-def _signs(signs: Signs, steps: Sequence[StepMetrics]) -> list[SignSeen]:
-    """The signs that were told, with the steps at which they were."""
-    told: dict[str, list[tuple[int, str]]] = {}
-    for step in steps:
-        for name, sign in due(signs, step["metrics"]).items():
-            lasted = int(step["metrics"][f"health/{name}"])
-            text = sign.told(step["metrics"], lasted)
-            told.setdefault(name, []).append((step["step"], text))
-    return [SignSeen(name, [step for step, _ in seen], seen[-1][1]) for name, seen in told.items()]
-
-
-def _hours(history: Sequence[NightEntry], judged: NightEntry, steps: Sequence[int]) -> float:
-    """The hours of all sittings; `steps` are the times in milliseconds at which steps ended."""
-    ended = [entry.time_ms for entry in history if entry.event == "finished"]
-    left = [*steps, *ended, judged.time_ms]
-    began = [entry.time_ms for entry in history if entry.event == "began"]
-    spent = 0
-    for start, following in zip(began, [*began[1:], math.inf], strict=True):
-        spent += max((time for time in left if start <= time < following), default=start) - start
-    return spent / 3_600_000
+    def hours(self) -> float:
+        """The hours of all sittings, each from its beginning to the last thing that it left."""
+        ended = [entry.time_ms for entry in self.history if entry.event == "finished"]
+        left = [*(step["time_ms"] for step in self.steps), *ended, self.judged.time_ms]
+        began = [entry.time_ms for entry in self.history if entry.event == "began"]
+        spent = 0
+        for start, following in zip(began, [*began[1:], math.inf], strict=True):
+            last = max((time for time in left if start <= time < following), default=start)
+            spent += last - start
+        return spent / 3_600_000

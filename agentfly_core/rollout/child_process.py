@@ -113,8 +113,7 @@ class Child:
             try:
                 async with asyncio.timeout(seconds) as limit:
                     return strict_json.parse((await self._line(line)).decode(), LONGEST_LINE)
-            except BaseException as error:
-                # cancelled too: it would take the late answer for the next one
+            except BaseException as error:  # cancelled too, or the late answer would be the next
                 self._kill()
                 if isinstance(error, TimeoutError) and limit.expired():
                     raise ServiceFailure(

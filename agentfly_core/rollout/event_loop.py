@@ -43,8 +43,7 @@ class EnvironmentLoop:
         try:
             self.loop.call_soon_threadsafe(lambda: tasks.append(self.loop.create_task(work)))
             return asyncio.run_coroutine_threadsafe(_result(tasks), self.loop).result()
-        except BaseException:
-            # also Ctrl-C and the end that Prefect asks for: whatever it is passes on
+        except BaseException:  # also Ctrl-C and the end that Prefect asks for: it passes on
             asyncio.run_coroutine_threadsafe(_end(tasks), self.loop).result()
             raise
 

@@ -102,8 +102,7 @@ class Pool:
         getting = asyncio.create_task(self._ready(place, problem, seconds))
         try:
             instance = await asyncio.shield(getting)
-        except BaseException:
-            # cancelled too: whatever it is passes on, but the place is given back
+        except BaseException:  # cancelled too: it passes on, but the place is given back
             self._in_background(self._abandon(getting))
             raise
         well = False
@@ -185,8 +184,7 @@ class Pool:
             return instance
         try:
             return await self._started(seconds)
-        except Exception as error:
-            # the lease that gets this place starts one again, and fails with what is wrong
+        except Exception as error:  # the lease of this place starts one again, and fails itself
             _log.warning("%s was not warmed up: %s", self._kind.__name__, fault(error))
             return None
 

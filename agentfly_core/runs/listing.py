@@ -57,6 +57,21 @@ class Listed:
     changed: Mapping[str, JSON]
     settings: Mapping[str, JSON]
 
+    @property
+    def words(self) -> str:
+        """What `agentfly list --filter` looks for a text in."""
+        return " ".join(
+            (self.name, self.experiment, self.state, *self.tags, *settled(self.changed))
+        )
+
+    def has(self, key: str, value: JSON) -> bool:
+        """Whether it has a tag, is of an experiment, in a state, or has a setting."""
+        if key == "tag":
+            return str(value) in self.tags
+        if key in ("experiment", "state", "name"):
+            return str(getattr(self, key)) == str(value)
+        return key in self.settings and self.settings[key] == value
+
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
@@ -66,6 +81,15 @@ class Unreadable:
 
     name: str
     fault: str
+
+    @property
+    def words(self) -> str:
+        """Its name, and that it is damaged."""
+        return f"{self.name} damaged"
+
+    def has(self, key: str, value: JSON) -> bool:
+        """False: nothing is known of it."""
+        return False
 
 
 def listed(store: Store) -> list[Listed | Unreadable]:

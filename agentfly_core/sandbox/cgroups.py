@@ -84,7 +84,9 @@ class Cgroups:
         for version, parents in _candidates(Path("/proc/self")):
             here = cls(version, tuple(parents))
             if parents and here._works():
-                here._sweep()
+                for folder in [old for parent in parents for old in parent.glob(f"{PREFIX}*")]:
+                    if not mark_alive(folder.name):
+                        Cgroup((folder,)).removed()
                 return here
         return cls("none", ())
 
@@ -137,11 +139,6 @@ class Cgroups:
             finally:
                 self.end(cgroup)
         return False
-
-    def _sweep(self) -> None:
-        for folder in [old for parent in self.parents for old in parent.glob(f"{PREFIX}*")]:
-            if not mark_alive(folder.name):
-                Cgroup((folder,)).removed()
 
 
 def _candidates(proc: Path) -> Iterator[tuple[str, Sequence[Path]]]:

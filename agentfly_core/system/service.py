@@ -57,6 +57,30 @@ class Service:
         """A private folder that lives as long as the service, whose TMPDIR it is."""
         return Path(f"{self.address}.d")
 
+    def claim(self, log: Path, run: str) -> dict[str, str]:
+        """Make its folders and files, and return the environment that marks its processes."""
+        if len(self.address) > LONGEST_ADDRESS:
+            raise ValueError(
+                f"Got the socket path {self.address} of {len(self.address)} characters, "
+                f"expected at most {LONGEST_ADDRESS}: the system refuses longer ones. Set TMPDIR "
+                "to a shorter folder."
+            )
+        folder = Path(self.address).parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            raise ValueError(
+                f"Others can enter {folder}, expected a folder of mode 0700: sockets in it are not "
+                "guarded."
+            )
+        self.scratch.mkdir(mode=0o700, exist_ok=True)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        State(str(log), os.getpid()).write(self.address)
+        owner = Owner.current().to_json()
+        write_json(Path(f"{self.address}.owner"), owner)
+        marks = {RUN: run, OWNER: json.dumps(owner), "TMPDIR": str(self.scratch)}
+        # it keeps setproctitle, which vLLM calls, from overwriting what /proc/PID/environ shows
+        return marks | {"SPT_NOENV": "1"}
+
     def wait(self, ready: Callable[[], bool], seconds: float = 300.0) -> None:
         """Wait until `ready()`; raises ServiceLost when the service is gone for good or the time is
         over.
@@ -136,7 +160,7 @@ def supervised(
     if ended := end_orphans(run):
         logger.warning("Ended processes %s that a dead owner left behind.", ended)
     service = Service(kind, str(socket))
-    marks = _claim(service, log, run)
+    marks = service.claim(log, run)
     # However this process ends, its end of the pipe is closed then, which the supervisor sees.
     reading, writing = os.pipe()
     with log.open("ab") as output:
@@ -205,31 +229,6 @@ def gone(written: str) -> bool:
         return not Owner.of(strict_json.parse(written)).alive
     except ValueError:
         return False
-
-
-def _claim(service: Service, log: Path, run: str) -> dict[str, str]:
-    """Make the service's folders and files, and return the environment that marks its processes."""
-    if len(service.address) > LONGEST_ADDRESS:
-        raise ValueError(
-            f"Got the socket path {service.address} of {len(service.address)} characters, "
-            f"expected at most {LONGEST_ADDRESS}: the system refuses longer ones. Set TMPDIR to a "
-            "shorter folder."
-        )
-    folder = Path(service.address).parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_mode & 0o077:
-        raise ValueError(
-            f"Others can enter {folder}, expected a folder of mode 0700: sockets in it are not "
-            "guarded."
-        )
-    service.scratch.mkdir(mode=0o700, exist_ok=True)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    State(str(log), os.getpid()).write(service.address)
-    owner = Owner.current().to_json()
-    write_json(Path(f"{service.address}.owner"), owner)
-    marks = {RUN: run, OWNER: json.dumps(owner), "TMPDIR": str(service.scratch)}
-    # it keeps setproctitle, which vLLM calls, from overwriting what /proc/PID/environ shows
-    return marks | {"SPT_NOENV": "1"}
 
 
 SANDBOX = "AGENTFLY_SANDBOX"

@@ -161,7 +161,7 @@ class _Watched:
             return ending
         except (EpisodeOver, ServiceFailure):
             raise
-        except Exception as error:
+        except Exception as error:  # the agent is an author's; it passes on
             self.error = error
             raise
 

@@ -105,8 +105,11 @@ def sweep(arguments: Namespace) -> int:
     where = ["--site", made.site, *(["--store", arguments.store] if arguments.store else [])]
     failed = run_members(made, store, where)
     done = [member.run for member in made.members if is_finished(store, member.run)]
+    for member in failed:
+        print(f"{member.run} failed: {' '.join(member.overrides)}", file=sys.stderr)
     if failed:
-        _tell_failed(made, failed, store)
+        ended = f"{len(failed)} of {counted(len(made.members), 'run')} failed."
+        print(f"{ended} To go on: {made.command(store)}", file=sys.stderr)
     if done:
         print()
         Console().print(view(*_compared(store, done, "test", ""), "test"), soft_wrap=True)
@@ -133,19 +136,9 @@ def _sweep(arguments: Namespace) -> tuple[Sweep, Store]:
         for context, run in zip(contexts, runs, strict=True)
     ]
     require_comparable(trials)
-    store, name = contexts[0].store, arguments.name or _name(contexts[0].experiment, runs)
+    store = contexts[0].store
+    name = arguments.name or f"{contexts[0].experiment}-{digest(sorted(runs))[:8]}"
     members = tuple(Member(run, tuple(each)) for run, each in zip(runs, settings, strict=True))
     made = Sweep(name, asked, tuple(arguments.overrides), arguments.seeds, site, members)
     made.write(store)
     return made, store
-
-
-def _tell_failed(made: Sweep, failed: Sequence[Member], store: Store) -> None:
-    for member in failed:
-        print(f"{member.run} failed: {' '.join(member.overrides)}", file=sys.stderr)
-    ended = f"{len(failed)} of {counted(len(made.members), 'run')} failed."
-    print(f"{ended} To go on: {made.command(store)}", file=sys.stderr)
-
-
-def _name(experiment: str, runs: Sequence[str]) -> str:
-    return f"{experiment}-{digest(sorted(runs))[:8]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -30,7 +30,7 @@ AGAINST = (
 
 
 def add_episodes(commands: Commands) -> None:
-    """The commands that open and rescore episodes."""
+    """The command that opens episodes."""
     parser = commands.add(
         "show", show, "read episodes in the terminal, sampled tokens told apart from read ones"
     )
@@ -41,11 +41,37 @@ def add_episodes(commands: Commands) -> None:
     source.add_argument("--evaluation", metavar="NAME", default="", help=evaluation)
     demonstrations = "the episodes that the warm start imitated"
     source.add_argument("--demonstrations", action="store_true", help=demonstrations)
-    _add_choice(parser)
+    order = parser.add_mutually_exclusive_group()
+    worst = "how many episodes, lowest reward first (default: 3)"
+    order.add_argument("--worst", type=positive, default=3, metavar="K", help=worst)
+    best = "how many episodes, highest reward first"
+    order.add_argument("--best", type=positive, metavar="K", help=best)
+    group = parser.add_argument_group("only episodes", "all that are given must hold")
+    group.add_argument("--problem", metavar="ID", help="of this problem")
+    group.add_argument("--chain", type=int, metavar="N", help="of this number in their group")
+    group.add_argument("--ending", metavar="NAME", help="that ended so: max_turns, failed, ...")
+    group.add_argument("--below", type=float, metavar="R", help="of a reward below R")
+    group.add_argument("--above", type=float, metavar="R", help="of a reward above R")
+    group.add_argument("--tool", metavar="NAME", help="that called this tool")
+    group.add_argument("--error", action="store_true", help="in which a tool answered an error")
+    group.add_argument("--text", metavar="WORDS", help="with these words in what was read or said")
     parser.add_argument("--against", metavar="STEP", help=AGAINST)
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument("--store", default="", help=STORE)
-    _add_score(commands)
+
+
+def add_scoring(commands: Commands) -> None:
+    """The command that scores stored episodes with other rewards."""
+    scoring = commands.add(
+        "score", score, "score a run's stored episodes with other rewards; nothing is played again"
+    )
+    scoring.add_argument("what", metavar="RUN", help="RUN, all its steps, or RUN@STEP")
+    paths = "import path of a reward, may be given again; =0.5 or ={weight: 0.5, ...} sets it"
+    scoring.add_argument(
+        "--reward", metavar="PATH[=WEIGHT]", action="append", required=True, help=paths
+    )
+    scoring.add_argument("--json", action="store_true", help="one JSON document")
+    scoring.add_argument("--store", default="", help=STORE)
 
 
 def show(arguments: Namespace) -> None:
@@ -97,38 +123,8 @@ def _show_both(
         Console().print(show_both(stored, against, twice, len(found), filters, chosen))
 
 
-def _add_score(commands: Commands) -> None:
-    scoring = commands.add(
-        "score", score, "score a run's stored episodes with other rewards; nothing is played again"
-    )
-    scoring.add_argument("what", metavar="RUN", help="RUN, all its steps, or RUN@STEP")
-    paths = "import path of a reward, may be given again; =0.5 or ={weight: 0.5, ...} sets it"
-    scoring.add_argument(
-        "--reward", metavar="PATH[=WEIGHT]", action="append", required=True, help=paths
-    )
-    scoring.add_argument("--json", action="store_true", help="one JSON document")
-    scoring.add_argument("--store", default="", help=STORE)
-
-
 def _order(arguments: Namespace) -> tuple[choice.Order, int]:
     return ("best", arguments.best) if arguments.best else ("worst", arguments.worst)
-
-
-def _add_choice(parser: ArgumentParser) -> None:
-    order = parser.add_mutually_exclusive_group()
-    worst = "how many episodes, lowest reward first (default: 3)"
-    order.add_argument("--worst", type=positive, default=3, metavar="K", help=worst)
-    best = "how many episodes, highest reward first"
-    order.add_argument("--best", type=positive, metavar="K", help=best)
-    group = parser.add_argument_group("only episodes", "all that are given must hold")
-    group.add_argument("--problem", metavar="ID", help="of this problem")
-    group.add_argument("--chain", type=int, metavar="N", help="of this number in their group")
-    group.add_argument("--ending", metavar="NAME", help="that ended so: max_turns, failed, ...")
-    group.add_argument("--below", type=float, metavar="R", help="of a reward below R")
-    group.add_argument("--above", type=float, metavar="R", help="of a reward above R")
-    group.add_argument("--tool", metavar="NAME", help="that called this tool")
-    group.add_argument("--error", action="store_true", help="in which a tool answered an error")
-    group.add_argument("--text", metavar="WORDS", help="with these words in what was read or said")
 
 
 def _filters(arguments: Namespace, stored: Episodes) -> Iterator[choice.Filter]:

@@ -7,8 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -62,16 +61,15 @@ def play(arguments: Namespace) -> None:
     """Play, store and sum up."""
     context = experiment_context(arguments)
     logs = settle(Path.cwd()).state / "logs" / "play"
-    console = Console(stderr=arguments.json)
+    terminal = Terminal(Console(stderr=arguments.json))
     with logging_to(logs / "play.log"):
-        laid = table(
-            context, _wish(arguments), 1 if arguments.live else context.science.rollout.shard
-        )
-        _say(console, f"{described(laid.player, context.science.model)} plays.")
-        if (way := _way(arguments, console, laid)) is None:
+        count, problem = 1 if arguments.chat else arguments.episodes, arguments.problem
+        wish = Wish(arguments.policy, arguments.split, count, problem, arguments.typed)
+        laid = table(context, wish, 1 if arguments.live else context.science.rollout.shard)
+        terminal.show(f"{described(laid.player, context.science.model)} plays.")
+        if (way := _way(arguments, terminal, laid)) is None:
             return
-        shown = nullcontext() if arguments.live or arguments.chat else _bar(console)
-        with shown:
+        with nullcontext() if arguments.live or arguments.chat else terminal.bar():
             played = play_episodes(context, laid, logs, way)
     found = figures(played, context.resolved.goal)
     if arguments.chat:
@@ -84,49 +82,62 @@ def play(arguments: Namespace) -> None:
     print(f"Read them: {in_store(context.store, 'agentfly', 'show', f'play:{played.name}')}")
 
 
-def _wish(arguments: Namespace) -> Wish:
-    episodes = 1 if arguments.chat else arguments.episodes
-    return Wish(arguments.policy, arguments.split, episodes, arguments.problem, arguments.typed)
-
-
-def _way(arguments: Namespace, console: Console, laid: Table) -> Way | None:
+def _way(arguments: Namespace, terminal: Terminal, laid: Table) -> Way | None:
     """How to play; None for a chat that the person ends at once."""
     if arguments.live:
-        return Live(partial(_show, console))
+        return Live(terminal.show)
     if not arguments.chat:
         return Usual()
     problem = laid.asked.episodes[0].problem
-    _say(console, f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
-    if not (first := _typed(console)):
-        _say(console, "Nothing was said, so there is no chat to store.")
+    terminal.show(f"problem {problem.id}: {problem.prompt}\nAn empty line ends the chat.")
+    if not (first := terminal.typed()):
+        terminal.show("Nothing was said, so there is no chat to store.")
         return None
-    return Chat(first, partial(_typed, console), partial(_say, console))
+    return Chat(first, terminal.typed, terminal.show)
 
 
-def _typed(console: Console) -> str:
-    """A line that the person types, or that stands in a file or pipe, which is shown; empty at the
-    end of the input.
-    """
-    typing = sys.stdin.isatty()
-    try:
-        line = input(YOU if typing else "").strip()
-    except EOFError:
-        return ""
-    if line and not typing:
-        _say(console, f"{YOU}{line}")
-    return line
+@dataclass(frozen=True)
+class Terminal:
+    """Where a person reads and types: `Terminal(Console())`."""
 
+    console: Console
 
-def _show(console: Console, what: Piece | str) -> None:
-    if isinstance(what, Piece):
-        console.print(what)
-    else:
-        _say(console, what)
+    def show(self, what: Piece | str) -> None:
+        """Show a piece of an episode, or plain text."""
+        if isinstance(what, str):
+            visible = UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", what)
+            self.console.print(visible, highlight=False, markup=False, soft_wrap=True)
+        else:
+            self.console.print(what)
 
+    def typed(self) -> str:
+        """A line that the person types, or that stands in a file or pipe, which is shown; empty at
+        the end of the input.
+        """
+        typing = sys.stdin.isatty()
+        try:
+            line = input(YOU if typing else "").strip()
+        except EOFError:
+            return ""
+        if line and not typing:
+            self.show(f"{YOU}{line}")
+        return line
 
-def _say(console: Console, text: str) -> None:
-    visible = UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    console.print(visible, highlight=False, markup=False, soft_wrap=True)
+    @contextmanager
+    def bar(self) -> Iterator[None]:
+        """A bar of what is reported within the block, on a terminal."""
+        columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn()
+        hidden = not self.console.is_terminal
+        with Progress(
+            *columns, TimeElapsedColumn(), console=self.console, transient=True, disable=hidden
+        ) as bar:
+            task = bar.add_task("play", total=None)
+
+            def show(told: Told) -> None:
+                bar.update(task, description=told.stage, completed=told.done, total=told.total)
+
+            with listening(show):
+                yield
 
 
 def described(player: Player, model: str) -> str:
@@ -158,20 +169,3 @@ def lines(found: Figures) -> list[str]:
 def _between(interval: Interval, pattern: str) -> str:
     low, high = (format(end, pattern) for end in interval)
     return f", 95 % interval {low} to {high} by problem"
-
-
-@contextmanager
-def _bar(console: Console) -> Iterator[None]:
-    """A bar of what is reported within the block, on a terminal."""
-    columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn()
-    hidden = not console.is_terminal
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden
-    ) as bar:
-        task = bar.add_task("play", total=None)
-
-        def show(told: Told) -> None:
-            bar.update(task, description=told.stage, completed=told.done, total=told.total)
-
-        with listening(show):
-            yield

@@ -104,7 +104,14 @@ def draw(comparison: RunComparison, curves: Curves, split: str, path: Path) -> N
         _draw_learning(panel, comparison.groups, curves, axis)
     learning[0].set_ylabel("success in training")
     learning[0].legend(fontsize="small")
-    _draw_held_out(held_out, comparison.groups)
+    for number, group in enumerate(comparison.groups):
+        value, (low, high) = group.success.value, group.success.interval
+        reach = [[value - low], [high - value]]
+        held_out.errorbar([number], [value], reach, fmt="o", color=f"C{number % 10}")
+    names = [group.label.replace(" ", "\n") for group in comparison.groups]
+    held_out.set_xticks(range(len(names)), names, fontsize="small")
+    held_out.set_xlim(-0.5, len(names) - 0.5)
+    held_out.set_ylim(0, 1)
     held_out.set_ylabel(f"{split} problems solved, 95 % interval")
     figure.suptitle(comparison.sentence, fontsize="medium", wrap=True)
     figure.savefig(path, dpi=120, format="png")
@@ -123,15 +130,3 @@ def _draw_learning(panel: Axes, groups: Sequence[Group], curves: Curves, axis: s
     panel.set_ylim(0, 1)
     if not is_anything_solved(curves):
         panel.text(0.5, 0.5, NOTHING, transform=panel.transAxes, ha="center", wrap=True)
-
-
-def _draw_held_out(panel: Axes, groups: Sequence[Group]) -> None:
-    """A point a group with its interval."""
-    for number, group in enumerate(groups):
-        value, (low, high) = group.success.value, group.success.interval
-        reach = [[value - low], [high - value]]
-        panel.errorbar([number], [value], reach, fmt="o", color=f"C{number % 10}")
-    names = [group.label.replace(" ", "\n") for group in groups]
-    panel.set_xticks(range(len(groups)), names, fontsize="small")
-    panel.set_xlim(-0.5, len(groups) - 0.5)
-    panel.set_ylim(0, 1)

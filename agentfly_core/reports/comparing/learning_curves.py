@@ -35,6 +35,18 @@ class Curve:
         """With each number of the curve in its place."""
         return {"success": list(self.success), **{k: list(v) for k, v in self.reached.items()}}
 
+    def within(self, axis: str, begin: float, end: float) -> float | None:
+        """The mean success of the steps that ended in a part of an axis, or that of the one which
+        ends behind it; None where the run had ended before.
+        """
+        left = [
+            (x, value)
+            for x, value in zip(self.reached[axis], self.success, strict=True)
+            if x > begin
+        ]
+        ended = [value for x, value in left if x <= end]
+        return fmean(ended or [left[0][1]]) if left else None
+
 
 def curve(store: Store, run: str, last: int) -> Curve:
     """The steps 1 to `last` of a run; a fork's begin with those of the run that it goes on from.
@@ -92,18 +104,14 @@ def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -
     heights = f"{BARS[0]} {low:.0%}, {BARS[-1]} {high:.0%}" if scale else f"always {low:.0%}"
     lines = [f"success in training over {axis}, 0 to {end:,.0f}; {heights}"]
     for label, group in groups.items():
-        parts = [_within(group, axis, k * end / width, (k + 1) * end / width) for k in range(width)]
+        parts = [
+            [
+                mean
+                for curve in group
+                if (mean := curve.within(axis, k * end / width, (k + 1) * end / width)) is not None
+            ]
+            for k in range(width)
+        ]
         bars = [BARS[round((fmean(part) - low) * scale)] if part else " " for part in parts]
         lines.append(f"  {label:<{margin}}  {''.join(bars).rstrip()}")
     return lines
-
-
-def _within(group: Sequence[Curve], axis: str, begin: float, end: float) -> list[float]:
-    """Of each run that is at work in a part of an axis the mean success of the steps that ended
-    there, or that of the one which ends behind it.
-    """
-    points = [[*zip(curve.reached[axis], curve.success, strict=True)] for curve in group]
-    left = ([(x, value) for x, value in each if x > begin] for each in points)
-    at_work = [each for each in left if each]
-    ended = [[value for x, value in each if x <= end] for each in at_work]
-    return [fmean(values or [each[0][1]]) for values, each in zip(ended, at_work, strict=True)]

@@ -77,10 +77,14 @@ class RunComparison:
         how = "more" if points >= 0 else "fewer"
         interval = f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
         sure = "" if low > 0 or high < 0 else ": they are not told apart"
+        mine, its = len(best.policies), len(base.policies)
+        seeds = f"{mine} against {counted(its, 'seed')}"
+        if mine == its:
+            seeds = f"{counted(mine, 'seed')} each"
         many = f"; the best of {len(others)} others" if len(others) > 1 else ""
         return (
             f"{best.label} solves {abs(points):.1f} points {how} than {than} ({interval}, "
-            f"{_seeds(best, base)}{many}){sure}."
+            f"{seeds}{many}){sure}."
         )
 
     def to_json(self) -> dict[str, JSON]:
@@ -203,13 +207,6 @@ def _differing(settings: Sequence[Mapping[str, JSON]]) -> list[str]:
 
 def _written(value: JSON | Mapping[str, JSON]) -> str:
     return yaml.safe_dump(value, sort_keys=True)
-
-
-def _seeds(one: Group, other: Group) -> str:
-    counts = [len(group.policies) for group in (one, other)]
-    if counts[0] == counts[1]:
-        return f"{counted(counts[0], 'seed')} each"
-    return f"{counts[0]} against {counted(counts[1], 'seed')}"
 
 
 def _told(estimate: Estimate) -> dict[str, JSON]:

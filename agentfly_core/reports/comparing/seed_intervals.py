@@ -90,27 +90,20 @@ def _by_seed(*groups: tuple[Sequence[Solved], Solved]) -> tuple[float, float]:
     """
     runs = sum(1 / len(seeds) for seeds, _ in groups)
     count, free = len(groups[0][1]), sum(len(seeds) - 1 for seeds, _ in groups)
-    between = sum(_between(seeds) for seeds, _ in groups) / free
-    both = sum(_unexplained(seeds, mean) for seeds, mean in groups) / (free * (count - 1))
-    return between * runs, both * runs / count
+    between = remainders = 0.0
+    for seeds, mean in groups:
+        overall, shares = fmean(mean.values()), [fmean(solved.values()) for solved in seeds]
+        between += sum((share - fmean(shares)) ** 2 for share in shares)
+        # what a seed and a problem say each for itself is taken off
+        remainders += sum(
+            (solved[problem] - share - mean[problem] + overall) ** 2
+            for solved, share in zip(seeds, shares, strict=True)
+            for problem in mean
+        )
+    both = remainders / (free * (count - 1))
+    return between / free * runs, both * runs / count
 
 
 def _mean(seeds: Sequence[Solved]) -> dict[str, float]:
     """The mean over seeds of each problem's share."""
     return {problem: fmean(solved[problem] for solved in seeds) for problem in seeds[0]}
-
-
-def _between(group: Sequence[Solved]) -> float:
-    """The squared distances of the seeds' shares from their mean."""
-    shares = [fmean(solved.values()) for solved in group]
-    return sum((share - fmean(shares)) ** 2 for share in shares)
-
-
-def _unexplained(group: Sequence[Solved], mean: Solved) -> float:
-    """The squared remainders of what a seed and a problem say each for itself."""
-    overall = fmean(mean.values())
-    return sum(
-        (solved[problem] - fmean(solved.values()) - mean[problem] + overall) ** 2
-        for solved in group
-        for problem in mean
-    )

@@ -129,12 +129,6 @@ def _trial(
     science: Science, run: str, step: int, problems: str
 ) -> tuple[str, int, int, int, Mapping[str, JSON], str, str]:
     """The fields of a Trial."""
-    seeds = science.seed, science.of_data.seed
-    return run, step, *seeds, _settings(science, step), problems, science.goal
-
-
-def _settings(science: Science, step: int) -> dict[str, JSON]:
-    """What a policy's success may depend on, but for the seed: the step stands for `steps`."""
     # the held-out problems are the same where two are compared, whichever seed made them
     free = {*resumable(Science), "seed", "data.seed"}
     said = flat(science.model_dump(mode="json", exclude={"fork"}))
@@ -147,4 +141,5 @@ def _settings(science: Science, step: int) -> dict[str, JSON]:
     if science.fork:
         fresh = "" if science.inherits_learner else " fresh"
         origin = f"{science.fork.run}@{science.fork.step}{fresh}"
-    return {**kept, "fork": origin, STEP: step}
+    settings = {**kept, "fork": origin, STEP: step}  # the step stands for `steps`
+    return run, step, science.seed, science.of_data.seed, settings, problems, science.goal
