@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -97,11 +98,10 @@ def judge(
     ValueError where the problems or datasets differ, fewer than two are left, or a margin names a
     reward that is not there.
     """
-    pair = champion, challenger
-    common = _common(*pair)
-    goal = _on(pair, common, GOAL, 0.0)
-    guards = [_on(pair, common, *guard) for guard in _guards(settings, pair, common)]
-    worse = _on((challenger, champion), common, GOAL, 0.0).held
+    both = _Both(champion, challenger)
+    goal = both.compared(GOAL, 0.0)
+    guards = [both.compared(*guard) for guard in both.guards(settings)]
+    worse = _Both(challenger, champion).compared(GOAL, 0.0).held
     return Verdict((goal, *guards, *_elsewhere(settings, datasets)), worse)
 
 
@@ -113,84 +113,87 @@ def _elsewhere(settings: Promotion, datasets: Mapping[str, Pair]) -> list[Compar
             f"{sorted(settings.datasets)}: evaluate both policies on each of promotion.datasets."
         )
     return [
-        _on(both, _common(*both), GOAL, settings.datasets[name].margin, f"{DATASET}{name}")
-        for name, both in datasets.items()
+        _Both(*pair).compared(GOAL, settings.datasets[name].margin, f"{DATASET}{name}")
+        for name, pair in datasets.items()
     ]
 
 
 def compare_goal(champion: HeldOut, challenger: HeldOut, name: str, level: float) -> Comparison:
     """Whether the challenger is better at the goal; raises ValueError as `judge` does."""
-    pair = champion, challenger
-    return _on(pair, _common(*pair), GOAL, 0.0, name, level)
+    return _Both(champion, challenger).compared(GOAL, 0.0, name, level)
 
 
-def _guards(settings: Promotion, pair: Pair, common: Sequence[str]) -> Iterator[tuple[str, float]]:
-    """The outcomes that guard, with their margins."""
-    names = [set(held.by_problem[problem]) for held in pair for problem in common]
-    anywhere, everywhere = set.union(*names), set.intersection(*names)
-    known = {name.removeprefix(REWARD) for name in anywhere if name.startswith(REWARD)}
-    lost = [name for name in settings.reward_margins if f"{REWARD}{name}" not in everywhere]
-    if lost:
-        raise ValueError(
-            f"promotion.reward_margins: not every held-out problem has a reward {lost[0]!r}, "
-            f"expected some of {', '.join(sorted(known))}."
+@dataclass(frozen=True)
+class _Both:
+    """A champion's and a challenger's outcomes on the same problems."""
+
+    champion: HeldOut
+    challenger: HeldOut
+
+    @cached_property
+    def common(self) -> list[str]:
+        """The problems on which both have an outcome."""
+        champion, challenger = self.champion, self.challenger
+        if champion.dataset != challenger.dataset:
+            raise ValueError(
+                f"Got outcomes on the datasets {champion.dataset:.12} (champion) and "
+                f"{challenger.dataset:.12} (challenger), expected one dataset: evaluate both "
+                "policies on the same held-out problems."
+            )
+        if odd := sorted(champion.by_problem.keys() ^ challenger.by_problem.keys()):
+            raise ValueError(
+                f"Got {len(champion.by_problem)} problems of the champion and "
+                f"{len(challenger.by_problem)} of the challenger ({len(odd)} in one only, such as "
+                f"{odd[0]!r}), expected the same: evaluate both on the same split with the same "
+                "settings."
+            )
+        common = [
+            problem
+            for problem, outcome in champion.by_problem.items()
+            if outcome and challenger.by_problem[problem]
+        ]
+        if len(common) < 2:
+            raise ValueError(
+                f"Got {len(common)} of {len(champion.by_problem)} problems on which both policies "
+                "have a scored episode, expected two or more: see why episodes are unscored, or "
+                "raise data.test."
+            )
+        return common
+
+    def guards(self, settings: Promotion) -> Iterator[tuple[str, float]]:
+        """The outcomes that guard, with their margins."""
+        pair = self.champion, self.challenger
+        names = [set(held.by_problem[problem]) for held in pair for problem in self.common]
+        anywhere, everywhere = set.union(*names), set.intersection(*names)
+        known = {name.removeprefix(REWARD) for name in anywhere if name.startswith(REWARD)}
+        lost = [name for name in settings.reward_margins if f"{REWARD}{name}" not in everywhere]
+        if lost:
+            raise ValueError(
+                f"promotion.reward_margins: not every held-out problem has a reward {lost[0]!r}, "
+                f"expected some of {', '.join(sorted(known))}."
+            )
+        # The parts of a reward, `exact/tag`, may be missing in an episode, and on a problem.
+        whole = {name for name in known if "/" not in name or f"{REWARD}{name}" in everywhere}
+        rewards = dict.fromkeys(sorted(whole), settings.rewards)
+        rewards |= settings.reward_margins
+        margins = {f"{REWARD}{name}": margin for name, margin in rewards.items()}
+        margins |= {TOKENS: settings.tokens, UNREADABLE_CALLS: settings.unreadable_calls}
+        yield from ((name, margin) for name, margin in margins.items() if margin is not None)
+
+    def compared(
+        self, outcome: str, margin: float, name: str = "", level: float = 0.05
+    ) -> Comparison:
+        """The comparison of one outcome on the problems that both have."""
+        champion, challenger = (
+            [held.by_problem[problem][outcome] for problem in self.common]
+            for held in (self.champion, self.challenger)
         )
-    # The parts of a reward, `exact/tag`, may be missing in an episode, and on a problem.
-    whole = {name for name in known if "/" not in name or f"{REWARD}{name}" in everywhere}
-    rewards = dict.fromkeys(sorted(whole), settings.rewards)
-    rewards |= settings.reward_margins
-    margins = {f"{REWARD}{name}": margin for name, margin in rewards.items()}
-    margins |= {TOKENS: settings.tokens, UNREADABLE_CALLS: settings.unreadable_calls}
-    yield from ((name, margin) for name, margin in margins.items() if margin is not None)
-
-
-def _on(
-    pair: Pair,
-    common: Sequence[str],
-    outcome: str,
-    margin: float,
-    name: str = "",
-    level: float = 0.05,
-) -> Comparison:
-    """The comparison of one outcome on the problems that both have."""
-    champion, challenger = (
-        [held.by_problem[problem][outcome] for problem in common] for held in pair
-    )
-    sign = -1.0 if outcome in (TOKENS, UNREADABLE_CALLS) else 1.0
-    # Tokens have heavy tails and no scale of their own. What is paid for is their mean, so it is
-    # the means that are compared, as a share of the champion's, and not their logarithms.
-    unit = fmean(champion) or 1.0 if outcome == TOKENS else 1.0
-    left_out = len(pair[0].by_problem) - len(common)
-    return compared(name or outcome, champion, challenger, margin, level, left_out, sign, unit)
-
-
-def _common(champion: HeldOut, challenger: HeldOut) -> list[str]:
-    """The problems on which both have an outcome."""
-    if champion.dataset != challenger.dataset:
-        raise ValueError(
-            f"Got outcomes on the datasets {champion.dataset:.12} (champion) and "
-            f"{challenger.dataset:.12} (challenger), expected one dataset: evaluate both policies "
-            "on the same held-out problems."
-        )
-    if odd := sorted(champion.by_problem.keys() ^ challenger.by_problem.keys()):
-        raise ValueError(
-            f"Got {len(champion.by_problem)} problems of the champion and "
-            f"{len(challenger.by_problem)} of the challenger ({len(odd)} in one only, such as "
-            f"{odd[0]!r}), expected the same: evaluate both on the same split with the same "
-            "settings."
-        )
-    common = [
-        problem
-        for problem, outcome in champion.by_problem.items()
-        if outcome and challenger.by_problem[problem]
-    ]
-    if len(common) < 2:
-        raise ValueError(
-            f"Got {len(common)} of {len(champion.by_problem)} problems on which both policies "
-            "have a scored episode, expected two or more: see why episodes are unscored, or raise "
-            "data.test."
-        )
-    return common
+        sign = -1.0 if outcome in (TOKENS, UNREADABLE_CALLS) else 1.0
+        # Tokens have heavy tails and no scale of their own. What is paid for is their mean, so it
+        # is the means that are compared, as a share of the champion's, and not their logarithms.
+        unit = fmean(champion) or 1.0 if outcome == TOKENS else 1.0
+        left_out = len(self.champion.by_problem) - len(self.common)
+        return compared(name or outcome, champion, challenger, margin, level, left_out, sign, unit)
 
 
 def _gain(one: Comparison) -> str:

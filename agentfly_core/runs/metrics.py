@@ -6,6 +6,8 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean
 
 from agentfly_core.formats.json_value import JSON
@@ -42,17 +44,17 @@ def rollout_metrics(
     """
     if not trajectories:
         return {}
+    played = _Played(trajectories, {score.trajectory_id: score for score in scored})
     rollout = {
-        **_conversation(trajectories, tools),
-        **_times(timings, sum(t.sampled_tokens for t in trajectories)),
-        **_rewards(trajectories, scored, goal),
-        **_speakers(trajectories, scored),
+        **played.conversation(tools),
+        **played.times(timings),
+        **played.rewards(goal),
+        **played.speakers(),
     }
     metrics = {f"agent/rollout/{name}": value for name, value in rollout.items()}
     by_reward: defaultdict[str, list[float]] = defaultdict(list)
-    by_id = {score.trajectory_id: score for score in scored}
-    for episode in by_episode(trajectories):
-        for name, value in by_id[episode[0].id].rewards.items():
+    for score in played.scores:
+        for name, value in score.rewards.items():
             by_reward[name].append(value)
     for name, values in by_reward.items():
         metrics[f"reward_extra/{name}/mean"] = fmean(values)
@@ -114,93 +116,103 @@ def point(step: int, metrics: Mapping[str, float], time_ms: int) -> dict[str, JS
     return {"step": step, "time_ms": time_ms, "metrics": finite}
 
 
-def _conversation(trajectories: Sequence[Trajectory], tools: Sequence[str]) -> dict[str, float]:
-    """How episodes ended, their turns and tokens, and the calls of tools in them."""
-    turns = [turn for t in trajectories for turn in t.turns]
-    replies = [span for turn in turns for span in turn.sampled[-1:]]
-    calls = [call for turn in turns for call in turn.reply.calls]
-    read = [call.name for call in calls if not isinstance(call, BadCall)]
-    by_tool = Counter(name for name in read if name in tools)
-    bad_calls = len(calls) - by_tool.total()
-    errors = Counter(o.tool for t in trajectories for o in t.observations if o.error)
-    endings = [episode[0].ending for episode in by_episode(trajectories)]
-    episodes = len(endings)
-    return {
-        **{f"ending/{end.value}": fmean(ending is end for ending in endings) for end in Ending},
-        "avg_turns": len(turns) / episodes,
-        "avg_sampled_tokens": sum(t.sampled_tokens for t in trajectories) / episodes,
-        "avg_given_tokens": sum(len(turn.given.tokens) for turn in turns) / episodes,
-        "cut_replies": fmean(span.finish == "length" for span in replies) if replies else 0.0,
-        "avg_tool_calls": len(calls) / episodes,
-        "avg_bad_calls": bad_calls / episodes,
-        "bad_call_share": bad_calls / max(len(calls), 1),
-        "avg_tool_errors": errors.total() / episodes,
-        **{f"tool_calls/{name}": by_tool[name] / episodes for name in tools},
-        **{f"tool_errors/{name}": errors[name] / episodes for name in tools},
-    }
+@dataclass(frozen=True)
+class _Played:
+    """What a stage played, and the scores by the trajectory's id."""
 
+    trajectories: Sequence[Trajectory]
+    scored: Mapping[str, Scored]
 
-def _times(timings: Sequence[Timing], sampled_tokens: int) -> dict[str, float]:
-    """Seconds of an episode, and sampled tokens per second; empty without timings."""
-    if not timings:
-        return {}
-    doings: tuple[Doing, ...] = ("generating", "tools", "rewards", "waiting")
-    spent = {doing: [timing.seconds(doing) for timing in timings] for doing in doings}
-    seconds = [sum(episode) for episode in zip(*spent.values(), strict=True)]
-    playing = union((span.start, span.end) for t in timings for span in t.spans)
-    return {
-        "time/min": min(seconds),
-        "time/max": max(seconds),
-        "time/avg": fmean(seconds),
-        **{f"time/{doing}": fmean(values) for doing, values in spent.items()},
-        **({"tokens_per_second": sampled_tokens / playing} if playing > 0 else {}),
-    }
+    @cached_property
+    def episodes(self) -> list[list[Trajectory]]:
+        """The trajectories of each episode."""
+        return by_episode(self.trajectories)
 
+    @property
+    def scores(self) -> list[Scored]:
+        """One of each episode."""
+        return [self.scored[episode[0].id] for episode in self.episodes]
 
-def _rewards(
-    trajectories: Sequence[Trajectory], scored: Sequence[Scored], goal: str
-) -> dict[str, float]:
-    """The mean reward and success, and the shares of unscored episodes and of problems on which
-    nothing differs.
-    """
-    by_id = {score.trajectory_id: score for score in scored}
-    episodes = by_episode(trajectories)
-    rewards = [earned_by_speaker(episode, by_id) for episode in episodes]
-    problems: defaultdict[str, list[Earned]] = defaultdict(list)
-    for episode, of_speakers in zip(episodes, rewards, strict=True):
-        problems[episode[0].problem.id] += [of_speakers] if of_speakers else []
-    found = {
-        "unscored": fmean(of_speakers is None for of_speakers in rewards),
-        "zero_spread_groups": fmean(not any_spread(problem) for problem in problems.values()),
-    }
-    known = [fmean(of_speakers.values()) for of_speakers in rewards if of_speakers]
-    outcomes = [solved(by_id[episode[0].id], goal) for episode in episodes]
-    if known:
-        reached = fmean(outcome for outcome in outcomes if outcome is not None)
-        found |= {"reward": fmean(known), "success": reached}
-    return found
-
-
-def _speakers(trajectories: Sequence[Trajectory], scored: Sequence[Scored]) -> dict[str, float]:
-    """What each speaker did in an episode, and earned where it spoke; empty where one alone
-    does.
-    """
-    spoke = [trajectory for trajectory in trajectories if trajectory.turns]
-    names = sorted({trajectory.speaker for trajectory in spoke})
-    if len(names) < 2:
-        return {}
-    episodes = len(by_episode(trajectories))
-    rewards = {score.trajectory_id: score.reward for score in scored}
-    found: dict[str, float] = {}
-    for name in names:
-        own = [trajectory for trajectory in spoke if trajectory.speaker == name]
-        turns = [turn for trajectory in own for turn in trajectory.turns]
-        known = [reward for t in own if not isinstance(reward := rewards[t.id], Unscored)]
-        figures = {
+    def conversation(self, tools: Sequence[str]) -> dict[str, float]:
+        """How episodes ended, their turns and tokens, and the calls of tools in them."""
+        turns = [turn for t in self.trajectories for turn in t.turns]
+        replies = [span for turn in turns for span in turn.sampled[-1:]]
+        calls = [call for turn in turns for call in turn.reply.calls]
+        read = [call.name for call in calls if not isinstance(call, BadCall)]
+        by_tool = Counter(name for name in read if name in tools)
+        bad_calls = len(calls) - by_tool.total()
+        errors = Counter(o.tool for t in self.trajectories for o in t.observations if o.error)
+        endings, episodes = [one[0].ending for one in self.episodes], len(self.episodes)
+        return {
+            **{f"ending/{end.value}": fmean(ending is end for ending in endings) for end in Ending},
             "avg_turns": len(turns) / episodes,
-            "avg_sampled_tokens": sum(t.sampled_tokens for t in own) / episodes,
-            "avg_tool_calls": sum(len(turn.reply.calls) for turn in turns) / episodes,
-            **({"reward": fmean(known)} if known else {}),
+            "avg_sampled_tokens": sum(t.sampled_tokens for t in self.trajectories) / episodes,
+            "avg_given_tokens": sum(len(turn.given.tokens) for turn in turns) / episodes,
+            "cut_replies": fmean(span.finish == "length" for span in replies) if replies else 0.0,
+            "avg_tool_calls": len(calls) / episodes,
+            "avg_bad_calls": bad_calls / episodes,
+            "bad_call_share": bad_calls / max(len(calls), 1),
+            "avg_tool_errors": errors.total() / episodes,
+            **{f"tool_calls/{name}": by_tool[name] / episodes for name in tools},
+            **{f"tool_errors/{name}": errors[name] / episodes for name in tools},
         }
-        found |= {f"speaker/{name}/{figure}": value for figure, value in figures.items()}
-    return found
+
+    def times(self, timings: Sequence[Timing]) -> dict[str, float]:
+        """Seconds of an episode, and sampled tokens per second; empty without timings."""
+        if not timings:
+            return {}
+        doings: tuple[Doing, ...] = ("generating", "tools", "rewards", "waiting")
+        spent = {doing: [timing.seconds(doing) for timing in timings] for doing in doings}
+        seconds = [sum(episode) for episode in zip(*spent.values(), strict=True)]
+        playing = union((span.start, span.end) for t in timings for span in t.spans)
+        sampled = sum(t.sampled_tokens for t in self.trajectories)
+        return {
+            "time/min": min(seconds),
+            "time/max": max(seconds),
+            "time/avg": fmean(seconds),
+            **{f"time/{doing}": fmean(values) for doing, values in spent.items()},
+            **({"tokens_per_second": sampled / playing} if playing > 0 else {}),
+        }
+
+    def rewards(self, goal: str) -> dict[str, float]:
+        """The mean reward and success, and the shares of unscored episodes and of problems on which
+        nothing differs.
+        """
+        rewards = [earned_by_speaker(episode, self.scored) for episode in self.episodes]
+        problems: defaultdict[str, list[Earned]] = defaultdict(list)
+        for episode, of_speakers in zip(self.episodes, rewards, strict=True):
+            problems[episode[0].problem.id] += [of_speakers] if of_speakers else []
+        found = {
+            "unscored": fmean(of_speakers is None for of_speakers in rewards),
+            "zero_spread_groups": fmean(not any_spread(problem) for problem in problems.values()),
+        }
+        known = [fmean(of_speakers.values()) for of_speakers in rewards if of_speakers]
+        outcomes = [solved(score, goal) for score in self.scores]
+        if known:
+            reached = fmean(outcome for outcome in outcomes if outcome is not None)
+            found |= {"reward": fmean(known), "success": reached}
+        return found
+
+    def speakers(self) -> dict[str, float]:
+        """What each speaker did in an episode, and earned where it spoke; empty where one alone
+        does.
+        """
+        spoke = [trajectory for trajectory in self.trajectories if trajectory.turns]
+        names = sorted({trajectory.speaker for trajectory in spoke})
+        if len(names) < 2:
+            return {}
+        episodes = len(self.episodes)
+        found: dict[str, float] = {}
+        for name in names:
+            own = [trajectory for trajectory in spoke if trajectory.speaker == name]
+            turns = [turn for trajectory in own for turn in trajectory.turns]
+            rewards = [self.scored[trajectory.id].reward for trajectory in own]
+            known = [reward for reward in rewards if not isinstance(reward, Unscored)]
+            figures = {
+                "avg_turns": len(turns) / episodes,
+                "avg_sampled_tokens": sum(t.sampled_tokens for t in own) / episodes,
+                "avg_tool_calls": sum(len(turn.reply.calls) for turn in turns) / episodes,
+                **({"reward": fmean(known)} if known else {}),
+            }
+            found |= {f"speaker/{name}/{figure}": value for figure, value in figures.items()}
+        return found
