@@ -73,11 +73,16 @@ class Second:
         return sum((step.agreement for step in self.steps), NOTHING)
 
     @property
+    def episodes(self) -> list[Judged]:
+        """Those of all steps."""
+        return [episode for step in self.steps for episode in step.episodes]
+
+    @property
     def furthest(self) -> list[Judged]:
         """The episodes whose rank among all differs most between the rewards, which may have other
         scales.
         """
-        everything = [episode for step in self.steps for episode in step.episodes]
+        everything = self.episodes
         old = ranks([episode.old for episode in everything])
         new = ranks([episode.new for episode in everything])
         apart = [abs(one - other) for one, other in zip(old, new, strict=True)]
@@ -140,14 +145,12 @@ def _table(second: Second) -> Table:
     for step in second.steps:
         table.add_row(str(step.step), *_row(step.episodes, step.agreement))
     if len(second.steps) > 1:
-        everything = [episode for step in second.steps for episode in step.episodes]
-        table.add_row("all", *_row(everything, second.agreement), style="bold")
+        table.add_row("all", *_row(second.episodes, second.agreement), style="bold")
     return table
 
 
 def as_json(second: Second, store: Store) -> dict[str, JSON]:
     """The same for programs; an undefined tau is null."""
-    everything = [episode for step in second.steps for episode in step.episodes]
     steps: list[JSON] = [
         {
             "step": step.step,
@@ -172,7 +175,7 @@ def as_json(second: Second, store: Store) -> dict[str, JSON]:
         "run": second.run,
         "rewards": {each.path: each.part.model_dump(mode="json") for each in second.rewards},
         "steps": steps,
-        "all": _numbers(everything, second.agreement),
+        "all": _numbers(second.episodes, second.agreement),
         "furthest": furthest,
     }
 

@@ -63,7 +63,7 @@ class AsyncCheckpointer:
             )
 
 
-def _end(publication: ExitStack, written: Callable[[], None], then: Callable[[], object]) -> None:
+def _end(publication: ExitStack, written: Callable[[], object], then: Callable[[], object]) -> None:
     with publication:
         written()
     then()

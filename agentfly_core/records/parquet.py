@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ PROBLEM = pa.schema(
 
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
     """Write trajectories, sorted by (problem, chain, agent)."""
-    ordered = sorted(trajectories, key=lambda t: (t.problem.id, t.chain, t.agent))
+    ordered = sorted(trajectories, key=attrgetter("problem.id", "chain", "agent"))
     rows = [
         {
             "id": t.id,
@@ -115,7 +116,7 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> None:
             "agent": t.agent,
             "role": t.role,
             "turns": [
-                _turn_row(turn) for turn in sorted(t.turns, key=lambda one: (one.context, one.call))
+                _turn_row(turn) for turn in sorted(t.turns, key=attrgetter("context", "call"))
             ],
             "closing": _text([_item_row(item) for item in t.closing]),
             "ending": t.ending.value,
@@ -281,7 +282,7 @@ def _turns(rows: Sequence[Mapping[str, Any]]) -> tuple[Turn, ...]:
             {**row, "context": int(context), "call": call}
             for call, (row, context) in enumerate(zip(rows, fresh, strict=True))
         ]
-    return tuple(sorted(map(_turn, rows), key=lambda turn: (turn.call, turn.context)))
+    return tuple(sorted(map(_turn, rows), key=attrgetter("call", "context")))
 
 
 def _turn(row: Mapping[str, Any]) -> Turn:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 from agentfly_core.inspection.messages import read_text, said_text
@@ -54,8 +55,10 @@ def choose(found: Sequence[Pair]) -> list[tuple[Kind, Pair]]:
     worse, and of all others the challenger's best (of equal rewards the shortest) and worst (the
     longest).
     """
-    better = sorted((p for p in found if p.change > 0), key=lambda p: -p.change)[:CHANGED]
-    worse = sorted((p for p in found if p.change < 0), key=lambda p: p.change)[:CHANGED]
+    better = sorted((p for p in found if p.change > 0), key=attrgetter("change"), reverse=True)[
+        :CHANGED
+    ]
+    worse = sorted((p for p in found if p.change < 0), key=attrgetter("change"))[:CHANGED]
     changed = {id(pair) for pair in (*better, *worse)}
     others = [pair for pair in found if id(pair) not in changed]
     others.sort(key=lambda p: (-p.challenger.reward, p.challenger.trajectory.sampled_tokens))

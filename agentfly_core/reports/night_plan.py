@@ -85,8 +85,8 @@ def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> l
     judged; those that were given up are done.
     """
     begun = {entry.night for entry in history.entries if entry.event == "began"}
-    found = []
-    for night in sorted({*_nights(context), *begun} - {tonight}):
+    found, nights = [], {*_nights(context), *begun} - {tonight}
+    for night in sorted(nights):
         # it is decided, or up to a person; so are nights of releases without a ledger
         judged = night not in begun or history.last(night, *DECIDED) is not None
         given_up = history.last(night, "given_up") is not None

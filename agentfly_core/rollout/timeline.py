@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count
+from operator import attrgetter
 
 from agentfly_core.records.trajectory import Given, Message, Observation, Sampled, Turn
 
@@ -83,7 +84,7 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
     turns: list[Turn] = []
     contexts: dict[Reply | None, int] = {}  # by their last replies so far
     opened = count()
-    for reply in sorted(replies, key=lambda one: (one.call, one.seed)):
+    for reply in sorted(replies, key=attrgetter("call", "seed")):
         if reply.before in contexts:
             context, given = contexts.pop(reply.before), reply.given
         else:
@@ -101,7 +102,7 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
                 state=reply.state,
             )
         )
-    return tuple(sorted(turns, key=lambda turn: (turn.call, turn.context)))
+    return tuple(sorted(turns, key=attrgetter("call", "context")))
 
 
 @dataclass(eq=False)

@@ -81,8 +81,18 @@ class Letters:
 
     def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
         text = before_stop(decode(reply).removesuffix("$"), stop)
-        calls = tuple(_call(*found) for found in _CALL.findall(text))
-        return Message("assistant", _CALL.sub("", text), calls)
+        calls: list[ToolCall | BadCall] = []
+        for call, closed in _CALL.findall(text):
+            if not closed:
+                calls.append(BadCall(call, "> is missing"))
+                continue
+            name, *pairs = call.split()
+            arguments: dict[str, JSON] = {}
+            for pair in pairs:
+                key, sign, value = re.split("([=:])", pair, maxsplit=1)
+                arguments[key] = value if sign == "=" else json.loads(unquote(value))
+            calls.append(ToolCall(name, arguments))
+        return Message("assistant", _CALL.sub("", text), tuple(calls))
 
 
 def _sampled(turn: Turn) -> list[int]:
@@ -92,14 +102,3 @@ def _sampled(turn: Turn) -> list[int]:
 def _written(item: Message | Observation) -> str:
     role = "t" if isinstance(item, Observation) else item.role[0]
     return f"^{role}{item.content.replace('^', '_').replace('$', '_')}$"
-
-
-def _call(text: str, closed: str) -> ToolCall | BadCall:
-    if not closed:
-        return BadCall(text, "> is missing")
-    name, *pairs = text.split()
-    arguments: dict[str, JSON] = {}
-    for pair in pairs:
-        key, sign, value = re.split("([=:])", pair, maxsplit=1)
-        arguments[key] = value if sign == "=" else json.loads(unquote(value))
-    return ToolCall(name, arguments)

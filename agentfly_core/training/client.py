@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -122,15 +123,11 @@ class DeepSpeedLearner:
         """Have the workers write the policy that the last update made."""
         self._ask(SavePolicy(label=self._label, folder=folder.absolute()))
 
-    def save_state(self, folder: Path) -> Callable[[], None]:
+    def save_state(self, folder: Path) -> Callable[[], object]:
         """Have the workers copy the state that the last update made, and then write it."""
         results = self._results(SaveState(label=self._label, folder=folder.absolute()))
         next(results)
-
-        def written() -> None:
-            next(results)
-
-        return written
+        return partial(next, results)
 
     def _ask(self, request: Request, progress: Progress = unobserved) -> Result:
         return next(self._results(request, progress))

@@ -104,7 +104,7 @@ class Learner(Protocol):
         LearnerLost and LearnerFailed.
         """
 
-    def save_state(self, folder: Path) -> Callable[[], None]:
+    def save_state(self, folder: Path) -> Callable[[], object]:
         """Copy all that a bit-identical resume needs; write it while the learner does what is next.
 
         What comes back waits until it is written. Both raise LearnerLost and LearnerFailed.

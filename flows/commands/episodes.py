@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Console
 
-from agentfly_core.artifacts.store import Store
 from agentfly_core.inspection import choice, rescored_view
 from agentfly_core.inspection.as_json import both_json, episodes_json
 from agentfly_core.inspection.printed import show as printed
@@ -18,7 +17,7 @@ from agentfly_core.inspection.rescored_view import Second, judged
 from agentfly_core.inspection.rescoring import new_rewards, rescored
 from agentfly_core.inspection.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.inspection.sources import read
-from agentfly_core.runs.episodes import Episodes, Pair
+from agentfly_core.runs.episodes import Episodes
 from flows.commands.arguments import STORE, Commands, positive
 from flows.context import store_at
 
@@ -81,14 +80,21 @@ def show(arguments: Namespace) -> None:
     stored = read(store, named, arguments.evaluation, arguments.demonstrations)
     filters = list(_filters(arguments, stored))
     found = choice.matching(stored, filters)
-    if arguments.against is not None:
-        _show_both(arguments, store, stored, found, filters)
+    if arguments.against is None:
+        chosen = choice.first(found, *_order(arguments))
+        if arguments.json:
+            print(json.dumps(episodes_json(stored, len(found), chosen), ensure_ascii=False))
+        else:
+            Console().print(printed(stored, len(found), filters, chosen))
         return
-    chosen = choice.first(found, *_order(arguments))
+    other = against_of(arguments.against, named)
+    against = read(store, other, arguments.evaluation, arguments.demonstrations)
+    twice = played_twice(found, against, stored.title)
+    changed = most_changed(twice, *_order(arguments))
     if arguments.json:
-        print(json.dumps(episodes_json(stored, len(found), chosen), ensure_ascii=False))
+        print(json.dumps(both_json(stored, against, len(found), changed), ensure_ascii=False))
     else:
-        Console().print(printed(stored, len(found), filters, chosen))
+        Console().print(show_both(stored, against, twice, len(found), filters, changed))
 
 
 def score(arguments: Namespace) -> None:
@@ -104,23 +110,6 @@ def score(arguments: Namespace) -> None:
         print(json.dumps(rescored_view.as_json(second, store), ensure_ascii=False))
     else:
         Console().print(rescored_view.view(second, store), soft_wrap=True)
-
-
-def _show_both(
-    arguments: Namespace,
-    store: Store,
-    stored: Episodes,
-    found: Sequence[Pair],
-    filters: Sequence[choice.Filter],
-) -> None:
-    other = against_of(arguments.against, reference(arguments.what, arguments.step))
-    against = read(store, other, arguments.evaluation, arguments.demonstrations)
-    twice = played_twice(found, against, stored.title)
-    chosen = most_changed(twice, *_order(arguments))
-    if arguments.json:
-        print(json.dumps(both_json(stored, against, len(found), chosen), ensure_ascii=False))
-    else:
-        Console().print(show_both(stored, against, twice, len(found), filters, chosen))
 
 
 def _order(arguments: Namespace) -> tuple[choice.Order, int]:

@@ -15,7 +15,7 @@ from agentfly_core.config.experiment import step_named
 from agentfly_core.reports.night_ledger import Champion, NightLedger
 from agentfly_core.reports.night_page import page_of
 from agentfly_core.reports.night_report import night_report
-from agentfly_core.runs.context import ExperimentContext, of_run
+from agentfly_core.runs.context import of_run
 from agentfly_core.runs.run import known_run
 from flows.commands.arguments import EXPERIMENT, RUN, SITE, STORE, Commands
 from flows.context import context_of, store_at
@@ -83,7 +83,13 @@ def promote(arguments: Namespace) -> int:
         print(f"It is the champion of {record['experiment']} already: {reigning.reference}.")
         return 0
     context = context_of(record["experiment"], [], record["site"]["name"], store.uri)
-    _require_start(context, champion)
+    state = keys.learner(store.key_of(champion.policy.uri))
+    if context.science.update.optimizer_state == "parent" and not store.holds(state.uri):
+        raise ValueError(
+            f"update.optimizer_state is parent in conf/{context.experiment}.yaml, and {where} has "
+            "no learner state: the next night could not start from it. Name a step that has one, "
+            "or set it to fresh."
+        )
     ledger.append(name, "promoted", "A person promoted it on the command line.", champion)
     report_aliases(context, ledger)
     print(f"The champion of {record['experiment']} is {where}; the next night starts from it.")
@@ -103,14 +109,3 @@ def demote(arguments: Namespace) -> int:
     print(f"{champion.reference} does not reign any more.", end=" ")
     print(f"The champion is {now.reference}." if now else "There is no champion now.")
     return 0
-
-
-def _require_start(context: ExperimentContext, champion: Champion) -> None:
-    """Raise ValueError unless the next night can start from a policy."""
-    state = keys.learner(context.store.key_of(champion.policy.uri))
-    if context.science.update.optimizer_state == "parent" and not context.store.holds(state.uri):
-        raise ValueError(
-            f"update.optimizer_state is parent in conf/{context.experiment}.yaml, and "
-            f"{champion.reference} has no learner state: the next night could not start from it. "
-            "Name a step that has one, or set it to fresh."
-        )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import yaml
 
@@ -68,7 +69,7 @@ class RunComparison:
                 f"{base.label} solves {base.success.value:.1%} of {self.problems} held-out "
                 f"problems (95 % interval {low:.1%} to {high:.1%} over {base.success.source})."
             )
-        best = max(others, key=lambda group: group.success.value)
+        best = max(others, key=attrgetter("success.value"))
         assert best.difference is not None
         points, (low, high) = 100 * best.difference.value, best.difference.interval
         than = base.label
