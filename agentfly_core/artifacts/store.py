@@ -257,10 +257,9 @@ class Store:
 
     def read_json(self, uri: str) -> Any:
         """What `write_json` wrote, or None where there is nothing; raises Damaged with its name."""
-        content = self._content(uri)
-        return (
-            checksummed_json.value_of(content, f"{self.uri}/{uri}") if content is not None else None
-        )
+        if (content := self._content(uri)) is None:
+            return None
+        return checksummed_json.value_of(content, f"{self.uri}/{uri}")
 
     def _content(self, uri: str) -> bytes | None:
         return self.remote.content(uri) if self.remote else _read(self.root / uri)
@@ -304,8 +303,7 @@ class Store:
 
 def verify(folder: Path) -> Manifest:
     """Check the files of a published folder against its manifest, and return it; raises Damaged."""
-    manifest = _manifest(folder)
-    if manifest is None:
+    if (manifest := _manifest(folder)) is None:
         raise Damaged(f"{folder} has no {MANIFEST}: it was never published whole.")
     entries = {
         folder / name: e
@@ -348,9 +346,7 @@ def _unfinished(path: Path) -> Iterator[Path]:
 
 def _entry(path: Path) -> Entry | None:
     """What a manifest says of a file; None where there is no file."""
-    if not path.is_file():
-        return None
-    return Entry(sha256=files.sha256(path), size=path.stat().st_size)
+    return Entry(sha256=files.sha256(path), size=path.stat().st_size) if path.is_file() else None
 
 
 def _synced(path: Path) -> Entry | None:
@@ -370,9 +366,9 @@ def _move(folder: Path, path: Path, key: str) -> None:
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
             raise
-        return _move(folder, path, key)  # another process published just now
-    files.sync(path.parent)
-    return None
+        _move(folder, path, key)  # another process published just now
+    else:
+        files.sync(path.parent)
 
 
 def _digest(manifest: Manifest) -> str:
@@ -385,8 +381,7 @@ def _digest(manifest: Manifest) -> str:
 
 
 def _manifest(folder: Path) -> Manifest | None:
-    content = _read(folder / MANIFEST)
-    if content is None:
+    if (content := _read(folder / MANIFEST)) is None:
         return None
     # its checksum says that it is ours
     written: Any = checksummed_json.value_of(content, str(folder / MANIFEST))

@@ -22,7 +22,17 @@ def known_to_pydantic(kind: Any) -> Any:
 
 def _rebuilt(kind: Any, within: tuple[Any, ...]) -> Any:
     if is_typeddict(kind) and type(kind).__module__ == "typing":
-        return _typed_dict(kind, within)
+        if kind in within:
+            raise holds_itself(kind.__name__)
+        fields = {}
+        for key, held in get_type_hints(kind, include_extras=True).items():
+            while get_origin(held) in (Required, NotRequired):
+                (held,) = get_args(held)
+            needed = Required if key in kind.__required_keys__ else NotRequired
+            fields[key] = needed[_rebuilt(held, (*within, kind))]
+        made = TypedDict(kind.__name__, fields)  # type: ignore[misc]
+        made.__doc__ = kind.__doc__
+        return made
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return Annotated[_rebuilt(arguments[0], within), *arguments[1:]]
@@ -34,17 +44,3 @@ def _rebuilt(kind: Any, within: tuple[Any, ...]) -> Any:
     if isinstance(kind, GenericAlias):
         return GenericAlias(origin, rebuilt)
     return kind.copy_with(rebuilt)
-
-
-def _typed_dict(kind: Any, within: tuple[Any, ...]) -> Any:
-    if kind in within:
-        raise holds_itself(kind.__name__)
-    fields = {}
-    for key, held in get_type_hints(kind, include_extras=True).items():
-        while get_origin(held) in (Required, NotRequired):
-            (held,) = get_args(held)
-        needed = Required if key in kind.__required_keys__ else NotRequired
-        fields[key] = needed[_rebuilt(held, (*within, kind))]
-    made = TypedDict(kind.__name__, fields)  # type: ignore[misc]
-    made.__doc__ = kind.__doc__
-    return made

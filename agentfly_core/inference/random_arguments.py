@@ -123,7 +123,13 @@ class Draw:
         least: int = schema.get("minLength", 0)
         most: float = schema.get("maxLength", inf)
         pattern = schema.get("pattern")
-        tried = [self._words_of(least) for _ in range(TRIES)]
+        tried = []
+        for _ in range(TRIES):  # a few words of what was said, as many as give so many letters
+            few = ""
+            for _ in range(self._draw.randint(1, 3)):
+                few = f"{few} {self._draw.choice(self._words)}".strip()
+            chosen = self._draw.choice([few, self._draw.choice(LITERALS)])
+            tried.append(chosen.ljust(least, "a"))
         shown: list[str] = [text for text in schema.get("examples", ()) if isinstance(text, str)]
         known = [*shown, *self._words, *LITERALS, "a" * least]
         for text in (*tried, *self._draw.sample(known, len(known))):
@@ -131,13 +137,6 @@ class Draw:
                 return text
         limits = {key: schema[key] for key in ("pattern", *LENGTHS) if key in schema}
         raise Undrawable(f"no text was found that fits {limits}")
-
-    def _words_of(self, least: int) -> str:
-        """A few words of what was said, as many as give so many letters."""
-        text = ""
-        for _ in range(self._draw.randint(1, 3)):
-            text = f"{text} {self._draw.choice(self._words)}".strip()
-        return self._draw.choice([text, self._draw.choice(LITERALS)]).ljust(least, "a")
 
     def _number(self, schema: Schema, whole: bool) -> JSON:
         step: float = schema.get("multipleOf", 1 if whole else 0)

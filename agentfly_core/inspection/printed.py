@@ -10,7 +10,7 @@ from rich.text import Text
 
 from agentfly_core.formats.text import counted
 from agentfly_core.inspection.choice import Filter
-from agentfly_core.records.trajectory import Message, Trajectory, Unscored
+from agentfly_core.records.trajectory import Message, Unscored
 from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, reward_of, spans
 
 LEASES = {
@@ -122,19 +122,17 @@ def shared_beginning(stored: Episodes, chosen: Sequence[Pair]) -> str:
     """The text before the problem, such as a system prompt, where two or more episodes begin with
     the same one; empty otherwise.
     """
-    found = {_before_problem(stored, trajectory) for trajectory, _ in chosen}
+    found = set()
+    for trajectory, _ in chosen:
+        if not trajectory.turns:
+            return ""
+        said = [item for item in trajectory.turns[0].read if isinstance(item, Message)]
+        text = stored.pieces(trajectory)[0].text
+        system = [item.content for item in said if item.role == "system" and item.content in text]
+        end = text.find(system[0]) + len(system[0]) if system else 0
+        first = next((item.content for item in said if item.role == "user"), "")
+        if not first or (begin := text.find(first, end)) < 0:
+            return ""
+        line = text[:begin].rstrip("\n").rfind("\n") + 1  # in which the user's message begins
+        found.add(text[: max(end, line)])
     return found.pop() if len(chosen) > 1 and len(found) == 1 else ""
-
-
-def _before_problem(stored: Episodes, trajectory: Trajectory) -> str:
-    """What the model read before the line in which its first message of a user begins."""
-    if not trajectory.turns:
-        return ""
-    said = [item for item in trajectory.turns[0].read if isinstance(item, Message)]
-    text = stored.pieces(trajectory)[0].text
-    system = [item.content for item in said if item.role == "system" and item.content in text]
-    first = next((item.content for item in said if item.role == "user"), "")
-    end = text.find(system[0]) + len(system[0]) if system else 0
-    before = text[: text.find(first, end)] if first and text.find(first, end) >= 0 else ""
-    line = before.rstrip("\n").rfind("\n") + 1
-    return before[: max(end, line)] if before else ""

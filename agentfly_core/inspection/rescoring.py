@@ -51,12 +51,14 @@ class NewReward:
         """
         made = inspect.unwrap(self.reward.made_of)
         own = made.__module__ if hasattr(made, "__name__") else type(made).__module__
-        code: dict[str, JSON] = {
-            name: sha256(Path(file))
-            for name, module in sys.modules.items()
-            if (file := getattr(module, "__file__", None))
-            and (name == own or _is_authors(name, file))
-        }
+        code: dict[str, JSON] = {}
+        for name, module in sys.modules.items():
+            if not (file := getattr(module, "__file__", None)):
+                continue
+            path, ours = Path(file), name.partition(".")[0] in OURS
+            here = path.is_relative_to(Path.cwd()) and not path.is_relative_to(sys.prefix)
+            if name == own or (here and not ours):
+                code[name] = sha256(path)
         return [self.path, self.part.model_dump(mode="json"), code]
 
 
@@ -169,10 +171,3 @@ def _missing(played: Sequence[Trajectory], scores: Sequence[Scored]) -> bool:
     """Whether an episode that could be scored was not."""
     ended = {t.id for t in played if t.ending is not Ending.FAILED}
     return any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in scores)
-
-
-def _is_authors(name: str, file: str) -> bool:
-    """Whether a module is one of the working directory, and neither installed nor ours."""
-    ours = name.partition(".")[0] in OURS
-    path = Path(file)
-    return path.is_relative_to(Path.cwd()) and not path.is_relative_to(sys.prefix) and not ours

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import MANIFEST, Store
-from agentfly_core.config.experiment import Science
-from agentfly_core.config.import_path import construct, load
 from agentfly_core.models.adapter_artifact import FILE, folders, shape_of
 from agentfly_core.models.policy_page import page
 from agentfly_core.models.policy_reference import run_policy
+from agentfly_core.rollout.parts import template_of
 from agentfly_core.runs.context import of_run
 from agentfly_core.runs.run import science_of
 from agentfly_core.system.process import own_mark
@@ -43,7 +42,10 @@ def export(store: Store, reference: str, folder: Path) -> None:
     part = folder.with_name(f".tmp-{folder.name}-{own_mark()}")
     part.mkdir(parents=True)
     try:
-        jinja = _jinja(science, policy)
+        from transformers import AutoTokenizer  # takes seconds
+
+        tokenizer = AutoTokenizer.from_pretrained(policy, trust_remote_code=False)
+        jinja: str | None = getattr(template_of(science.template, tokenizer), "jinja", None)
         _copy(policy, part, jinja)
         if base:
             _copy(base, part / BASE, jinja)
@@ -68,15 +70,3 @@ def _copy(source: Path, folder: Path, jinja: str | None) -> None:
         said = json.loads(settings.read_text(encoding="utf-8"))
         said.pop("chat_template", None)
         settings.write_text(json.dumps(said, indent=2, ensure_ascii=False), encoding="utf-8")
-
-
-def _jinja(science: Science, policy: Path) -> str | None:
-    """The text of the experiment's chat template; None for one that has none, its `jinja`."""
-    from transformers import AutoTokenizer  # takes seconds
-
-    tokenizer = AutoTokenizer.from_pretrained(policy, trust_remote_code=False)
-    use, settings = science.template.use, science.template.settings
-    text: str | None = getattr(
-        construct(load(use), settings, {"tokenizer": tokenizer}), "jinja", None
-    )
-    return text

@@ -48,7 +48,14 @@ def player(context: ExperimentContext, reference: str, problems: Sequence[Proble
 
     Raises ValueError for a policy that is not there, or a path that names none.
     """
-    reference = reference or _default(context)
+    if not reference:
+        reference = f"run:{name_of(context, '', False)}"
+        try:
+            final_policy(context.store, reference.removeprefix("run:"))
+        except Damaged:
+            raise
+        except ValueError:
+            reference = "base"
     match policy_reference(reference, context.store.names("runs")):
         case NamedPolicy("oracle"):
             return _oracle(context, problems)
@@ -61,17 +68,6 @@ def player(context: ExperimentContext, reference: str, problems: Sequence[Proble
 
 def _model(context: ExperimentContext) -> Artifact:
     return inputs.base_model(context)[0]
-
-
-def _default(context: ExperimentContext) -> str:
-    run = name_of(context, "", False)
-    try:
-        final_policy(context.store, run)
-    except Damaged:
-        raise
-    except ValueError:
-        return "base"
-    return f"run:{run}"
 
 
 def _oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:

@@ -5,13 +5,13 @@ Curves are bars of text: MLflow shows Markdown as it is written, and a terminal 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 
 from agentfly_core.reports.episode_choice import Kind, Pair, conversation
 from agentfly_core.reports.markdown import fenced, marked, plain, sparkline, table
 from agentfly_core.reports.night_ledger import NightEvent
-from agentfly_core.reports.night_report import END, START, Effort, NightReport, SignSeen
+from agentfly_core.reports.night_report import END, START, Effort, NightReport
 from agentfly_core.runs.episodes import Piece
 
 OUTCOMES: dict[NightEvent, str] = {
@@ -39,16 +39,8 @@ def page_of(report: NightReport, link: str = "") -> str:
     sections = [
         title,
         *_introduction(report, link),
-        "## Against the champion",
-        *_against_champion(report),
-        "## Success on the test problems",
-        _success(report),
-        "## Learning curves",
-        _curves(report),
-        "## Health signs",
-        _signs(report.signs),
-        "## What happened, and what it took",
-        _history(report),
+        *_success(report),
+        *_course(report),
         table(("what", "how much"), [*_effort(report.effort)]),
         "## Episodes",
         "Test problems as the champion and then this night's policy played them, with the same "
@@ -76,52 +68,53 @@ def _introduction(report: NightReport, link: str) -> Iterator[str]:
     )
 
 
-def _against_champion(report: NightReport) -> Iterator[str]:
+def _success(report: NightReport) -> Iterator[str]:
+    """How the policy does against the champion, and on the test problems."""
+    yield "## Against the champion"
     yield f"{plain(report.verdict.why, 2000)} The champion was {plain(report.champion)}."
-    titles = ("compared", "champion", "this night", "difference", "at least", "must be", "holds")
     rows = []
     for one in report.verdict.comparisons:
         values = (f"{one.champion:.4g}", f"{one.challenger:.4g}")
         difference = (f"{one.difference:+.3f}", f"{one.bound:+.3f}", f"above {0.0 - one.margin:g}")
         rows.append((plain(one.name), *values, *difference, "yes" if one.held else "no"))
+    titles = ("compared", "champion", "this night", "difference", "at least", "must be", "holds")
     yield table(titles, rows)
 
-
-def _success(report: NightReport) -> str:
-    rows = []
-    for who, one in report.held_out.items():
-        low, high = one.interval
+    yield "## Success on the test problems"
+    rates = []
+    for who, rate in report.held_out.items():
+        low, high = rate.interval
         interval = f"{low:.1%} to {high:.1%}"
-        rows.append((who, f"{one.success:.1%}", interval, f"{len(one.solved):,}"))
-    return table(("policy", "success", "95 % interval", "problems"), rows)
+        rates.append((who, f"{rate.success:.1%}", interval, f"{len(rate.solved):,}"))
+    yield table(("policy", "success", "95 % interval", "problems"), rates)
 
 
-def _curves(report: NightReport) -> str:
-    rows = []
+def _course(report: NightReport) -> Iterator[str]:
+    """The night from step to step, and from event to event."""
+    yield "## Learning curves"
+    curves = []
     for title, curve in report.curves.items():
         values = [value for _, value in curve]
         first, *others = (f"{x:.3f}" for x in (values[0], values[-1], min(values), max(values)))
-        rows.append((title, first, sparkline(values), *others))
-    return table(("curve", "first", "step by step", "last", "lowest", "highest"), rows)
+        curves.append((title, first, sparkline(values), *others))
+    yield table(("curve", "first", "step by step", "last", "lowest", "highest"), curves)
 
-
-def _signs(signs: Sequence[SignSeen]) -> str:
-    rows = []
-    for one in signs:
+    yield "## Health signs"
+    signs = []
+    for one in report.signs:
         steps = ", ".join(map(str, one.steps))
         if len(one.steps) > 5:
             steps = f"{one.steps[0]} to {one.steps[-1]} ({len(one.steps)} of them)"
-        rows.append((plain(one.name), steps, plain(one.text)))
-    return table(("sign", "at steps", "at the last of them"), rows) if rows else "None was seen."
+        signs.append((plain(one.name), steps, plain(one.text)))
+    yield table(("sign", "at steps", "at the last of them"), signs) if signs else "None was seen."
 
-
-def _history(report: NightReport) -> str:
-    rows = []
+    yield "## What happened, and what it took"
+    events = []
     for entry in report.history:
         when = datetime.fromtimestamp(entry.time_ms / 1000).strftime("%Y-%m-%d %H:%M")
         why = "as above" if "verdict" in entry.details else plain(entry.why)
-        rows.append((when, entry.event.replace("_", " "), why))
-    return table(("when", "event", "why"), rows)
+        events.append((when, entry.event.replace("_", " "), why))
+    yield table(("when", "event", "why"), events)
 
 
 def _effort(effort: Effort) -> Iterator[tuple[str, str]]:

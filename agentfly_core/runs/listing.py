@@ -227,17 +227,11 @@ def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSO
     return now
 
 
-def _start_step(record: RunRecord) -> int:
-    """The step that a fork goes on from, 0 for other runs."""
-    fork = record["science"].get("fork")
-    step = fork["step"] if isinstance(fork, dict) else 0
-    assert isinstance(step, int)
-    return step
-
-
 def _listed(store: Store, name: str, record: RunRecord) -> Listed:
     layout, steps = RunLayout(name), record["science"]["steps"]
-    assert isinstance(steps, int)
+    fork = record["science"].get("fork")
+    start = fork["step"] if isinstance(fork, dict) else 0
+    assert isinstance(steps, int) and isinstance(start, int)
     remote, here = store.remote, store.root / layout.uri
     owner = leaseholder(remote, layout.uri) if remote else holder_of(here)
     science = Science.restored(record["science"])
@@ -251,7 +245,7 @@ def _listed(store: Store, name: str, record: RunRecord) -> Listed:
         name=name,
         state="finished" if done else state,
         owner=owner,
-        step=_start_step(record) if last is None else last,
+        step=start if last is None else last,
         steps=steps,
         success=summary["success_after"] if summary and done else None,
         command=in_store(store, "agentfly", "show", name)

@@ -69,13 +69,18 @@ def tell_people(late: timedelta = LATE) -> dict[str, int]:
             for name in (DEPLOYMENT, APPROVAL)
         )
         failed = [
-            (ALARMS_BLOCK, f"AgentFly: {name} failed", _ended(deployment), OF_A_FLOW_RUN % name)
+            (
+                ALARMS_BLOCK,
+                f"AgentFly: {name} failed",
+                _seen("prefect.flow-run.", ENDINGS, deployment),
+                OF_A_FLOW_RUN % name,
+            )
             for name, deployment in (("nightly", nightly), ("promote", promote))
         ]
         blocks = blocks_named(client)
         wanted = [
-            (NOTICES_BLOCK, "AgentFly: how a night ended", _told(NOTICES), OF_A_NIGHT),
-            (ALARMS_BLOCK, "AgentFly: alarm of a night", _told(ALARMS), OF_A_NIGHT),
+            (NOTICES_BLOCK, "AgentFly: how a night ended", _seen(PREFIX, NOTICES), OF_A_NIGHT),
+            (ALARMS_BLOCK, "AgentFly: alarm of a night", _seen(PREFIX, ALARMS), OF_A_NIGHT),
             *failed,
             (
                 ALARMS_BLOCK,
@@ -107,26 +112,16 @@ def _remove(client: SyncPrefectClient, name: str) -> None:
         client.delete_automation(old.id)
 
 
-def _told(events: tuple[str, ...]) -> EventTrigger:
+def _seen(prefix: str, events: tuple[str, ...], deployment: str = "") -> EventTrigger:
+    """Each of these events of the resources of this prefix, of one deployment or any."""
     from prefect.events.schemas.automations import EventTrigger, Posture
     from prefect.events.schemas.events import ResourceSpecification
 
+    related: dict[str, str | list[str]] = {"prefect.resource.id": deployment} if deployment else {}
     return EventTrigger(
-        match=ResourceSpecification({"prefect.resource.id": f"{PREFIX}*"}),
-        expect={PREFIX + event for event in events},
-        posture=Posture.Reactive,
-        threshold=1,
-    )
-
-
-def _ended(deployment: str) -> EventTrigger:
-    from prefect.events.schemas.automations import EventTrigger, Posture
-    from prefect.events.schemas.events import ResourceSpecification
-
-    return EventTrigger(
-        match=ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"}),
-        match_related=ResourceSpecification({"prefect.resource.id": deployment}),
-        expect={f"prefect.flow-run.{state}" for state in ENDINGS},
+        match=ResourceSpecification({"prefect.resource.id": f"{prefix}*"}),
+        match_related=ResourceSpecification(related),
+        expect={prefix + event for event in events},
         posture=Posture.Reactive,
         threshold=1,
     )

@@ -64,7 +64,11 @@ def curve(store: Store, run: str, last: int) -> Curve:
     tokens = [each[TOKENS] * count for each, count in zip(metrics, episodes, strict=True)]
     at_work = [sum(each[name] for name in SECONDS) for each in metrics]
     ends = [found["time_ms"] / 1000 for _, found in ended]
-    seconds = [*at_work[:1], *map(_passed, at_work[1:], ends, ends[1:])]
+    seconds = at_work[:1]
+    for work, before, end in zip(at_work[1:], ends, ends[1:], strict=False):
+        # fewer where its stages ran beside those of the step before; a pause of a stopped run, an
+        # evaluation, and a step made again count nothing
+        seconds.append(min(work, end - before) if end > before else work)
     reached = dict(zip(AXES, (steps, accumulate(tokens), accumulate(seconds)), strict=True))
 
     scored = [SUCCESS in each for each in metrics]
@@ -75,13 +79,6 @@ def curve(store: Store, run: str, last: int) -> Curve:
             for axis, values in reached.items()
         },
     )
-
-
-def _passed(at_work: float, before: float, end: float) -> float:
-    """The seconds of a step whose stages took `at_work`: fewer where they ran beside those of the
-    step before. A pause of a stopped run, an evaluation, and a step made again count nothing.
-    """
-    return min(at_work, end - before) if end > before else at_work
 
 
 def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:

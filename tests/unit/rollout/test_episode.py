@@ -322,18 +322,6 @@ async def test_a_service_that_an_agent_lost_fails_the_episode_however_it_tells_t
     assert trajectory.error == "ServiceFailure: the counter's process died"
 
 
-async def test_an_episode_ends_when_it_has_sampled_all_its_tokens() -> None:
-    async def talks(episode: Episode) -> Ending:
-        while True:
-            await episode.reply(Message("user", "Go on."))
-
-    rules = rollout_spec(agent=talks, max_sampled_tokens=8)
-    (trajectory,), *_ = await play_all(episode_specs(ADD), rules, scripted(saying(*["12345"] * 4)))
-    assert trajectory.ending is Ending.MAX_SAMPLED_TOKENS
-    spans = [turn.sampled[0] for turn in trajectory.turns]
-    assert [(len(span.tokens), span.finish) for span in spans] == [(6, "stop"), (2, "length")]
-
-
 class Mute(Exception):
     def __str__(self) -> str:
         raise ValueError("no text")
@@ -402,9 +390,8 @@ async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_ep
     ):
         trajectory = await play(["<use>", "ok"], asked(kind))
         assert trajectory.ending is Ending.FAILED
-        assert (
-            trajectory.error == f"ServiceFailure: {what}: Mute: its text cannot be had (ValueError)"
-        )
+        told = f"ServiceFailure: {what}: Mute: its text cannot be had (ValueError)"
+        assert trajectory.error == told
 
 
 def test_an_environment_without_a_limit_is_refused() -> None:

@@ -18,6 +18,7 @@ from agentfly_core.testing.episodes import (
     play_all,
     rollout_spec,
     saying,
+    scripted,
 )
 from agentfly_core.testing.letters import STOP, Letters, as_letters, encode, loss_mask
 
@@ -93,6 +94,18 @@ async def test_a_reply_never_gets_more_tokens_than_there_is_room_for() -> None:
     spec = rollout_spec(agent=agent, max_model_len=60)
     await play_all(episode_specs(ADD), spec, sampler)
     assert [params.max_tokens for params in sampler.asked] == [60 - len("^u41+58?$^a")]
+
+
+async def test_an_episode_ends_when_it_has_sampled_all_its_tokens() -> None:
+    async def talks(episode: Episode) -> Ending:
+        while True:
+            await episode.reply(Message("user", "Go on."))
+
+    rules = rollout_spec(agent=talks, max_sampled_tokens=8)
+    (trajectory,), *_ = await play_all(episode_specs(ADD), rules, scripted(saying(*["12345"] * 4)))
+    assert trajectory.ending is Ending.MAX_SAMPLED_TOKENS
+    spans = [turn.sampled[0] for turn in trajectory.turns]
+    assert [(len(span.tokens), span.finish) for span in spans] == [(6, "stop"), (2, "length")]
 
 
 @pytest.mark.parametrize(
