@@ -67,6 +67,22 @@ class Reward(calling.Part):
             await asyncio.sleep(min(self.backoff * 2.0**attempt, LONGEST_WAIT))
         return await self._score_once(trajectory, lent)
 
+    async def of_record(self, trajectory: Trajectory) -> Score | Unscored:
+        """What it found of a stored trajectory, or why nothing."""
+        if (observed := trajectory.observed.get(self.name)) is not None:
+            return observed
+        if self.needs:
+            return Unscored(
+                f"{self.name}: it needs an environment and was not observed during the episode"
+            )
+        try:
+            try:
+                return await self.score(trajectory, {})
+            except LoopLost:  # other code held the loop; scoring a record can be repeated
+                return await self.score(trajectory, {})
+        except ServiceFailure as failure:
+            return Unscored(f"{self.name}: {fault(failure)}")
+
     async def answer_apart(
         self, question: Mapping[str, JSON], caller: process_calls.Caller
     ) -> Mapping[str, JSON]:
@@ -220,7 +236,7 @@ async def _scored(
     found: dict[str, tuple[float, Score | Unscored]] = {}
     async with seats:
         for reward, weight in rewards.items():
-            score = await _found(reward, answered)
+            score = await reward.of_record(answered)
             if isinstance(score, Score) and (unknown := [*score.by_speaker.keys() - {*speakers}]):
                 score = Unscored(
                     f"{reward.name}: by_speaker names {unknown[0]!r}, the speakers of these "
@@ -228,22 +244,6 @@ async def _scored(
                 )
             found[reward.name] = weight, score
     return [_held(found, trajectory, trajectory is answered) for trajectory in episode]
-
-
-async def _found(reward: Reward, trajectory: Trajectory) -> Score | Unscored:
-    if (observed := trajectory.observed.get(reward.name)) is not None:
-        return observed
-    if reward.needs:
-        return Unscored(
-            f"{reward.name}: it needs an environment and was not observed during the episode"
-        )
-    try:
-        try:
-            return await reward.score(trajectory, {})
-        except LoopLost:  # other code held the loop; scoring a record can be repeated
-            return await reward.score(trajectory, {})
-    except ServiceFailure as failure:
-        return Unscored(f"{reward.name}: {fault(failure)}")
 
 
 def _held(

@@ -56,7 +56,12 @@ class Draw:
             return self._draw.choice(schema["enum"])  # type: ignore[no-any-return]
         for several in ("anyOf", "oneOf"):
             if several in schema:
-                return self.value(self._one_of(schema[several], depth), depth)
+                options: Sequence[Schema] = schema[several]
+                if {"type": "number"} in options:  # a decimal's text has to be a number, too
+                    options = [option for option in options if option != {"type": "string"}]
+                simple = [one for one in options if one.get("type") not in ("object", "array")]
+                chosen = self._draw.choice(simple if simple and depth >= DEEPEST else options)
+                return self.value(chosen, depth)
         kind = schema.get("type", "string")
         if isinstance(kind, list):
             kind = self._draw.choice(kind)
@@ -71,12 +76,6 @@ class Draw:
         if kind in ("integer", "number"):
             return self._number(schema, whole=kind == "integer")
         return None
-
-    def _one_of(self, options: Sequence[Schema], depth: int) -> Schema:
-        if {"type": "number"} in options:  # a decimal's text has to be a number, too
-            options = [option for option in options if option != {"type": "string"}]
-        simple = [o for o in options if o.get("type") not in ("object", "array")]
-        return self._draw.choice(simple if simple and depth >= DEEPEST else options)
 
     def _object(self, schema: Schema, depth: int) -> JSON:
         required, found = schema.get("required", ()), dict[str, JSON]()

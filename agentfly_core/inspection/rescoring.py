@@ -152,22 +152,16 @@ def _rescored(
     # an agent that is a class goes by its name in lower case
     main = agent if any(one.agent == agent for one in played) else agent.lower()
     weights = {each.reward: each.part.weight for each in rewards}
-    new = (
-        read_scores(store.open(artifact) / SCORES)
-        if artifact
-        # what an earlier reward of the same name observed says nothing of this one
-        else asyncio.run(score([replace(t, observed={}) for t in played], weights, main))
-    )
-    if artifact is None and not _missing(played, new):
+    if artifact:
+        new = read_scores(store.open(artifact) / SCORES)
+    else:  # what an earlier reward of the same name observed says nothing of this one
+        new = asyncio.run(score([replace(t, observed={}) for t in played], weights, main))
+    ended = {t.id for t in played if t.ending is not Ending.FAILED}
+    missing = any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in new)
+    if artifact is None and not missing:
         with store.publish(target) as folder:
             write_scores(folder / SCORES, new)
         artifact = store.artifact(where)
     old = read_scores(store.open(scored) / SCORES)
     before, after = ({one.trajectory_id: one for one in scores} for scores in (old, new))
     return RescoredStep(step, artifact, tuple((t, before[t.id], after[t.id]) for t in played))
-
-
-def _missing(played: Sequence[Trajectory], scores: Sequence[Scored]) -> bool:
-    """Whether an episode that could be scored was not."""
-    ended = {t.id for t in played if t.ending is not Ending.FAILED}
-    return any(isinstance(s.reward, Unscored) and s.trajectory_id in ended for s in scores)

@@ -18,7 +18,7 @@ from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.stop_conditions import stop_if_diverging
 from agentfly_core.records.parquet import EPISODES, SCORES
-from agentfly_core.runs.context import ExperimentContext, policy_of, require_same_tokens
+from agentfly_core.runs.context import ExperimentContext, policy_of
 from agentfly_core.runs.run import Run
 from agentfly_core.system import files
 from agentfly_core.system.progress import Progress, report
@@ -44,7 +44,7 @@ def step_job(
     policy, base = adapter_artifact.folders(store, before)
     goes_on = step > science.own_steps.start or science.inherits_learner
     reference, reference_base = (
-        adapter_artifact.folders(store, near) if (near := _reference(run)) else (None, None)
+        adapter_artifact.folders(store, near) if (near := run.kl_reference) else (None, None)
     )
     return UpdateJob(
         start=label_of(run, step - 1),
@@ -202,15 +202,6 @@ def keep_state(run: Run, checkpointer: AsyncCheckpointer, step: int) -> None:
 def watching(stage: str, step: int) -> Watch:
     """A listener for the optimizer steps of an update that reports them as progress of a stage."""
     return lambda done, total: report(Progress(stage, step, done, total))
-
-
-def _reference(run: Run) -> Artifact | None:
-    if run.resolved.algorithm.needs.reference is None:
-        return None
-    if run.reference is None:
-        return policy_of(run.store, run.name, 0)
-    require_same_tokens(run.store, "algorithm.kl.reference", run.reference, run.start)
-    return run.reference
 
 
 def _published(run: Run, step: int) -> ArtifactKey:

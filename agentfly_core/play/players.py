@@ -49,9 +49,10 @@ def player(context: ExperimentContext, reference: str, problems: Sequence[Proble
     Raises ValueError for a policy that is not there, or a path that names none.
     """
     if not reference:
-        reference = f"run:{name_of(context, '', False)}"
+        run = name_of(context, "", False)
         try:
-            final_policy(context.store, reference.removeprefix("run:"))
+            final_policy(context.store, run)
+            reference = f"run:{run}"
         except Damaged:
             raise
         except ValueError:
@@ -63,11 +64,8 @@ def player(context: ExperimentContext, reference: str, problems: Sequence[Proble
             return Script(reference, RANDOM, random_policy)
         case ScriptPolicy(path):
             return Script(reference, path, policy_at(path, {}, problems, context.science.seed))
-    return Model(reference, inputs.policy_named(context, reference, _model))
-
-
-def _model(context: ExperimentContext) -> Artifact:
-    return inputs.base_model(context)[0]
+    policy = inputs.policy_named(context, reference, lambda at: inputs.base_model(at)[0])
+    return Model(reference, policy)
 
 
 def _oracle(context: ExperimentContext, problems: Sequence[Problem]) -> Script:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.playing import of_split, rollout_spec
@@ -16,10 +13,8 @@ from agentfly_core.play.players import Player
 from agentfly_core.play.services import services
 from agentfly_core.play.way import Way
 from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.episodes import decode_with
 from agentfly_core.system.hardware import imports_frozen
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -60,12 +55,8 @@ def play(context: ExperimentContext, laid: Table, logs: Path, way: Way) -> Playe
     `episodes.play`.
     """
     with services(context, laid.player, logs) as found:
-        decode = partial(_decode, found.tokenizer)
-        changed = replace(found, sampler=way.sampler(found.sampler, decode))
+        sampler = way.sampler(found.sampler, decode_with(found.tokenizer))
+        changed = replace(found, sampler=sampler)
         spec = way.rules(rollout_spec(context.resolved, found.tokenizer))
         with imports_frozen():
             return episodes.play(context, laid.player, changed, spec, laid.asked, way)
-
-
-def _decode(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
-    return str(tokenizer.decode(list(tokens), skip_special_tokens=False))

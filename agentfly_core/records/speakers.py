@@ -42,7 +42,8 @@ def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
     """
     said = [one for one in episode if one.answered is not None]
     found = said or [one for one in episode if one.agent == main]
-    return found[0] if found else min(episode, key=_first_call)
+    calls = [min((turn.call for turn in one.turns), default=math.inf) for one in episode]
+    return found[0] if found else episode[calls.index(min(calls))]
 
 
 def apart_name(reward: str, speaker: str) -> str:
@@ -89,7 +90,3 @@ def any_spread(episodes: Iterable[Earned]) -> bool:
         for speaker, reward in episode.items():
             rewards[speaker].add(reward)
     return any(len(values) > 1 for values in rewards.values())
-
-
-def _first_call(trajectory: Trajectory) -> float:
-    return min((turn.call for turn in trajectory.turns), default=math.inf)

@@ -85,8 +85,18 @@ def undone(context: ExperimentContext, history: NightHistory, tonight: str) -> l
     judged; those that were given up are done.
     """
     begun = {entry.night for entry in history.entries if entry.event == "began"}
-    found, nights = [], {*_nights(context), *begun} - {tonight}
-    for night in sorted(nights):
+    nights, found = {*begun}, []
+    for name in context.store.names("runs"):
+        if not name.startswith(PREFIX):
+            continue
+        try:
+            record = record_of(context.store, name)
+            ours = record is not None and record["experiment"] == context.experiment
+        except Damaged:  # reported when it is to be finished
+            ours = True
+        if ours:
+            nights.add(name)
+    for night in sorted(nights - {tonight}):
         # it is decided, or up to a person; so are nights of releases without a ledger
         judged = night not in begun or history.last(night, *DECIDED) is not None
         given_up = history.last(night, "given_up") is not None
@@ -167,19 +177,3 @@ def played(context: ExperimentContext, night: str) -> int:
     except Damaged as damage:
         logger.warning("%s The problems of %s count as not played and come again.", damage, night)
         return 0
-
-
-def _nights(context: ExperimentContext) -> list[str]:
-    """The experiment's nights, and those too damaged to say whose they are."""
-    nights = []
-    for name in context.store.names("runs"):
-        if not name.startswith(PREFIX):
-            continue
-        try:
-            record = record_of(context.store, name)
-            ours = record is not None and record["experiment"] == context.experiment
-        except Damaged:  # reported when it is to be finished
-            ours = True
-        if ours:
-            nights.append(name)
-    return nights

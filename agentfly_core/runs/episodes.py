@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 from rich.console import Console, ConsoleOptions
@@ -20,6 +20,9 @@ from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Decode = Callable[[Sequence[int]], str]
 AsPieces = Callable[[Trajectory], "list[Piece]"]
@@ -132,7 +135,11 @@ def decoder_of(store: Store, artifact: Artifact) -> Decode:
     written = store.part(artifact, "tokenizer.json")
     if written is None:
         raise ValueError(f"{artifact.uri} has no tokenizer.json: its tokens cannot be read.")
-    tokenizer = Tokenizer.from_str(json.dumps(written))
+    return decode_with(Tokenizer.from_str(json.dumps(written)))
+
+
+def decode_with(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> Decode:
+    """How to read the tokens of a tokenizer, special tokens shown."""
     return lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 

@@ -57,6 +57,39 @@ class Listed:
     changed: Mapping[str, JSON]
     settings: Mapping[str, JSON]
 
+    @classmethod
+    def of(cls, store: Store, name: str, record: RunRecord) -> Listed:
+        """A run of a store with its run.json."""
+        layout, steps = RunLayout(name), record["science"]["steps"]
+        fork = record["science"].get("fork")
+        start = fork["step"] if isinstance(fork, dict) else 0
+        assert isinstance(steps, int) and isinstance(start, int)
+        remote, here = store.remote, store.root / layout.uri
+        owner = leaseholder(remote, layout.uri) if remote else holder_of(here)
+        science = Science.restored(record["science"])
+        changed = _changed(record, science)
+        begun = reversed(layout.steps(store))
+        last = next((step for step in begun if store.holds(layout.step(step).policy)), None)
+        summary = summary_of(store, name)
+        done = summary is not None and summary["steps"] == steps
+        state: Literal["finished", "running", "stopped"] = "running" if owner else "stopped"
+        return cls(
+            name=name,
+            state="finished" if done else state,
+            owner=owner,
+            step=start if last is None else last,
+            steps=steps,
+            success=summary["success_after"] if summary and done else None,
+            command=in_store(store, "agentfly", "show", name)
+            if done
+            else _continuing(store, name, record, changed),
+            experiment=record["experiment"],
+            created_ms=record["created_ms"],
+            tags=tags_of(store, name).words,
+            changed=changed,
+            settings=loading.flat(science),
+        )
+
     @property
     def words(self) -> str:
         """What `agentfly list --filter` looks for a text in."""
@@ -98,7 +131,7 @@ def listed(store: Store) -> list[Listed | Unreadable]:
     for name in store.names("runs"):
         try:
             if (record := record_of(store, name)) is not None:
-                found.append(_listed(store, name, record))
+                found.append(Listed.of(store, name, record))
         except Damaged as damage:
             found.append(Unreadable(name, str(damage)))
     return found
@@ -225,35 +258,3 @@ def _settings_of_file(path: str, mtime_ns: int, folder: str) -> Mapping[str, JSO
     """The settings of an experiment's file as it is now; many runs have the same one."""
     now: dict[str, JSON] = loading.read(path).science.model_dump(mode="json")
     return now
-
-
-def _listed(store: Store, name: str, record: RunRecord) -> Listed:
-    layout, steps = RunLayout(name), record["science"]["steps"]
-    fork = record["science"].get("fork")
-    start = fork["step"] if isinstance(fork, dict) else 0
-    assert isinstance(steps, int) and isinstance(start, int)
-    remote, here = store.remote, store.root / layout.uri
-    owner = leaseholder(remote, layout.uri) if remote else holder_of(here)
-    science = Science.restored(record["science"])
-    changed = _changed(record, science)
-    begun = reversed(layout.steps(store))
-    last = next((step for step in begun if store.holds(layout.step(step).policy)), None)
-    summary = summary_of(store, name)
-    done = summary is not None and summary["steps"] == steps
-    state: Literal["finished", "running", "stopped"] = "running" if owner else "stopped"
-    return Listed(
-        name=name,
-        state="finished" if done else state,
-        owner=owner,
-        step=start if last is None else last,
-        steps=steps,
-        success=summary["success_after"] if summary and done else None,
-        command=in_store(store, "agentfly", "show", name)
-        if done
-        else _continuing(store, name, record, changed),
-        experiment=record["experiment"],
-        created_ms=record["created_ms"],
-        tags=tags_of(store, name).words,
-        changed=changed,
-        settings=loading.flat(science),
-    )

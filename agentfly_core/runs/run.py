@@ -25,7 +25,14 @@ from agentfly_core.formats.json_value import as_json
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records import ledger
 from agentfly_core.records.run_record import ParentPolicy, RunRecord, Summary
-from agentfly_core.runs.context import NAME, ExperimentContext, Parent, Resolved
+from agentfly_core.runs.context import (
+    NAME,
+    ExperimentContext,
+    Parent,
+    Resolved,
+    policy_of,
+    require_same_tokens,
+)
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision
 
@@ -69,6 +76,18 @@ class Run:
         """The policy of another run that this one shall stay near, if not its own start's."""
         found = self.record.get("reference")
         return Artifact(found["uri"], found["digest"]) if found else None
+
+    @property
+    def kl_reference(self) -> Artifact | None:
+        """The policy that the algorithm's KL penalty compares with, where it has one; raises
+        ValueError for one of another tokenizer.
+        """
+        if self.resolved.algorithm.needs.reference is None:
+            return None
+        if self.reference is None:
+            return policy_of(self.store, self.name, 0)
+        require_same_tokens(self.store, "algorithm.kl.reference", self.reference, self.start)
+        return self.reference
 
     def evaluates(self, step: int) -> bool:
         """Whether the policy of this step is evaluated on the validation split."""

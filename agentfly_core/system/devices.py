@@ -40,6 +40,27 @@ class Device:
     name: str
     files: tuple[Path, ...]
 
+    @contextmanager
+    def taken(self, holder: str, tell: Tell) -> Iterator[Path]:
+        """Wait until one of its files can be locked, and lock it for the block."""
+        named, again = "", 0.0
+        while not (file := next(filter(None, map(_lock, self.files)), None)):
+            holders = "; ".join(map(_holder, self.files))
+            if holders != named or time.monotonic() > again:
+                named, again = holders, time.monotonic() + AGAIN
+                tell(f"Waiting for {self.name}, used by {holders}. {WAY_OUT}")
+            time.sleep(PAUSE)
+
+        with file:
+            _locked.add(file)
+            try:
+                file.truncate(0)
+                since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+                print(f"{holder} ({Owner.current()}) since {since}", end="", file=file, flush=True)
+                yield Path(file.name)
+            finally:
+                _locked.discard(file)
+
 
 def folder() -> str:
     """Where this machine keeps the locks: users may make files there, but remove only their own."""
@@ -86,34 +107,12 @@ def held(devices: Sequence[Device], holder: str, tell: Tell) -> Iterator[None]:
     wanted = [device for device in devices if already.isdisjoint(device.files)]
     with ExitStack() as stack:
         in_order = sorted(wanted, key=attrgetter("files"))
-        taken = [stack.enter_context(_one_of(device, holder, tell)) for device in in_order]
+        taken = [stack.enter_context(device.taken(holder, tell)) for device in in_order]
         before = _held.set(already.union(taken))
         try:
             yield
         finally:
             _held.reset(before)
-
-
-@contextmanager
-def _one_of(device: Device, holder: str, tell: Tell) -> Iterator[Path]:
-    """Wait until one of a device's files can be locked, and lock it for the block."""
-    named, again = "", 0.0
-    while not (file := next(filter(None, map(_lock, device.files)), None)):
-        holders = "; ".join(map(_holder, device.files))
-        if holders != named or time.monotonic() > again:
-            named, again = holders, time.monotonic() + AGAIN
-            tell(f"Waiting for {device.name}, used by {holders}. {WAY_OUT}")
-        time.sleep(PAUSE)
-
-    with file:
-        _locked.add(file)
-        try:
-            file.truncate(0)
-            since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-            print(f"{holder} ({Owner.current()}) since {since}", end="", file=file, flush=True)
-            yield Path(file.name)
-        finally:
-            _locked.discard(file)
 
 
 def _lock(path: Path) -> IO[str] | None:

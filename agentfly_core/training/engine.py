@@ -58,6 +58,24 @@ class Memory:
     offload: str
     checkpointing: bool
 
+    def config(self, dtype: str) -> Mapping[str, JSON]:
+        """DeepSpeed's configuration for weights of this type."""
+        zero: dict[str, JSON] = {"stage": self.zero_stage, "overlap_comm": False}
+        zero["reduce_bucket_size"] = 16_000_000
+        if self.offload in ("optimizer", "all"):
+            zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        if self.offload == "all":
+            zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+        adamw = {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}
+        return {
+            "train_micro_batch_size_per_gpu": 1,
+            "zero_optimization": zero,
+            "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
+            "data_types": {"grad_accum_dtype": "fp32"},
+            "gradient_clipping": 1.0 if self.zero_stage else 0.0,  # ClippedAdamW clips by itself
+            "optimizer": {"type": "AdamW", "params": adamw},
+        }
+
 
 @dataclass(frozen=True)
 class State:
@@ -86,7 +104,7 @@ def fresh(job: UpdateJob, memory: Memory, critic: Critic) -> Engine:
         model=model,
         optimizer=optimizer,
         model_parameters=groups,
-        config=_settings(job.dtype, memory),
+        config=memory.config(job.dtype),
     )[0]
     # With one rank it would only copy all gradients, twice; but it is where ZeRO's own optimizers
     # get them from.
@@ -208,24 +226,6 @@ def write_policy(engine: Engine, source: Path, folder: Path) -> None:
         if any(path.match(pattern) for pattern in TOKENIZER):
             shutil.copy(path, folder / path.name)
     probe.write(folder, model.config.vocab_size, [float(value) for value in logprobs[0, 1:]])
-
-
-def _settings(dtype: str, memory: Memory) -> Mapping[str, JSON]:
-    zero: dict[str, JSON] = {"stage": memory.zero_stage, "overlap_comm": False}
-    zero["reduce_bucket_size"] = 16_000_000
-    if memory.offload in ("optimizer", "all"):
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
-    if memory.offload == "all":
-        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
-    adamw = {"lr": 0.0, "weight_decay": 0.0, "torch_adam": True, "fused": True}
-    return {
-        "train_micro_batch_size_per_gpu": 1,
-        "zero_optimization": zero,
-        "bf16": {"enabled": dtype == "bfloat16", "check_grad_overflow": True},
-        "data_types": {"grad_accum_dtype": "fp32"},
-        "gradient_clipping": 1.0 if memory.zero_stage else 0.0,  # ClippedAdamW clips by itself
-        "optimizer": {"type": "AdamW", "params": adamw},
-    }
 
 
 def _make_moments(engine: Engine) -> None:
