@@ -68,27 +68,16 @@ def tell_people(late: timedelta = LATE) -> dict[str, int]:
             f"prefect.deployment.{client.read_deployment_by_name(name).id}"
             for name in (DEPLOYMENT, APPROVAL)
         )
-        failed = [
-            (
-                ALARMS_BLOCK,
-                f"AgentFly: {name} failed",
-                _seen("prefect.flow-run.", ENDINGS, deployment),
-                OF_A_FLOW_RUN % name,
-            )
-            for name, deployment in (("nightly", nightly), ("promote", promote))
-        ]
         blocks = blocks_named(client)
         wanted = [
             (NOTICES_BLOCK, "AgentFly: how a night ended", _seen(PREFIX, NOTICES), OF_A_NIGHT),
             (ALARMS_BLOCK, "AgentFly: alarm of a night", _seen(PREFIX, ALARMS), OF_A_NIGHT),
-            *failed,
-            (
-                ALARMS_BLOCK,
-                "AgentFly: nightly is late",
-                _late(nightly, late),
-                OF_A_LATE_ONE % (late / timedelta(minutes=1)),
-            ),
         ]
+        for name, deployment in (("nightly", nightly), ("promote", promote)):
+            failed = _seen("prefect.flow-run.", ENDINGS, deployment)
+            wanted.append((ALARMS_BLOCK, f"AgentFly: {name} failed", failed, OF_A_FLOW_RUN % name))
+        message = OF_A_LATE_ONE % (late / timedelta(minutes=1))
+        wanted.append((ALARMS_BLOCK, "AgentFly: nightly is late", _late(nightly, late), message))
         for name, title, trigger, text in wanted:
             _remove(client, title)
             if actions := [_sending(block, text) for block in blocks[name]]:
