@@ -84,11 +84,15 @@ class Cgroups:
         for version, parents in _candidates(Path("/proc/self")):
             here = cls(version, tuple(parents))
             if parents and here._works():
-                for folder in [old for parent in parents for old in parent.glob(f"{PREFIX}*")]:
-                    if not mark_alive(folder.name):
-                        Cgroup((folder,)).removed()
+                here.sweep()
                 return here
         return cls("none", ())
+
+    def sweep(self) -> None:
+        """Remove the groups of dead processes; those that we did not make stay."""
+        for folder in [old for parent in self.parents for old in parent.glob(f"{PREFIX}*")]:
+            if not mark_alive(folder.name):
+                Cgroup((folder,)).removed()
 
     def fresh(self) -> Cgroup:
         """New groups, without limits so far; to be given back to `end`."""

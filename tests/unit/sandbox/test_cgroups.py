@@ -48,6 +48,6 @@ def test_a_group_that_we_did_not_make_stays(tmp_path: Path) -> None:
     dead = f"{PREFIX}0-{Owner(Owner.current().host, 999999, 1.0, '', 1).mark}"
     for name in (dead, f"{PREFIX}mine", f"{PREFIX}a-b-c-d", f"{PREFIX}0-{Owner.current().mark}"):
         (tmp_path / name).mkdir()
-    Cgroups("v1", (tmp_path,))._sweep()
+    Cgroups("v1", (tmp_path,)).sweep()
     assert len(list(tmp_path.iterdir())) == 3
     assert not (tmp_path / dead).exists()
