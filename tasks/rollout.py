@@ -42,7 +42,9 @@ def rollout(
     shard: int,
 ) -> Made:
     """Publish one shard of a step's episodes, played with an earlier step's policy."""
-    target = keys.rollout(run.science, run.name, policy, data, sampling_round, shard)
+    target = keys.rollout(
+        run.science, run.name, policy, data, sampling_round, shard, run.context.frozen
+    )
     if found := run.store.find(target):
         return reused(found)
     dataset = run.store.open(data)
@@ -68,7 +70,7 @@ def held_out(
     step: int,
 ) -> Made:
     """Publish one shard of the episodes that a policy plays on a held-out split."""
-    target = keys.evaluation(context.science, policy, data, name, shard)
+    target = keys.evaluation(context.science, policy, data, name, shard, context.frozen)
     if found := context.store.find(target):
         return reused(found)
     assigned = of_test(context.science, split(context.store.open(data), name), name)

@@ -22,7 +22,7 @@ def demonstrate(
     context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact
 ) -> Made:
     """Publish episodes that a script played on training problems."""
-    target = keys.demonstrations(context.science, model, data)
+    target = keys.demonstrations(context.science, model, data, context.frozen)
     if found := context.store.find(target):
         return reused(found)
     with context.store.publish(target) as folder, measuring(folder):
@@ -41,7 +41,8 @@ def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Made:
     They are chosen once: what becomes of that run later changes nothing. The manifest names the
     episodes by digest.
     """
-    target, settings = keys.demonstrations(context.science, model, data), context.science.warm_start
+    target = keys.demonstrations(context.science, model, data, context.frozen)
+    settings = context.science.warm_start
     if found := context.store.find(target):
         return reused(found)
     named = step_named(settings.demonstrations) if settings else None

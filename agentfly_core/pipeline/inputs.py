@@ -11,7 +11,6 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.parts import OWN_MODEL
-from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models import reference
 from agentfly_core.models.policy_reference import (
     EndpointPolicy,
@@ -102,15 +101,9 @@ def endpoint(context: ExperimentContext, name: str) -> Artifact:
     """A chat service of the site as a policy, with the tokenizer of the experiment's model; raises
     ValueError for one that the site does not name.
     """
-    known = context.site.endpoints
-    if name not in known:
-        raise ValueError(
-            f"The site {context.site.name!r} has no endpoint {name!r}."
-            f"{did_you_mean(name, list(known))} Name it in conf/site/{context.site.name}.yaml: "
-            f'endpoints: {{{name}: {{url: "https://...", model: ..., api_key_env: ...}}}}.'
-        )
+    settings = context.site.endpoint(name)
     tokens, source = tokenizer(context)
-    target = keys.endpoint(name, known[name], source)
+    target = keys.endpoint(name, settings, source)
     if found := context.store.find(target):
         return found
     with context.store.publish(target) as folder:

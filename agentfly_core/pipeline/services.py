@@ -16,7 +16,7 @@ from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.playing import rollout_spec
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
-from agentfly_core.rollout.needs import kinds_needed
+from agentfly_core.rollout.parts import kinds_needed
 from agentfly_core.rollout.shard import LEASE_SECONDS
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.system.service import new_address, supervised

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from agentfly_core.authoring.injection import Lent
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
-from agentfly_core.rollout.needs import kinds_needed
+from agentfly_core.rollout.frozen import Cast, EndpointSpeaker
+from agentfly_core.rollout.parts import kinds_needed
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.speaker import Speaker, Stage, current_branch
 from agentfly_core.rollout.timeline import Branch
@@ -31,18 +31,19 @@ class Episode(Speaker):
 
     The episode itself speaks as its main speaker, who has the agent's `name` and the experiment's
     tools. `opening` is what the model reads first, `turns` the record so far, `closing` what was
-    answered and not yet read. `speakers` are all who speak in it, the main one first.
+    answered and not yet read. `speakers` are all who speak in it, the main one first, and `cast`
+    replies for them.
     """
 
     def __init__(
-        self, episode_spec: EpisodeSpec, rules: EpisodeRules, session: SamplerSession, name: str
+        self, episode_spec: EpisodeSpec, rules: EpisodeRules, cast: Cast, name: str
     ) -> None:
         self.problem = episode_spec.problem
         self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
         self.lent: dict[type[Lent], Lent] = {Problem: self.problem}
-        stage = Stage(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
+        stage = Stage(episode_spec, cast, name, rules.max_sampled_tokens, self.lent)
         super().__init__(stage, name, rules)
-        self.speakers: list[Speaker] = [self]
+        self.cast, self.speakers = cast, list[Speaker]([self])
         self.timed, self._opened = self._stage.timed, 0
 
     @property
@@ -76,7 +77,8 @@ class Episode(Speaker):
         tools; `max_turns` and `max_sampled_tokens` are its own limits.
 
         What it says is a trajectory of its own, compared with those of the same role in the other
-        episodes of the problem. The second of a role is called `searcher/2`, the `instance` 2.
+        episodes of the problem. The second of a role is called `searcher/2`, the `instance` 2. For
+        a role of `agent.frozen` another policy replies, or a chat service, and nothing is trained.
         Raises ValueError for a name that is taken, for a tool whose environment is not there, and
         within `gather` without an `instance`: who would be the first is not known there.
         """
@@ -101,7 +103,10 @@ class Episode(Speaker):
             max_sampled_tokens=max_sampled_tokens,
         )
         begin = (Message("system", system),) if system else ()
-        made = Speaker(self._stage, name, rules, *begin)
+        if chat := self.cast.chats.get(role):
+            made: Speaker = EndpointSpeaker(self._stage, name, rules, begin, chat)
+        else:
+            made = Speaker(self._stage, name, rules, *begin)
         self.speakers.append(made)
         return made
 

@@ -1,12 +1,15 @@
-"""What an experiment names by import path, imported and made with its settings."""
+"""What an experiment names by import path, imported and made with its settings, and which kinds of
+environment that needs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.environment import Environment, in_order
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.import_path import at, check_settings, load
@@ -55,6 +58,33 @@ def limits_of(pools: Mapping[str, Pool]) -> dict[type[Environment], Limit]:
             settings = check_settings(kind, pool.settings)
             limits[kind] = Limit(pool.limit, pool.max_uses, pool.lifetime, settings)
     return limits
+
+
+def kinds_needed(tools: Sequence[Tool], rewards: Sequence[Reward]) -> tuple[type[Environment], ...]:
+    """The kinds of environment that tools and rewards ask for, in the order of leasing."""
+    parts: tuple[Tool | Reward, ...] = (*tools, *rewards)
+    needed = {kind for part in parts for kind in part.needs.values()}
+    return in_order(kind for kind in needed if issubclass(kind, Environment))
+
+
+def refuse_misfits(
+    tools: Sequence[Tool], rewards: Sequence[Reward], limits: Mapping[type[Environment], Limit]
+) -> None:
+    """Raise ValueError for two tools or rewards of one name, or an environment without a limit."""
+    called = [("tool", tool.schema.name) for tool in tools]
+    called += [("reward", reward.name) for reward in rewards]
+    for (what, name), count in Counter(called).items():
+        if count > 1:
+            raise ValueError(
+                f"{count} {what}s are called {name!r}; give each another name, `@{what}(name=...)`."
+            )
+    for kind in kinds_needed(tools, rewards):
+        if kind not in limits:
+            path = f"{kind.__module__}:{kind.__qualname__}"
+            raise ValueError(
+                f"A tool or reward asks for a {kind.__name__} and there is no limit for it; say "
+                f"how many there may be, for example `environments: {{{path}: 8}}`."
+            )
 
 
 def _named(path: str, kind: type[P]) -> P:

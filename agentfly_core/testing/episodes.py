@@ -18,7 +18,7 @@ from agentfly_core.inference.scripted import Policy, Scripted
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Message, Problem, Scored, ToolCall, Trajectory
 from agentfly_core.rollout.episode import Agent, Episode
-from agentfly_core.rollout.needs import kinds_needed, refuse_misfits
+from agentfly_core.rollout.parts import kinds_needed, refuse_misfits
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec
