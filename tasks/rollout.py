@@ -95,7 +95,7 @@ def _play(
     watch = watching(stage, step, shard * size, len(everything))
     with services.environments.turn:
         # here, since a template may use the one tokenizer, which another shard is using meanwhile
-        spec = rollout_spec(context.resolved, services.tokenizer)
+        spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
         with timing(metrics, "time/swap"):
             services.load(context, policy, version)
         mine = everything[shard * size : (shard + 1) * size]

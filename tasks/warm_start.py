@@ -28,7 +28,12 @@ def demonstrate(
     with context.store.publish(target) as folder, measuring(folder):
         problems = split(context.store.open(data), "train")
         play_demonstrations(
-            context.resolved, services.tokenizer, problems, folder, services.environments
+            context.resolved,
+            services.tokenizer,
+            problems,
+            folder,
+            services.environments,
+            services.frozen,
         )
     return context.store.artifact(target.uri)
 
@@ -76,7 +81,7 @@ def warm_start(
     if (found := context.store.find(target)) and context.store.find(keys.learner(target)):
         return reused(found)
     retention.require_space(context, model, services.learner)
-    services.sampler.rest()
+    services.rest()
     job = update.warm_start_job(context, model, demonstrations, number)
     watch = update.watching(f"warm start {number}", 0)
     return update.publish(

@@ -21,7 +21,7 @@ from agentfly_core.models.policy_reference import (
     policy_reference,
 )
 from agentfly_core.pipeline.playing import shown, unshown
-from agentfly_core.pipeline.services import ENDPOINT, tokenizer_of
+from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
 from agentfly_core.records.trajectory import Problem
@@ -108,7 +108,7 @@ def endpoint(context: ExperimentContext, name: str) -> Artifact:
         return found
     with context.store.publish(target) as folder:
         tokens.save_pretrained(folder)
-        write_json(folder / ENDPOINT, {"name": name})
+        write_json(folder / ENDPOINT_FILE, {"name": name})
     return context.store.artifact(target.uri)
 
 
