@@ -179,25 +179,31 @@ def frozen_speakers(
     """Who speaks for the frozen roles, policies with their weights loaded; raises ValueError for
     one that is not there, or has other tokens than the experiment's model.
     """
-    samplers: dict[Artifact, Sampler] = {}
-    found: dict[str, Frozen] = {}
-    for role, who in context.science.agent.frozen.items():
-        key = f"agent.frozen.{role}"
-        if not (named := step_named(who)):
-            found[role] = FrozenEndpoint(who, _service(context, who.removeprefix(ENDPOINT)))
-            continue
-        policy = of_run(context.store, who, key).policy
-        if tokenizer_of(context, policy).get_vocab() != tokenizer.get_vocab():
-            raise ValueError(
-                f"{key}: {who} has other tokens than the model that it would speak with. Name a "
-                f"run of this model, or start from one of its: model=run:{named[0]}@0."
-            )
-        if policy not in samplers:
-            samplers[policy] = in_process(context)
-            folder, base = adapter_artifact.folders(context.store, policy)
-            samplers[policy].load(folder, named[1], base)
-        found[role] = FrozenPolicy(who, samplers[policy])
-    return found
+    frozen, speakers = context.science.agent.frozen, dict[str, Frozen]()
+    keys = {who: f"agent.frozen.{role}" for role, who in frozen.items()}
+    for who, key in keys.items():
+        if who.startswith(ENDPOINT):
+            speakers[who] = FrozenEndpoint(who, _service(context, who.removeprefix(ENDPOINT)))
+        else:
+            speakers[who] = _frozen_policy(context, key, who, tokenizer)
+    return {role: speakers[who] for role, who in frozen.items()}
+
+
+def _frozen_policy(
+    context: ExperimentContext, key: str, who: str, tokenizer: PreTrainedTokenizerBase
+) -> FrozenPolicy:
+    named = step_named(who)
+    assert named is not None, "the setting takes no other"
+    policy = of_run(context.store, who, key).policy
+    if tokenizer_of(context, policy).get_vocab() != tokenizer.get_vocab():
+        raise ValueError(
+            f"{key}: {who} has other tokens than the model that it would speak with. Name a run of "
+            f"this model, or start from one of its: model=run:{named[0]}@0."
+        )
+    sampler = in_process(context)
+    folder, base = adapter_artifact.folders(context.store, policy)
+    sampler.load(folder, named[1], base)
+    return FrozenPolicy(who, sampler)
 
 
 def endpoint_of(store: Store, policy: Artifact) -> str:

@@ -91,17 +91,19 @@ async def cast(
     ValueError for a chat service without its key.
     """
     samplers, places = [sampler], dict[str, int]()
-    chats: dict[str, Chat] = {}
+    services: dict[str, Chat] = {}
     async with AsyncExitStack() as stack:
         for role, speaker in frozen.items():
-            if isinstance(speaker, FrozenEndpoint):
-                chats[role] = await stack.enter_async_context(speaker.service.open())
-                continue
-            if speaker.sampler not in samplers:
-                samplers.append(speaker.sampler)
-            places[role] = samplers.index(speaker.sampler)
+            if isinstance(speaker, FrozenPolicy):
+                if speaker.sampler not in samplers:
+                    samplers.append(speaker.sampler)
+                places[role] = samplers.index(speaker.sampler)
+            elif speaker.name not in services:
+                chat = await stack.enter_async_context(speaker.service.open())
+                services[speaker.name] = chat
         sessions = [await stack.enter_async_context(one.shard(episodes)) for one in samplers]
         names = {role: speaker.name for role, speaker in frozen.items()}
+        chats = {role: services[name] for role, name in names.items() if name in services}
         yield Cast(sessions, places, chats, names)
 
 

@@ -43,8 +43,8 @@ class Piece:
     ...}</tool_call><|im_end|>')`.
 
     What is `said` is a chat service's reply, which has no tokens. What is `after` the episode was
-    answered by a tool that ended it and never read by the model. A
-    `context` has the number of the one in which the model now reads, where it was another before.
+    answered by a tool that ended it and never read by the model. A `context` has the number of the
+    one in which the model now reads, where it was another before.
     """
 
     kind: Kind
