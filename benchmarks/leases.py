@@ -40,6 +40,7 @@ from agentfly_core.records.trajectory import (
     Trajectory,
 )
 from agentfly_core.rollout.child_process import Child
+from agentfly_core.rollout.frozen import cast
 from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import play
@@ -199,10 +200,14 @@ async def played(faults: bool) -> Played:
     spec = replace(spec, rewards=(total,), deadline=DEADLINE)
     sampler = Stalling(lambda text: tuple(map(ord, text)), STOP, said)
     problems = [Problem(f"problem-{number}", "Add.") for number in range(EPISODES)]
-    async with ResourceManager(spec.limits) as resources, asyncio.TaskGroup() as group:
+    async with (
+        ResourceManager(spec.limits) as resources,
+        cast(sampler, {}, EPISODES) as here,
+        asyncio.TaskGroup() as group,
+    ):
         resources.warm(spec.kinds, ENVIRONMENTS, START_SECONDS)
         assigned = [EpisodeSpec(p, 0, 1, "train", 1.0, seed(2, p.id)) for p in problems]
-        tasks = [group.create_task(play(a, spec, sampler, resources)) for a in assigned]
+        tasks = [group.create_task(play(a, spec, here, resources)) for a in assigned]
     trajectories = [only for task in tasks for only in task.result()[0]]
     found = {one.problem.id: one for one in trajectories}
     return Played(

@@ -42,7 +42,9 @@ def rollout(
     shard: int,
 ) -> Made:
     """Publish one shard of a step's episodes, played with an earlier step's policy."""
-    target = keys.rollout(run.science, run.name, policy, data, sampling_round, shard)
+    target = keys.rollout(
+        run.science, run.name, policy, data, sampling_round, shard, run.context.frozen
+    )
     if found := run.store.find(target):
         return reused(found)
     dataset = run.store.open(data)
@@ -68,7 +70,7 @@ def held_out(
     step: int,
 ) -> Made:
     """Publish one shard of the episodes that a policy plays on a held-out split."""
-    target = keys.evaluation(context.science, policy, data, name, shard)
+    target = keys.evaluation(context.science, policy, data, name, shard, context.frozen)
     if found := context.store.find(target):
         return reused(found)
     assigned = of_test(context.science, split(context.store.open(data), name), name)
@@ -93,7 +95,7 @@ def _play(
     watch = watching(stage, step, shard * size, len(everything))
     with services.environments.turn:
         # here, since a template may use the one tokenizer, which another shard is using meanwhile
-        spec = rollout_spec(context.resolved, services.tokenizer)
+        spec = rollout_spec(context.resolved, services.tokenizer, services.frozen)
         with timing(metrics, "time/swap"):
             services.load(context, policy, version)
         mine = everything[shard * size : (shard + 1) * size]

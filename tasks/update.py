@@ -27,7 +27,7 @@ def update(
         return reused(found)
     learner = services.learner
     retention.require_space(run.context, policy, learner)
-    services.sampler.rest()
+    services.rest()
     policy_updates.catch_up(run, learner, step)
     retain = partial(retention.retain, run, step)
     save = partial(learner.begin, then=retain) if retention.keeps_state(run, step) else None
@@ -42,5 +42,5 @@ def keep_state(run: Run, services: TrainingServices, step: int) -> None:
     """Write the learner state of a step that becomes the run's last one before its time, unless it
     is there.
     """
-    services.sampler.rest()
+    services.rest()
     policy_updates.keep_state(run, services.learner, step)

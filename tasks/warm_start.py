@@ -22,13 +22,18 @@ def demonstrate(
     context: ExperimentContext, services: TrainingServices, model: Artifact, data: Artifact
 ) -> Made:
     """Publish episodes that a script played on training problems."""
-    target = keys.demonstrations(context.science, model, data)
+    target = keys.demonstrations(context.science, model, data, context.frozen)
     if found := context.store.find(target):
         return reused(found)
     with context.store.publish(target) as folder, measuring(folder):
         problems = split(context.store.open(data), "train")
         play_demonstrations(
-            context.resolved, services.tokenizer, problems, folder, services.environments
+            context.resolved,
+            services.tokenizer,
+            problems,
+            folder,
+            services.environments,
+            services.frozen,
         )
     return context.store.artifact(target.uri)
 
@@ -41,7 +46,8 @@ def choose(context: ExperimentContext, model: Artifact, data: Artifact) -> Made:
     They are chosen once: what becomes of that run later changes nothing. The manifest names the
     episodes by digest.
     """
-    target, settings = keys.demonstrations(context.science, model, data), context.science.warm_start
+    target = keys.demonstrations(context.science, model, data, context.frozen)
+    settings = context.science.warm_start
     if found := context.store.find(target):
         return reused(found)
     named = step_named(settings.demonstrations) if settings else None
@@ -75,7 +81,7 @@ def warm_start(
     if (found := context.store.find(target)) and context.store.find(keys.learner(target)):
         return reused(found)
     retention.require_space(context, model, services.learner)
-    services.sampler.rest()
+    services.rest()
     job = update.warm_start_job(context, model, demonstrations, number)
     watch = update.watching(f"warm start {number}", 0)
     return update.publish(

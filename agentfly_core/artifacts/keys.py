@@ -76,17 +76,22 @@ def base_model(store: Store, science: Science) -> ArtifactKey | None:
 
 def endpoint(name: str, settings: Endpoint, tokenizer: str) -> ArtifactKey:
     """A chat service as a policy: what it is, and the digest of the tokens that count its words."""
-    identity: JSON = {"url": settings.url, "model": settings.model, "extra": settings.extra}
     inputs = {"tokenizer": tokenizer}
-    key = digest(["endpoint", 1, name, identity, dict(inputs)])
+    key = digest(["endpoint", 1, name, _asked(settings), dict(inputs)])
     return ArtifactKey(f"artifacts/endpoint/{key[:16]}", "endpoint", key, inputs)
 
 
-def demonstrations(science: Science, model: Artifact, data: Artifact) -> ArtifactKey:
+def chat_service(settings: Endpoint) -> str:
+    """A digest of what a chat service is, of which its answers are."""
+    return digest(["chat_service", 1, _asked(settings)])
+
+
+def demonstrations(
+    science: Science, model: Artifact, data: Artifact, frozen: Mapping[str, str] = {}
+) -> ArtifactKey:
     """The demonstrations that the warm start imitates."""
-    return _shared(
-        "demonstrate", science, (*PLAY, "warm_start"), {"model": model.digest, "data": data.digest}
-    )
+    inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
+    return _shared("demonstrate", science, (*PLAY, "warm_start"), inputs)
 
 
 def warm_start(
@@ -108,9 +113,10 @@ def rollout(
     data: Artifact,
     sampling_round: SamplingRound,
     shard: int,
+    frozen: Mapping[str, str] = {},
 ) -> ArtifactKey:
-    """One shard of one step's episodes."""
-    inputs = {"policy": policy.digest, "data": data.digest}
+    """One shard of one step's episodes; `frozen`: see `ExperimentContext.frozen`."""
+    inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
     here = sampling_round
     key = _key(
         "rollout",
@@ -128,10 +134,15 @@ def rollout(
 
 
 def evaluation(
-    science: Science, policy: Artifact, data: Artifact, split: str, shard: int
+    science: Science,
+    policy: Artifact,
+    data: Artifact,
+    split: str,
+    shard: int,
+    frozen: Mapping[str, str] = {},
 ) -> ArtifactKey:
     """One shard of the held-out episodes of a policy, shared by all who ask for it."""
-    inputs = {"policy": policy.digest, "data": data.digest}
+    inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
     reads = (*PLAY, "evaluate")
     target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)
     return ArtifactKey(
@@ -190,6 +201,15 @@ def ledger(run: str, policy: Artifact) -> ArtifactKey:
     """The whole run's ledger, derived from its steps'."""
     inputs = {"policy": policy.digest}
     return ArtifactKey(RunLayout(run).ledger, "ledger", digest(["ledger", inputs]), inputs)
+
+
+def _speakers(frozen: Mapping[str, str]) -> dict[str, str]:
+    """Frozen speakers as inputs of episodes: `{"speaker/critic": "9f2c..."}`."""
+    return {f"speaker/{role}": found for role, found in frozen.items()}
+
+
+def _asked(settings: Endpoint) -> JSON:
+    return {"url": settings.url, "model": settings.model, "extra": settings.extra}
 
 
 def _shared(

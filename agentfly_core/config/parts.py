@@ -31,10 +31,13 @@ from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean
 
 T = TypeVar("T")
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 OWN_MODEL = "nano"
 """The model that is made for an experiment, from its training problems and demonstrations."""
 Positive = Annotated[int, Field(ge=1)]
 OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+ENDPOINT = "endpoint:"
+SPEAKS = re.compile(rf"(run:{NAME}@\d+)|({ENDPOINT}{NAME})")
 
 
 class Part(Section):
@@ -113,7 +116,8 @@ class AgentPart(Section):
     here is a setting of the agent's class.
 
     `stop` are strings at which a reply ends, `["Observation:"]` for ReAct. The text that the agent
-    gets ends before it; training has all tokens that were sampled.
+    gets ends before it; training has all tokens that were sampled. `frozen` are speakers that are
+    not trained, by role: `{critic: "run:demo@7", referee: "endpoint:gpt"}`.
     """
 
     model_config = OPEN
@@ -126,6 +130,23 @@ class AgentPart(Section):
     max_sampled_tokens: Annotated[Positive | None, Added(before=None)] = None
     deadline: Annotated[float, Field(gt=0)] = 3600.0
     stop: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Added(before=[])] = ()
+    frozen: Annotated[dict[str, str], Added(before={})] = Field(default_factory=dict)
+
+    @field_validator("frozen")
+    @classmethod
+    def _speak(cls, frozen: dict[str, str]) -> dict[str, str]:
+        for role, who in frozen.items():
+            if not role or "/" in role:
+                raise ValueError(
+                    f"got the role {role!r}, expected one without a slash, which holds for all "
+                    "speakers of the role"
+                )
+            if not SPEAKS.fullmatch(who):
+                raise ValueError(
+                    f"got {role}: {who!r}, expected run:NAME@STEP, the policy of a run's step, or "
+                    "endpoint:NAME, a chat service of the site"
+                )
+        return frozen
 
 
 class Pool(Section):

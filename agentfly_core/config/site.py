@@ -16,7 +16,7 @@ from agentfly_core.config.parts import Positive
 from agentfly_core.config.section import Section
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.formats.text import redact
+from agentfly_core.formats.text import did_you_mean, redact
 from agentfly_core.system import devices, hardware
 
 T = TypeVar("T")
@@ -133,7 +133,8 @@ class Site(Section):
         description="name of the environment variable with a URL to call after each night",
     )
     endpoints: dict[Annotated[str, Field(pattern=NAME)], Endpoint] = Field(
-        default_factory=dict, description="chat services by name, for `--policy endpoint:NAME`"
+        default_factory=dict,
+        description="chat services by name, for `--policy endpoint:NAME` and `agent.frozen`",
     )
     price_per_hour: Annotated[float, Field(ge=0)] | None = Field(
         default=None, description="what an hour of the site costs, in your currency, for reports"
@@ -215,6 +216,17 @@ class Site(Section):
                 "or change learner_gpus or the slots of the hostfile"
             )
         return self
+
+    def endpoint(self, name: str) -> Endpoint:
+        """The chat service of this name; raises ValueError where there is none."""
+        if name not in self.endpoints:
+            hint = did_you_mean(name, list(self.endpoints))
+            raise ValueError(
+                f"The site {self.name!r} has no endpoint {name!r}.{hint} Name it in "
+                f"conf/site/{self.name}.yaml: "
+                f'endpoints: {{{name}: {{url: "https://...", model: ..., api_key_env: ...}}}}.'
+            )
+        return self.endpoints[name]
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:

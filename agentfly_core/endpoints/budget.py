@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 
-
-class BudgetSpent(ValueError):
-    """A service was asked all that it may be asked; the message names the setting to raise."""
+from agentfly_core.endpoints.failures import BudgetSpent
 
 
 class Budget:

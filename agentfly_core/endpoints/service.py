@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.config.site import Endpoint
 from agentfly_core.endpoints.answers import Answers
 from agentfly_core.endpoints.budget import Budget
 from agentfly_core.endpoints.chat import ChatReply, ChatRequest, reply_of, tokens_of
+from agentfly_core.endpoints.failures import EndpointLost, EndpointRefused
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
@@ -27,14 +27,6 @@ PASSING = (408, 409, 425, 429)
 LONGEST_PAUSE = 60.0
 BYTES_A_TOKEN = 4
 MOST_TOLD = 500
-
-
-class EndpointLost(ServiceFailure):
-    """A service gave no answer, however often it was asked."""
-
-
-class EndpointRefused(ValueError):
-    """A service refuses what it is asked: a wrong key, model or field."""
 
 
 class _Passing(Exception):

@@ -34,7 +34,8 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
     """One episode: `{"problem": {"id": "add-41-58", ...}, "reward": 1.0, "messages": [...], ...}`.
 
     `turns` has, reply by reply, the tokens that were read and sampled, and the log-probability of
-    each sampled one at the sampling temperature.
+    each sampled one at the sampling temperature. `policy` names a frozen
+    speaker's, and is empty for others.
     """
     trajectory, scored = pair
     problem = trajectory.problem
@@ -44,6 +45,7 @@ def episode_json(pair: Pair) -> dict[str, JSON]:
         "chain": trajectory.chain,
         "agent": trajectory.agent,
         "role": trajectory.role,
+        "policy": trajectory.policy,
         "reward": reward_of(scored),
         "rewards": dict(scored.rewards) if scored else {},
         "turn_rewards": list(scored.turn_rewards) if scored else [],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfly_core.formats.text import did_you_mean
-from agentfly_core.inspection.messages import texts
+from agentfly_core.records.messages import texts
 from agentfly_core.records.trajectory import Ending, ToolCall, Trajectory
 from agentfly_core.runs.episodes import Episodes, Pair, reward_of
 

@@ -108,11 +108,12 @@ def facts(pair: Pair) -> RenderableType:
         graded = f"reward {scored.reward:g} ({parts})"
     versions = {span.policy_version for turn in trajectory.turns for span in turn.sampled}
     policies = "a script" if versions == {-1} else f"policy {spans(sorted(versions)) or 'none'}"
+    speaks = f"{trajectory.policy}, frozen" if trajectory.policy else policies
     told = [
         f"problem {trajectory.problem.id}, chain {trajectory.chain}",
         graded,
         f"ended {trajectory.ending.value}",
-        f"{counted(trajectory.sampled_tokens, 'sampled token')} of {policies}",
+        f"{counted(trajectory.sampled_tokens, 'sampled token')} of {speaks}",
     ]
     error = [Text(f"  error: {trajectory.error}", "red")] if trajectory.error else []
     return Group(Text("; ".join(told), "bold"), *error)

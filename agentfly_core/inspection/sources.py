@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from agentfly_core.artifacts import keys
@@ -13,7 +14,7 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.inspection.reference import PlayReference, Reference
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.runs.context import policy_of
+from agentfly_core.runs.context import frozen_speakers, policy_of
 from agentfly_core.runs.episodes import (
     Episodes,
     decoder,
@@ -23,7 +24,7 @@ from agentfly_core.runs.episodes import (
     read_step,
     spans,
 )
-from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.runs.run import known_run, science_of, site_of
 
 HELD_OUT = ("test", "validation")
 
@@ -78,10 +79,11 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     """
     record = known_run(store, run)
     played = held_out(store, record, split)
+    frozen = frozen_speakers(played[0], store, site_of(record))
     # a fork has the steps behind it as well, from the policy that it starts from back to 0
     begun = range(max([science_of(record).start_step, *RunLayout(run).steps(store)]) + 1)
     asked = reversed(begun) if step is None else [step]
-    where = partial(_evaluation, store, *played, run)
+    where = partial(_evaluation, store, *played, frozen, run)
     found = next(((step, folder) for step in asked if (folder := where(step))), None)
     if found is None:
         there = [step for step in begun if where(step)]
@@ -141,7 +143,13 @@ def read_play(store: Store, name: str) -> Episodes:
 
 
 def _evaluation(
-    store: Store, science: Science, data: Artifact, split: str, run: str, step: int
+    store: Store,
+    science: Science,
+    data: Artifact,
+    split: str,
+    frozen: Mapping[str, str],
+    run: str,
+    step: int,
 ) -> str | None:
     """The folder of a policy's evaluation, None where it is not stored or not scored."""
     try:
@@ -150,7 +158,7 @@ def _evaluation(
         raise
     except ValueError:  # the step is not done yet, or there is none
         return None
-    folder = keys.evaluation(science, policy, data, split, 0).uri.rpartition("/")[0]
+    folder = keys.evaluation(science, policy, data, split, 0, frozen).uri.rpartition("/")[0]
     return folder if store.holds(f"{folder}/scored") else None
 
 

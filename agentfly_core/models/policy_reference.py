@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentfly_core.config.parts import ENDPOINT
 from agentfly_core.formats.text import nearest
 from agentfly_core.models.known import require
 
 OF_RUN = re.compile(r"(?:run:)?([A-Za-z0-9][A-Za-z0-9._-]*)(@\d+)?")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-ENDPOINT = "endpoint:"
 NO_PATHS = ("nano:", "package:")
 WORDS = ("oracle", "random", "base")
 TAKEN = (

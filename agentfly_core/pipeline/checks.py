@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agentfly_core.artifacts.run_layout import record_of
+from agentfly_core.authoring import injection
 from agentfly_core.config.experiment import Data, Science, step_named
 from agentfly_core.config.held_out_dataset import HeldOutDataset
 from agentfly_core.config.import_path import at, check_settings, construct, full_name, load
 from agentfly_core.config.loading import GIVEN
-from agentfly_core.config.parts import OWN_MODEL
+from agentfly_core.config.parts import ENDPOINT, OWN_MODEL
 from agentfly_core.config.site import Site
 from agentfly_core.datasets.files import files, first_fields, require_fields
 from agentfly_core.formats.text import did_you_mean, fault, sentence
@@ -32,6 +33,7 @@ def check(science: Science) -> Resolved:
     _can_be_promoted(resolved)
     _require_datasets("promotion.datasets", science.promotion.datasets)
     _require_datasets("evaluate.datasets", science.evaluate.datasets)
+    _require_a_trained_speaker(resolved)
     if silent := [tool.name for tool in resolved.tools if not tool.schema.description]:
         raise ValueError(
             f"The tool {silent[0]!r} says nothing of itself to the model: give its function a "
@@ -45,9 +47,11 @@ def check(science: Science) -> Resolved:
 
 
 def check_run(context: ExperimentContext, name: str) -> None:
-    """Raise ValueError for what `check_beginning` refuses, unless the run is there already: an
-    earlier release may have begun it, and other settings would be another run.
+    """Raise ValueError for frozen speakers that are not there, and for what `check_beginning`
+    refuses, unless the run is there already: an earlier release may have begun it, and other
+    settings would be another run.
     """
+    _ = context.frozen
     if record_of(context.store, name) is None:
         check_beginning(context.science)
 
@@ -115,6 +119,10 @@ def remarks(resolved: Resolved) -> list[str]:
 
 def check_place(science: Science, place: Site) -> None:
     """Raise ValueError for an experiment that a site cannot run."""
+    for role, who in science.agent.frozen.items():
+        if who.startswith(ENDPOINT):
+            with at(f"agent.frozen.{role}"):
+                place.endpoint(who.removeprefix(ENDPOINT))
     if science.rollout.max_staleness and place.shares_gpus:
         raise ValueError(
             f"rollout.max_staleness is {science.rollout.max_staleness}, and vLLM with the GPUs "
@@ -132,6 +140,18 @@ def check_place(science: Science, place: Site) -> None:
         raise ValueError(
             f"site.zero_stage is 0 with {place.ranks} ranks, and beside {science.dtype} weights "
             "it is ZeRO that keeps those in float32: choose site.zero_stage 1, 2 or 3."
+        )
+
+
+def _require_a_trained_speaker(resolved: Resolved) -> None:
+    """Raise ValueError where the agent's own speaker, who is the policy, is to be frozen."""
+    name = injection.name(resolved.agent)
+    if who := resolved.science.agent.frozen.get(name):
+        raise ValueError(
+            f"agent.frozen.{name}: got {who}, and {name} is the agent itself, whose replies are "
+            "those of the policy. Name the role of another speaker, one that the agent makes with "
+            "`episode.speaker(role)`; to see how others play the whole agent: `agentfly evaluate "
+            f"EXPERIMENT --policy {who}`."
         )
 
 

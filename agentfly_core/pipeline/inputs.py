@@ -11,7 +11,6 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.config.parts import OWN_MODEL
-from agentfly_core.formats.text import did_you_mean
 from agentfly_core.models import reference
 from agentfly_core.models.policy_reference import (
     EndpointPolicy,
@@ -22,7 +21,7 @@ from agentfly_core.models.policy_reference import (
     policy_reference,
 )
 from agentfly_core.pipeline.playing import shown, unshown
-from agentfly_core.pipeline.services import ENDPOINT, tokenizer_of
+from agentfly_core.pipeline.services import ENDPOINT_FILE, tokenizer_of
 from agentfly_core.records import dataset as datasets
 from agentfly_core.records.dataset import split
 from agentfly_core.records.trajectory import Problem
@@ -102,20 +101,14 @@ def endpoint(context: ExperimentContext, name: str) -> Artifact:
     """A chat service of the site as a policy, with the tokenizer of the experiment's model; raises
     ValueError for one that the site does not name.
     """
-    known = context.site.endpoints
-    if name not in known:
-        raise ValueError(
-            f"The site {context.site.name!r} has no endpoint {name!r}."
-            f"{did_you_mean(name, list(known))} Name it in conf/site/{context.site.name}.yaml: "
-            f'endpoints: {{{name}: {{url: "https://...", model: ..., api_key_env: ...}}}}.'
-        )
+    settings = context.site.endpoint(name)
     tokens, source = tokenizer(context)
-    target = keys.endpoint(name, known[name], source)
+    target = keys.endpoint(name, settings, source)
     if found := context.store.find(target):
         return found
     with context.store.publish(target) as folder:
         tokens.save_pretrained(folder)
-        write_json(folder / ENDPOINT, {"name": name})
+        write_json(folder / ENDPOINT_FILE, {"name": name})
     return context.store.artifact(target.uri)
 
 

@@ -4,10 +4,11 @@ of scores.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
@@ -19,7 +20,11 @@ from agentfly_core.formats import hashing
 from agentfly_core.inference.policy_path import policy_at
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
-from agentfly_core.pipeline.stop_conditions import stop_if_failing, stop_if_unobserved
+from agentfly_core.pipeline.stop_conditions import (
+    stop_if_all_frozen,
+    stop_if_failing,
+    stop_if_unobserved,
+)
 from agentfly_core.records.parquet import EPISODES, write_trajectories
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import (
@@ -32,6 +37,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
+from agentfly_core.rollout.frozen import Frozen
 from agentfly_core.rollout.parts import template_of
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.rollout.shard import collect
@@ -43,6 +49,7 @@ from agentfly_core.templates.chatml import reply_text
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+logger = logging.getLogger(__name__)
 MOST_TAGS = 50
 HEARD = 512
 """The number of episodes from which the model `nano` has its tokens."""
@@ -51,8 +58,12 @@ Spans = list[tuple[int, ...]]
 """What was read, said, read, ... in a conversation, in tokens."""
 
 
-def rollout_spec(resolved: Resolved, tokenizer: PreTrainedTokenizerBase) -> RolloutSpec:
-    """How an experiment's episodes are played with a model of this tokenizer."""
+def rollout_spec(
+    resolved: Resolved, tokenizer: PreTrainedTokenizerBase, frozen: Mapping[str, Frozen] = {}
+) -> RolloutSpec:
+    """How an experiment's episodes are played with a model of this tokenizer; for roles that are
+    not in `frozen`, the policy speaks.
+    """
     agent = resolved.science.agent
     return RolloutSpec(
         template=template_of(resolved.science.template, tokenizer),
@@ -68,6 +79,7 @@ def rollout_spec(resolved: Resolved, tokenizer: PreTrainedTokenizerBase) -> Roll
         deadline=agent.deadline,
         stop=agent.stop,
         limits=resolved.limits,
+        frozen=frozen,
     )
 
 
@@ -143,16 +155,17 @@ def demonstrate(
     problems: Sequence[Problem],
     folder: Path,
     environment_loop: EnvironmentLoop,
+    frozen: Mapping[str, Frozen] = {},
 ) -> None:
-    """Have the experiment's scripted policy play training problems, again and again until there are
-    `warm_start.episodes`.
+    """Have the experiment's scripted policy play training problems, beside frozen speakers, again
+    and again until there are `warm_start.episodes`.
 
     Raises GateClosed when more episodes failed than the experiment allows.
     """
     science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
     specs = _demonstrations(problems, settings.episodes, science.seed)
-    spec = rollout_spec(resolved, tokenizer)
+    spec = rollout_spec(resolved, tokenizer, frozen)
     sampler = _showing(settings, tokenizer, spec, problems, science.seed)
     watch = watching("demonstrate", 0, 0, settings.episodes)
     played, _ = _collect(specs, spec, sampler, folder, watch, environment_loop)
@@ -166,7 +179,8 @@ def shown(
     environment_loop: EnvironmentLoop,
 ) -> list[Spans]:
     """What is read and said in HEARD demonstrations of these problems, in bytes, as a tokenizer of
-    bytes has them; replies and episodes may be of any length, and `seed` does not count.
+    bytes has them; replies and episodes may be of any length, `seed` does not count, and the script
+    speaks for frozen speakers as well, who have no tokens yet.
 
     Raises GateClosed when more episodes failed than the experiment allows.
     """
@@ -249,9 +263,13 @@ def play_shard(
     environments.
 
     Raises SamplerLost with the sampler, and GateClosed when more episodes failed, or lack a reward
-    that needs an environment, than the experiment allows.
+    that needs an environment, than the experiment allows, and when nobody in them is trained.
     """
     played, measured = _collect(episode_specs, spec, sampler, folder, watch, environment_loop)
+    stop_if_all_frozen(played)
+    spoke = {trajectory.speaker for trajectory in played if trajectory.turns}
+    for role in sorted(spec.frozen.keys() - spoke):
+        _warn_of_silence(role, ", ".join(sorted(spoke)))
     stop_if_failing(played, gates.failed)
     stop_if_unobserved(played, gates.unscored)
     return measured
@@ -270,6 +288,16 @@ def watching(stage: str, step: int, done: int, total: int) -> Watch:
         report(Progress(stage, step, next(played), total))
 
     return watch
+
+
+@cache
+def _warn_of_silence(role: str, spoke: str) -> None:
+    """Say once that a frozen speaker, whose name may be mistyped, has said nothing."""
+    logger.warning(
+        "agent.frozen names %r, who said nothing in the episodes of a shard. Those who spoke: %s.",
+        role,
+        spoke or "nobody",
+    )
 
 
 def _collect(

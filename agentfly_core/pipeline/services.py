@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,40 +11,55 @@ from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.authoring.injection import kinds_needed
+from agentfly_core.config.experiment import step_named
+from agentfly_core.config.parts import ENDPOINT
 from agentfly_core.config.site import Site
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
+from agentfly_core.rollout.frozen import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.parts import template_of
 from agentfly_core.rollout.shard import LEASE_SECONDS
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, of_run
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from agentfly_core.endpoints.service import ChatService
 
-ENDPOINT = "endpoint.json"
+
+ENDPOINT_FILE = "endpoint.json"
 """Beside the tokenizer in a policy that is a chat service: which."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutServices:
-    """What plays episodes: `RolloutServices(VLLM(...), EnvironmentLoop(...), tokenizer)`.
+    """What plays episodes: `RolloutServices(VLLM(...), EnvironmentLoop(...), tokenizer, {"critic":
+    FrozenPolicy(...)})`.
 
-    All policies of a session have the one tokenizer.
+    All policies of a session have the one tokenizer. `frozen` are the speakers who are not trained,
+    by role.
     """
 
     sampler: Sampler
     environments: EnvironmentLoop
     tokenizer: PreTrainedTokenizerBase
+    frozen: Mapping[str, Frozen]
 
     def load(self, context: ExperimentContext, policy: Artifact, version: int) -> None:
         """Have the sampler take a policy, its tokens labelled `version`; raises SamplerLost."""
         folder, base = adapter_artifact.folders(context.store, policy)
         self.sampler.load(folder, version, base)
+
+    def rest(self) -> None:
+        """Give the learner the memory of the GPUs that samplers and it use; raises SamplerLost."""
+        self.sampler.rest()
+        for speaker in self.frozen.values():
+            if isinstance(speaker, FrozenPolicy):
+                speaker.sampler.rest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +78,9 @@ def training_services(
         rollout_services(context, model, owner, logs) as playing,
         learner_service(context, owner, logs) as learner,
     ):
-        yield TrainingServices(playing.sampler, playing.environments, playing.tokenizer, learner)
+        yield TrainingServices(
+            playing.sampler, playing.environments, playing.tokenizer, playing.frozen, learner
+        )
 
 
 @contextmanager
@@ -71,13 +88,15 @@ def rollout_services(
     context: ExperimentContext, model: Artifact, owner: str, logs: Path
 ) -> Iterator[RolloutServices]:
     """The sampler that the site asks for and the environments, starting, for `model` and policies
-    trained from it.
+    trained from it; raises ValueError for a frozen speaker that cannot speak.
     """
     with (
         sampler_service(context, model, owner, logs) as sampler,
         environments_service(context) as environments,
     ):
-        yield RolloutServices(sampler, environments, tokenizer_of(context, model))
+        tokenizer = tokenizer_of(context, model)
+        frozen = frozen_speakers(context, tokenizer)
+        yield RolloutServices(sampler, environments, tokenizer, frozen)
 
 
 @contextmanager
@@ -89,9 +108,9 @@ def demonstration_services(
         environments_service(context) as environments,
         learner_service(context, owner, logs) as learner,
     ):
-        yield TrainingServices(
-            in_process(context), environments, tokenizer_of(context, model), learner
-        )
+        tokenizer = tokenizer_of(context, model)
+        frozen = frozen_speakers(context, tokenizer)
+        yield TrainingServices(in_process(context), environments, tokenizer, frozen, learner)
 
 
 @contextmanager
@@ -154,23 +173,60 @@ def learner_service(
             checkpointer.wait()
 
 
+def frozen_speakers(
+    context: ExperimentContext, tokenizer: PreTrainedTokenizerBase
+) -> dict[str, Frozen]:
+    """Who speaks for the frozen roles, policies with their weights loaded; raises ValueError for
+    one that is not there, or has other tokens than the experiment's model.
+    """
+    frozen, speakers = context.science.agent.frozen, dict[str, Frozen]()
+    keys = {who: f"agent.frozen.{role}" for role, who in frozen.items()}
+    for who, key in keys.items():
+        if who.startswith(ENDPOINT):
+            speakers[who] = FrozenEndpoint(who, _service(context, who.removeprefix(ENDPOINT)))
+        else:
+            speakers[who] = _frozen_policy(context, key, who, tokenizer)
+    return {role: speakers[who] for role, who in frozen.items()}
+
+
+def _frozen_policy(
+    context: ExperimentContext, key: str, who: str, tokenizer: PreTrainedTokenizerBase
+) -> FrozenPolicy:
+    named = step_named(who)
+    assert named is not None, "the setting takes no other"
+    policy = of_run(context.store, who, key).policy
+    if tokenizer_of(context, policy).get_vocab() != tokenizer.get_vocab():
+        raise ValueError(
+            f"{key}: {who} has other tokens than the model that it would speak with. Name a run of "
+            f"this model, or start from one of its: model=run:{named[0]}@0."
+        )
+    sampler = in_process(context)
+    folder, base = adapter_artifact.folders(context.store, policy)
+    sampler.load(folder, named[1], base)
+    return FrozenPolicy(who, sampler)
+
+
 def endpoint_of(store: Store, policy: Artifact) -> str:
     """The name of the chat service that a policy is; empty for one with weights."""
-    found = store.part(policy, ENDPOINT)
+    found = store.part(policy, ENDPOINT_FILE)
     return str(found["name"]) if found else ""
 
 
 def _asking(context: ExperimentContext, name: str, policy: Artifact) -> Sampler:
     """The sampler that asks a chat service of the site."""
-    from agentfly_core.endpoints.answers import Answers
-    from agentfly_core.endpoints.service import ChatService  # loads aiohttp
-    from agentfly_core.inference.endpoint import EndpointSampler
+    from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
     tokenizer = tokenizer_of(context, policy)
     encode = partial(tokenizer.encode, add_special_tokens=False)
     stop = template_of(context.science.template, tokenizer).stop_tokens[0]
-    service = ChatService.of(name, context.site.endpoints[name], Answers(context.store))
-    return EndpointSampler(service, encode, stop)
+    return EndpointSampler(_service(context, name), encode, stop)
+
+
+def _service(context: ExperimentContext, name: str) -> ChatService:
+    from agentfly_core.endpoints.answers import Answers
+    from agentfly_core.endpoints.service import ChatService  # loads aiohttp
+
+    return ChatService.of(name, context.site.endpoint(name), Answers(context.store))
 
 
 def divided(context: ExperimentContext) -> Site:

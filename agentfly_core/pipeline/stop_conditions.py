@@ -62,6 +62,17 @@ def stop_if_unscored(
     _allow(max(2, share * len(episodes)), reasons, what, "gates.unscored", share)
 
 
+def stop_if_all_frozen(trajectories: Sequence[Trajectory]) -> None:
+    """Raise GateClosed where frozen speakers said all that was said in episodes of training."""
+    spoke = [t for t in trajectories if t.turns and t.role == "train"]
+    if spoke and all(t.policy for t in spoke):
+        frozen = ", ".join(sorted({f"{t.speaker}: {t.policy}" for t in spoke}))
+        raise GateClosed(
+            f"Frozen speakers said all that was said ({frozen}), and nothing of it is trained: at "
+            "least one speaker must not stand in agent.frozen."
+        )
+
+
 def stop_if_diverging(skipped: int) -> None:
     """Raise GateClosed when three optimizer steps in a row, the last ones, were skipped: a policy
     that has diverged.

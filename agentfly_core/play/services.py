@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentfly_core.config.experiment import step_named
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import (
     RolloutServices,
     endpoint_of,
+    frozen_speakers,
     sampler_service,
     tokenizer_of,
 )
@@ -32,8 +34,8 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator[RolloutServices]:
-    """What plays for the player, ready; a model's sampler holds the site's GPUs and ends with the
-    block.
+    """What plays for the player, ready; policies hold the site's GPUs, and a model's sampler ends
+    with the block.
 
     A script needs no weights, no GPU and no server.
     """
@@ -42,10 +44,12 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
     else:
         tokenizer, _ = inputs.tokenizer(context)
     with (
+        _gpus(context, player),
         environment_loop(context.resolved.limits) as environments,
         _sampler(context, player, tokenizer, logs) as sampler,
     ):
-        found = RolloutServices(sampler, environments, tokenizer)
+        frozen = frozen_speakers(context, tokenizer)
+        found = RolloutServices(sampler, environments, tokenizer, frozen)
         if isinstance(player, Model):
             found.load(context, player.policy, 0)
         yield found
@@ -60,11 +64,18 @@ def _sampler(
         stop = template_of(context.science.template, tokenizer).stop_tokens[0]
         yield Scripted(encode, stop, player.policy)
         return
-    site, owner = context.site, f"play-{player.policy.digest[:16]}"
-    needs_gpus = site.device == "cuda" and not endpoint_of(context.store, player.policy)
-    gpus = numbered(site.sampler_gpus, site.locks) if needs_gpus else []
-    with (
-        held(gpus, f"episodes of {player.reference}", logger.warning),
-        sampler_service(context, player.policy, owner, logs) as sampler,
-    ):
+    owner = f"play-{player.policy.digest[:16]}"
+    with sampler_service(context, player.policy, owner, logs) as sampler:
         yield sampler
+
+
+@contextmanager
+def _gpus(context: ExperimentContext, player: Player) -> Iterator[None]:
+    """The site's GPUs, where a policy needs them."""
+    site = context.site
+    frozen = any(map(step_named, context.science.agent.frozen.values()))
+    plays = isinstance(player, Model) and not endpoint_of(context.store, player.policy)
+    needed = site.device == "cuda" and (plays or frozen)
+    gpus = numbered(site.sampler_gpus, site.locks) if needed else []
+    with held(gpus, f"episodes of {player.reference}", logger.warning):
+        yield

@@ -57,6 +57,6 @@ def play(context: ExperimentContext, laid: Table, logs: Path, way: Way) -> Playe
     with services(context, laid.player, logs) as found:
         sampler = way.sampler(found.sampler, decode_with(found.tokenizer))
         changed = replace(found, sampler=sampler)
-        spec = way.rules(rollout_spec(context.resolved, found.tokenizer))
+        spec = way.rules(rollout_spec(context.resolved, found.tokenizer, found.frozen))
         with imports_frozen():
             return episodes.play(context, laid.player, changed, spec, laid.asked, way)

@@ -27,6 +27,7 @@ class SiteRecord(TypedDict):
     name: str
     mlflow_tracking_uri: str
     price_per_hour: NotRequired[float | None]
+    endpoints: NotRequired[Mapping[str, JSON]]
 
 
 class RunRecord(TypedDict):

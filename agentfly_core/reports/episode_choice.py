@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
-from agentfly_core.inspection.messages import read_text, said_text
+from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.runs.episodes import Piece

@@ -62,7 +62,9 @@ def evaluated_episodes(
     """
     shards = range(shards_of_split(context.science, context.store.open(data), split))
     played = [
-        context.store.artifact(keys.evaluation(context.science, policy, data, split, shard).uri)
+        context.store.artifact(
+            keys.evaluation(context.science, policy, data, split, shard, context.frozen).uri
+        )
         for shard in shards
     ]
     scored = context.store.artifact(keys.scored(context.science, played).uri)
@@ -80,7 +82,8 @@ def is_evaluated(
     """Whether `held_out` can read what a policy did on a split; damaged artifacts do not count."""
     store, science = context.store, context.science
     shards = range(shards_of_split(science, store.open(data), split))
-    targets = [keys.evaluation(science, policy, data, split, shard) for shard in shards]
+    frozen = context.frozen
+    targets = [keys.evaluation(science, policy, data, split, shard, frozen) for shard in shards]
     played = [found for target in targets if (found := store.find(target))]
     return len(played) == len(targets) and store.find(keys.scored(science, played)) is not None
 

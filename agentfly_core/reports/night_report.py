@@ -14,7 +14,6 @@ from typing import Any, TypedDict
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.config.site import Site
 from agentfly_core.pipeline.stop_conditions import due
 from agentfly_core.records.run_record import RunRecord, Summary
 from agentfly_core.records.trajectory import Scored, Trajectory
@@ -24,7 +23,7 @@ from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.promotion import Verdict
 from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.intervals import Interval, improvement
-from agentfly_core.runs.run import science_of, summary_of
+from agentfly_core.runs.run import science_of, site_of, summary_of
 from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
 
 CURVES = {
@@ -158,7 +157,7 @@ class _Stored:
                 "have changed, so what was played on it is not found. A report that was written "
                 f"before is {RunLayout(night).report}."
             )
-        place = Site(), store
+        place = site_of(record), store
         context = ExperimentContext(
             record["experiment"], resolve(science), record["origin"], *place
         )

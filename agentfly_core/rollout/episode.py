@@ -6,16 +6,16 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
-from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
+from agentfly_core.rollout.frozen import Cast, EndpointSpeaker, Frozen
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules, EpisodeSpec
 from agentfly_core.rollout.speaker import Speaker, Stage, current_branch
@@ -33,18 +33,19 @@ class Episode(Speaker):
 
     The episode itself speaks as its main speaker, who has the agent's `name` and the experiment's
     tools. `opening` is what the model reads first, `turns` the record so far, `closing` what was
-    answered and not yet read. `speakers` are all who speak in it, the main one first.
+    answered and not yet read. `speakers` are all who speak in it, the main one first, and `cast`
+    replies for them.
     """
 
     def __init__(
-        self, episode_spec: EpisodeSpec, rules: EpisodeRules, session: SamplerSession, name: str
+        self, episode_spec: EpisodeSpec, rules: EpisodeRules, cast: Cast, name: str
     ) -> None:
         self.problem = episode_spec.problem
         self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
         self.lent: dict[type[Lent], Lent] = {Problem: self.problem}
-        stage = Stage(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
+        stage = Stage(episode_spec, cast, name, rules.max_sampled_tokens, self.lent)
         super().__init__(stage, name, rules)
-        self.speakers: list[Speaker] = [self]
+        self.cast, self.speakers = cast, list[Speaker]([self])
         self.timed, self._opened = self._stage.timed, 0
 
     @property
@@ -78,7 +79,8 @@ class Episode(Speaker):
         tools; `max_turns` and `max_sampled_tokens` are its own limits.
 
         What it says is a trajectory of its own, compared with those of the same role in the other
-        episodes of the problem. The second of a role is called `searcher/2`, the `instance` 2.
+        episodes of the problem. The second of a role is called `searcher/2`, the `instance` 2. For
+        a role of `agent.frozen` another policy replies, or a chat service, and nothing is trained.
         Raises ValueError for a name that is taken, for a tool whose environment is not there, and
         within `gather` without an `instance`: who would be the first is not known there.
         """
@@ -103,7 +105,10 @@ class Episode(Speaker):
             max_sampled_tokens=max_sampled_tokens,
         )
         begin = (Message("system", system),) if system else ()
-        made = Speaker(self._stage, name, rules, *begin)
+        if chat := self.cast.chats.get(role):
+            made: Speaker = EndpointSpeaker(self._stage, name, rules, begin, chat)
+        else:
+            made = Speaker(self._stage, name, rules, *begin)
         self.speakers.append(made)
         return made
 
@@ -175,13 +180,15 @@ Agent = Callable[[Episode], Awaitable[Ending]]
 class RolloutSpec(EpisodeRules):
     """How an experiment's episodes are played: by which rules, which agent, for how long (seconds).
 
-    `rewards` are only those that need an environment, `limits` those of each kind of environment.
+    `rewards` are only those that need an environment, `limits` those of each kind of environment,
+    `frozen` the speakers who are not trained, by role.
     """
 
     rewards: tuple[Reward, ...]
     agent: Agent
     deadline: float
     limits: Mapping[type[Environment], Limit]
+    frozen: Mapping[str, Frozen] = field(default_factory=dict)
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:

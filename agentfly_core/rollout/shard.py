@@ -15,11 +15,12 @@ from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import hashing, tracebacks
 from agentfly_core.formats.text import fault
-from agentfly_core.inference.sampler import Sampler, SamplerLost, SamplerSession
+from agentfly_core.inference.sampler import Sampler, SamplerLost
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.timing import Timing
 from agentfly_core.records.trajectory import Ending, Trajectory
 from agentfly_core.rollout.episode import Episode, RolloutSpec
+from agentfly_core.rollout.frozen import Cast, cast
 from agentfly_core.rollout.resources import ResourceManager
 from agentfly_core.rollout.rules import EpisodeOver, EpisodeSpec, PromptTooLong
 
@@ -48,7 +49,7 @@ class EpisodeBroken(ValueError):
 async def play(
     episode_spec: EpisodeSpec,
     spec: RolloutSpec,
-    session: SamplerSession,
+    cast: Cast,
     resources: ResourceManager,
 ) -> tuple[list[Trajectory], Timing]:
     """Play one episode; a lost service or passed deadline ends it FAILED, its environments closed.
@@ -58,7 +59,7 @@ async def play(
     The trajectory that has the answer comes first: rewards look at it, and it alone has what they
     observed.
     """
-    episode = Episode(episode_spec, spec, session, injection.name(spec.agent))
+    episode = Episode(episode_spec, spec, cast, injection.name(spec.agent))
     lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
     try:
         async with AsyncExitStack() as stack:
@@ -124,10 +125,10 @@ async def _play_all(
     seats = min([len(episode_specs), *(spec.limits[kind].limit for kind in spec.kinds)])
     waiting = iter(episode_specs)
 
-    async def sit(session: SamplerSession) -> None:
+    async def sit(here: Cast) -> None:
         for episode_spec in waiting:
             try:
-                episode, timing = await play(episode_spec, spec, session, resources)
+                episode, timing = await play(episode_spec, spec, here, resources)
             except (SamplerLost, PromptTooLong, NoReply):
                 raise
             except (Exception, SystemExit) as error:
@@ -135,12 +136,12 @@ async def _play_all(
                 raise EpisodeBroken.by(error, episode_spec, spec) from error
             played.append((episode, timing))
             watch(episode[0])
-        session.close()
+        here.close()
 
     resources.warm(spec.kinds, seats, LEASE_SECONDS)
-    async with sampler.shard(seats) as session, TaskGroup() as group:
+    async with cast(sampler, spec.frozen, seats) as here, TaskGroup() as group:
         for _ in range(seats):
-            group.create_task(sit(session))
+            group.create_task(sit(here))
     measured = resources.metrics()
     resources.warm(spec.kinds, seats, LEASE_SECONDS)
     return played, measured
@@ -226,6 +227,7 @@ def _record(
             observed={},
             seed=episode_spec.seed,
             answered=answer if speaker.name == answering else None,
+            policy=episode.cast.names.get(speaker.role, ""),
         )
         for speaker in (main, *(other for other in others if other.turns))
     ]

@@ -232,17 +232,15 @@ class Speaker:
         temperature: float | None,
     ) -> Reply:
         template = self.rules.template
-        if sum(one.speaker == self.name for one in branch.replies) >= self.rules.max_turns:
-            raise EpisodeOver(Ending.MAX_TURNS)
+        self._require_turn(branch)
         if not (left := self._tokens_left(branch)):
             raise EpisodeOver(Ending.MAX_SAMPLED_TOKENS)
         if before is None:
             given = template.open(read, self.rules.schemas)
         else:
-            given = template.extend(before.sampled.tokens, read)
+            given = template.extend(before.tokens, read)
         prompt = (*timeline.tokens_of(before), *given)
-        lent = [thing for thing in self._stage.lent.values() if isinstance(thing, Environment)]
-        states = [await _state_key(environment) for environment in lent]
+        state = await self._state()
         name = timeline.digest(prompt)
         seed = self._seed(branch, before, name)
         messages = (*timeline.messages_of(before), *read)
@@ -254,22 +252,34 @@ class Speaker:
             read=read,
             given=given,
             said=template.parse(sampled.tokens, *stop),
-            sampled=sampled,
+            sampled=(sampled,),
             temperature=temperature,
-            state=" ".join(filter(None, states)),
+            state=state,
             prompt=name,
             speaker=self.name,
             call=branch.call,
             seed=seed,
         )
-        self._said.append(reply)
-        branch.add(reply)
+        self._add(branch, reply)
         room = self.rules.max_model_len - len(prompt) - len(sampled.tokens)
         if sampled.finish == "length" and room < 1:
             raise EpisodeOver(Ending.MAX_MODEL_LEN)
         if sampled.finish == "length" and len(sampled.tokens) == left:
             raise EpisodeOver(Ending.MAX_SAMPLED_TOKENS)
         return reply
+
+    def _require_turn(self, branch: Branch) -> None:
+        if sum(one.speaker == self.name for one in branch.replies) >= self.rules.max_turns:
+            raise EpisodeOver(Ending.MAX_TURNS)
+
+    async def _state(self) -> str:
+        """What the environments call their state."""
+        lent = [thing for thing in self._stage.lent.values() if isinstance(thing, Environment)]
+        return " ".join(filter(None, [await _state_key(environment) for environment in lent]))
+
+    def _add(self, branch: Branch, reply: Reply) -> None:
+        self._said.append(reply)
+        branch.add(reply)
 
     async def _sample(self, request: Request, left: int) -> Sampled:
         tokens, most = len(request.prompt), self.rules.max_model_len
@@ -284,7 +294,7 @@ class Speaker:
 
     def _tokens_left(self, branch: Branch) -> int:
         """How many tokens may still be sampled, by this speaker and in the episode."""
-        sampled = [(one.speaker, len(one.sampled.tokens)) for one in branch.replies]
+        sampled = [(one.speaker, len(one.tokens)) for one in branch.replies]
         mine = sum(tokens for speaker, tokens in sampled if speaker == self.name)
         everybodys = sum(tokens for _, tokens in sampled)
         own, whole = self.rules.max_sampled_tokens, self._stage.max_sampled_tokens

@@ -18,7 +18,8 @@ class Reply:
     """A reply, and the one that it goes on from, or None where it began with a prompt of its own.
 
     `given` are the tokens between the two, or the whole prompt; `prompt` is the digest of all
-    tokens before it. `call` is its time, `seed` the one that it was sampled with; a `temperature`
+    tokens before it. A reply that is a chat service's has no tokens, and `prompt` is the digest of
+    what it was asked. `call` is its time, `seed` the one that it was sampled with; a `temperature`
     of None is the experiment's.
     """
 
@@ -26,13 +27,18 @@ class Reply:
     read: tuple[Message | Observation, ...]
     given: tuple[int, ...]
     said: Message
-    sampled: Sampled
+    sampled: tuple[Sampled, ...]
     temperature: float | None
     state: str
     prompt: str
     speaker: str
     call: int
     seed: int
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """What was sampled of it."""
+        return tuple(chain.from_iterable(span.tokens for span in self.sampled))
 
 
 def path(reply: Reply | None) -> list[Reply]:
@@ -46,7 +52,7 @@ def path(reply: Reply | None) -> list[Reply]:
 
 def tokens_of(reply: Reply | None) -> tuple[int, ...]:
     """All tokens of a conversation up to and with a reply, as they were given and sampled."""
-    pairs = ((one.given, one.sampled.tokens) for one in path(reply))
+    pairs = ((one.given, one.tokens) for one in path(reply))
     return tuple(chain.from_iterable(chain.from_iterable(pairs)))
 
 
@@ -95,7 +101,7 @@ def turns_of(replies: Iterable[Reply]) -> tuple[Turn, ...]:
                 read=reply.read,
                 given=Given(given),
                 reply=reply.said,
-                sampled=(reply.sampled,),
+                sampled=reply.sampled,
                 context=context,
                 call=reply.call,
                 temperature=reply.temperature,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.authoring.environment import Environment
@@ -17,7 +18,7 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, construct, load
-from agentfly_core.config.parts import AgentPart
+from agentfly_core.config.parts import ENDPOINT, AgentPart
 from agentfly_core.config.site import Site
 from agentfly_core.formats.text import nearest
 from agentfly_core.rollout.episode import Agent
@@ -112,6 +113,13 @@ class ExperimentContext:
             return None
         return of_run(self.store, where, "algorithm.kl.reference").policy
 
+    @property
+    def frozen(self) -> dict[str, str]:
+        """By role, the digest of who speaks for each frozen speaker; raises ValueError for one that
+        is not there.
+        """
+        return frozen_speakers(self.science, self.store, self.site)
+
 
 def resolve(science: Science) -> Resolved:
     """Import what an experiment names; raises ValueError, with the key where it stands, for what
@@ -144,6 +152,20 @@ def agent_of(part: AgentPart) -> Agent:
         if isinstance(named, type):
             agent = construct(named, part.model_extra or {})
     return agent
+
+
+def frozen_speakers(science: Science, store: Store, site: Site) -> dict[str, str]:
+    """By role, the digest of the policy or the chat service that speaks for it:
+    `{"critic": "9f2c..."}`; raises ValueError for one that is not there.
+    """
+    found = {}
+    for role, who in science.agent.frozen.items():
+        with at(f"agent.frozen.{role}"):
+            if named := step_named(who):
+                found[role] = policy_of(store, *named).digest
+            else:
+                found[role] = keys.chat_service(site.endpoint(who.removeprefix(ENDPOINT)))
+    return found
 
 
 def of_run(store: Store, where: str, key: str) -> Parent:

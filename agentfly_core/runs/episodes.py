@@ -18,23 +18,25 @@ from tokenizers import Tokenizer
 from agentfly_core.artifacts.run_layout import RunLayout, StepLayout, done_by
 from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
 from agentfly_core.formats.text import did_you_mean
+from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
-from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Turn, Unscored
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Decode = Callable[[Sequence[int]], str]
 AsPieces = Callable[[Trajectory], "list[Piece]"]
-Kind = Literal["read", "sampled", "after", "context"]
+Kind = Literal["read", "sampled", "said", "after", "context"]
 STYLES: dict[Kind, str] = {
     "read": "dim",
     "sampled": "bold green",
+    "said": "green",
     "after": "dim italic",
     "context": "cyan",
 }
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "after": ".", "context": "#"}
+MARKS: dict[Kind, str] = {"read": "|", "sampled": ">", "said": ">", "after": ".", "context": "#"}
 Pair = tuple[Trajectory, Scored | None]
 
 
@@ -43,8 +45,9 @@ class Piece:
     """A stretch of an episode: `Piece("sampled", '<tool_call>{"name": "calculator",
     ...}</tool_call><|im_end|>')`.
 
-    What is `after` the episode was answered by a tool that ended it and never read by the model. A
-    `context` has the number of the one in which the model now reads, where it was another before.
+    What is `said` is a chat service's reply, which has no tokens. What is `after` the episode was
+    answered by a tool that ended it and never read by the model. A `context` has the number of the
+    one in which the model now reads, where it was another before.
     """
 
     kind: Kind
@@ -144,16 +147,27 @@ def decode_with(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> Decode:
 
 
 def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
-    """An episode token by token, in the order of time."""
+    """An episode token by token, in the order of time; as text where it has no tokens."""
     found: list[Piece] = []
     context = 0
     for turn in trajectory.turns:
         if turn.context != context:
             found.append(Piece("context", str(turn.context)))
         context = turn.context
-        found.append(Piece("read", decode(turn.given.tokens)))
-        found += [sampled_piece(span, decode) for span in turn.sampled]
+        found += _tokens(turn, decode) if turn.sampled else _text(turn)
     return found + answered_last(trajectory)
+
+
+def _tokens(turn: Turn, decode: Decode) -> list[Piece]:
+    return [
+        Piece("read", decode(turn.given.tokens)),
+        *(sampled_piece(span, decode) for span in turn.sampled),
+    ]
+
+
+def _text(turn: Turn) -> list[Piece]:
+    """A turn of a speaker who has no tokens."""
+    return [Piece("read", "\n".join(map(read_text, turn.read))), Piece("said", said_text(turn))]
 
 
 def sampled_piece(span: Sampled, decode: Decode) -> Piece:

@@ -20,6 +20,7 @@ from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
+from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import as_json
 from agentfly_core.formats.text import did_you_mean
@@ -199,6 +200,11 @@ def known_run(store: Store, name: str) -> RunRecord:
 def science_of(record: RunRecord) -> Science:
     """The experiment that a run.json tells of, as this release reads it."""
     return Science.model_validate(Science.restored(record["science"]))
+
+
+def site_of(record: RunRecord) -> Site:
+    """Of the site where a run last continued, what its stages depend on: the chat services."""
+    return Site.model_validate({"endpoints": record["site"].get("endpoints", {})})
 
 
 def problems_played(store: Store, name: str, before: int | None = None) -> int:

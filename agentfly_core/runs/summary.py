@@ -164,7 +164,9 @@ def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) 
     data = context.store.artifact(keys.prepare(context.science).uri)
     shards = range(shards_of_split(context.science, context.store.open(data), split))
     found = [
-        context.store.artifact(keys.evaluation(context.science, policy, data, split, shard).uri)
+        context.store.artifact(
+            keys.evaluation(context.science, policy, data, split, shard, context.frozen).uri
+        )
         for shard in shards
     ]
     if not found:
@@ -244,7 +246,7 @@ def stored_stages(context: ExperimentContext, parent: Parent | None) -> StagesBe
         model = store.artifact(target.uri)
     if (warm_start := science.own_warm_start) is None:
         return stages_before(data, model, [], parent)
-    episodes = store.artifact(keys.demonstrations(science, model, data).uri)
+    episodes = store.artifact(keys.demonstrations(science, model, data, context.frozen).uri)
     policies = [
         store.artifact(keys.warm_start(science, model, episodes, number).uri)
         for number in range(1, warm_start.rounds + 1)

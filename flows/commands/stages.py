@@ -117,7 +117,7 @@ def config(arguments: Namespace) -> None:
     """Print the resolved settings with where each came from, and check all that a run would."""
     context = context_given(arguments)
     checks.check_beginning(context.science)
-    _ = context.parent, context.reference  # raise for a run that is not there
+    _ = context.parent, context.reference, context.frozen  # raise for a run that is not there
     origin = {
         **context.origin,
         **loading.flat(loading.site_origin(arguments.site, arguments.store), "site."),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science, resumable, step_named
 from agentfly_core.config.loading import flat
-from agentfly_core.config.site import Site
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inspection.sources import held_out
 from agentfly_core.models.policy_reference import run_policy
@@ -18,7 +17,7 @@ from agentfly_core.reports.held_out import evaluated_episodes, is_evaluated
 from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import known_run, science_of, summary_of
+from agentfly_core.runs.run import known_run, science_of, site_of, summary_of
 
 STEP = "step"
 
@@ -79,7 +78,7 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
         step = science.steps
     policy = policy_of(store, run, step)
 
-    place = Site(), store
+    place = site_of(record), store
     context = ExperimentContext(record["experiment"], resolve(science), record["origin"], *place)
     problems, data, part = held_out(store, record, split)
     if not data.uri:

@@ -1,0 +1,160 @@
+"""Speakers that are not trained: a policy of before, or a chat service, replies for them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentfly_core.endpoints.chat import ChatRequest
+from agentfly_core.endpoints.failures import BudgetSpent, EndpointRefused
+from agentfly_core.formats import hashing
+from agentfly_core.inference.sampler import Request, Sampler, SamplerSession, SamplingParams
+from agentfly_core.inference.scripted import NoReply
+from agentfly_core.records.trajectory import Message, Observation, Sampled
+from agentfly_core.rollout import timeline
+from agentfly_core.rollout.rules import EpisodeRules
+from agentfly_core.rollout.speaker import Speaker, Stage
+from agentfly_core.rollout.timeline import Branch, Reply
+
+if TYPE_CHECKING:
+    from agentfly_core.endpoints.service import Chat, ChatService  # loads aiohttp
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenPolicy:
+    """A policy that speaks for a role, held by a sampler of its own:
+    `FrozenPolicy("run:demo@7", sampler)`.
+    """
+
+    name: str
+    sampler: Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenEndpoint:
+    """A chat service that speaks for a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
+
+    name: str
+    service: ChatService
+
+
+Frozen = FrozenPolicy | FrozenEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who replies in the episodes of a shard, a sampler session for all of them.
+
+    `sessions` are that of the policy that plays and those of frozen ones, `places` the place there
+    of a frozen role's. `chats` are by role, `names` those of everybody frozen.
+    """
+
+    sessions: Sequence[SamplerSession]
+    places: Mapping[str, int]
+    chats: Mapping[str, Chat]
+    names: Mapping[str, str]
+
+    async def sample(self, request: Request) -> Sampled:
+        """One reply of who speaks; raises SamplerLost.
+
+        Decoding in batches must wait for none who waits elsewhere, or all would wait for ever. So a
+        session waits for all but those who wait for one behind it: what is in a batch depends on
+        the episodes, and not on who is faster.
+        """
+        place = self.places.get(request.conversation.speaker.partition("/")[0], 0)
+        for session in self.sessions[:place]:
+            session.close()
+        try:
+            return await self.sessions[place].sample(request)
+        finally:
+            for session in self.sessions[:place]:
+                session.open()
+
+    def open(self) -> None:
+        """Open it for a further branch of an episode."""
+        for session in self.sessions:
+            session.open()
+
+    def close(self) -> None:
+        """Close it for one branch or episode."""
+        for session in self.sessions:
+            session.close()
+
+
+@asynccontextmanager
+async def cast(
+    sampler: Sampler, frozen: Mapping[str, Frozen], episodes: int
+) -> AsyncIterator[Cast]:
+    """A sampler and the frozen speakers, by role, lent to a shard of so many episodes; raises
+    ValueError for a chat service without its key.
+    """
+    samplers, places = [sampler], dict[str, int]()
+    services: dict[str, Chat] = {}
+    async with AsyncExitStack() as stack:
+        for role, speaker in frozen.items():
+            if isinstance(speaker, FrozenPolicy):
+                if speaker.sampler not in samplers:
+                    samplers.append(speaker.sampler)
+                places[role] = samplers.index(speaker.sampler)
+            elif speaker.name not in services:
+                chat = await stack.enter_async_context(speaker.service.open())
+                services[speaker.name] = chat
+        sessions = [await stack.enter_async_context(one.shard(episodes)) for one in samplers]
+        names = {role: speaker.name for role, speaker in frozen.items()}
+        chats = {role: services[name] for role, name in names.items() if name in services}
+        yield Cast(sessions, places, chats, names)
+
+
+class EndpointSpeaker(Speaker):
+    """One whose replies a chat service gives: they have a text and no tokens.
+
+    Of the limits `max_turns` and a reply's `max_tokens`, in the service's own, hold for it.
+    """
+
+    def __init__(
+        self, stage: Stage, name: str, rules: EpisodeRules, begin: Sequence[Message], chat: Chat
+    ) -> None:
+        super().__init__(stage, name, rules, *begin)
+        self._chat = chat
+
+    async def _reply(
+        self,
+        branch: Branch,
+        before: Reply | None,
+        read: tuple[Message | Observation, ...],
+        params: SamplingParams,
+        temperature: float | None,
+    ) -> Reply:
+        """Raises EpisodeOver, ServiceFailure where the service gives no reply, and NoReply where
+        it refuses or may not be asked any more.
+        """
+        self._require_turn(branch)
+        state = await self._state()
+        messages = (*timeline.messages_of(before), *read)
+        request = ChatRequest(
+            messages, self.rules.schemas, params.temperature, params.max_tokens, params.stop
+        )
+        prompt = hashing.digest(request.body())[:16]
+        seed = self._seed(branch, before, prompt)
+        try:
+            with self._stage.timed("generating"):
+                answer = await self._chat.ask(request, seed)
+        except (BudgetSpent, EndpointRefused) as refused:
+            raise NoReply(str(refused)) from refused
+        reply = Reply(
+            before=before,
+            read=read,
+            given=(),
+            said=answer.message,
+            sampled=(),
+            temperature=temperature,
+            state=state,
+            prompt=prompt,
+            speaker=self.name,
+            call=branch.call,
+            seed=seed,
+        )
+        self._add(branch, reply)
+        return reply

@@ -1,0 +1,44 @@
+"""A run with a frozen speaker, the policy of another run, can be killed as any other."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.records.parquet import EPISODES, read_trajectories
+from tests.support.lives import KILLED, TINY, Lives, Whole, digests, survivors
+from tests.support.project import until
+
+SECOND = (
+    *("train", TINY, "--run", "second", "model=run:demo@0", "warm_start=null", "steps=2"),
+    *("agent.use=tests.support.critics:criticised", "agent.frozen.critic=run:demo@2"),
+    "agent.max_model_len=300",
+)
+
+
+@pytest.mark.long
+def test_a_run_with_a_frozen_speaker_that_is_killed_ends_with_the_same_bytes(
+    lives: Lives, whole: Whole, tmp_path: Path
+) -> None:
+    calm, hit = tmp_path / "calm", tmp_path / "hit"
+    for folder in (calm, hit):
+        shutil.copytree(whole.folder, folder)
+    end = lives.run(calm, *SECOND)
+    assert end.code == 0, end.printed
+    for moment in ("rollout 1 5", "update 2 1"):
+        end = lives.run(hit, *SECOND, at=moment)
+        assert end.code == KILLED, f"{moment}: {end.printed}"
+        until(lambda: not survivors(hit))
+    end = lives.run(hit, *SECOND)
+    assert end.code == 0, end.printed
+    assert digests(hit) == digests(calm)
+    played = read_trajectories(calm / "runs/second/steps/000001/rollout-000" / EPISODES)
+    said = {
+        (one.agent, one.policy, span.policy_version)
+        for one in played
+        for turn in one.turns
+        for span in turn.sampled
+    }
+    assert said == {("criticised", "", 0), ("critic", "run:demo@2", 2)}

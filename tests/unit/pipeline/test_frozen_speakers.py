@@ -1,0 +1,158 @@
+"""The frozen speakers of an experiment: which settings are refused, what the keys of episodes have
+of them, and who is loaded for them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
+from agentfly_core.config.site import Site
+from agentfly_core.pipeline import checks
+from agentfly_core.pipeline.services import frozen_speakers
+from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
+from agentfly_core.records.schedule import first_round
+from agentfly_core.rollout.frozen import FrozenEndpoint, FrozenPolicy
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.testing.trajectories import trajectory, turn
+from tests.support import experiments
+
+GPT = {"url": "http://127.0.0.1:9/v1", "model": "wise"}
+DATA, POLICY = Artifact("artifacts/data", "da7a"), Artifact("artifacts/start", "9f2c")
+
+
+def context(folder: Path, frozen: dict[str, str], **endpoint: Any) -> ExperimentContext:
+    """An experiment with these frozen speakers, on a site that has the endpoint `gpt`."""
+    made = experiments.context(folder, agent={"frozen": frozen})
+    site = Site.model_validate({"endpoints": {"gpt": {**GPT, **endpoint}}})
+    return replace(made, site=site)
+
+
+def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
+    """Have the run demo publish the policy of a step, made of these files."""
+    uri = f"runs/demo/steps/{step:06d}/policy"
+    store.remove(uri)
+    with store.publish(ArtifactKey(uri, "update", f"demo {step}", {})) as folder:
+        for file in files:
+            shutil.copy(file, folder)
+        (folder / "step").write_text(str(step))
+
+
+def episodes(here: ExperimentContext) -> list[str]:
+    """The keys of what is played with the frozen speakers."""
+    science, frozen = here.science, here.frozen
+    return [
+        keys.rollout(science, "mine", POLICY, DATA, first_round(science, 1, False), 0, frozen).key,
+        keys.evaluation(science, POLICY, DATA, "test", 0, frozen).key,
+        keys.demonstrations(science, POLICY, DATA, frozen).key,
+    ]
+
+
+def changed(before: list[str], after: list[str]) -> list[bool]:
+    return [old != new for old, new in zip(before, after, strict=True)]
+
+
+def test_episodes_with_another_frozen_policy_have_other_keys_and_with_the_same_one_the_same(
+    tmp_path: Path, nano: Path
+) -> None:
+    here = context(tmp_path, {"critic": "run:demo@1"})
+    publish(here.store, 1)
+    first = episodes(here)
+    publish(here.store, 1)
+    assert episodes(here) == first
+    publish(here.store, 1, [nano / "config.json"])
+    assert changed(first, episodes(here)) == [True] * 3
+    assert here.frozen["critic"] == here.store.artifact("runs/demo/steps/000001/policy").digest
+
+
+def test_episodes_with_another_chat_service_have_other_keys_whatever_its_budget_is(
+    tmp_path: Path,
+) -> None:
+    frozen = {"critic": "endpoint:gpt"}
+    first = episodes(context(tmp_path, frozen))
+    assert changed(first, episodes(context(tmp_path, frozen, max_requests=7))) == [False] * 3
+    assert changed(first, episodes(context(tmp_path, frozen, model="wiser"))) == [True] * 3
+    assert changed(first, episodes(context(tmp_path, {"judge": "endpoint:gpt"}))) == [True] * 3
+
+
+def test_an_experiment_without_them_is_called_as_before(tmp_path: Path) -> None:
+    usual = experiments.context(tmp_path)
+    assert usual.science.digest == context(tmp_path, {}).science.digest
+    assert usual.science.digest != context(tmp_path, {"critic": "endpoint:gpt"}).science.digest
+    assert "frozen" not in json.dumps(usual.science.identity())
+    assert episodes(usual) == episodes(context(tmp_path, {}))
+
+
+@pytest.mark.parametrize(
+    ("frozen", "told"),
+    [
+        ({"critic": "run:demo"}, "critic: 'run:demo', expected run:NAME@STEP"),
+        ({"critic": "gpt"}, "critic: 'gpt', expected run:NAME@STEP.* or endpoint:NAME"),
+        ({"critic/2": "run:demo@1"}, "'critic/2', expected one without a slash"),
+    ],
+    ids=["no step", "no policy", "an instance"],
+)
+def test_what_names_nobody_is_refused(frozen: dict[str, str], told: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"agent\.frozen\n.*{told}"):
+        context(tmp_path, frozen)
+
+
+def test_the_agent_itself_cannot_be_frozen(tmp_path: Path) -> None:
+    science = context(tmp_path, {"tool_loop": "endpoint:gpt"}).science
+    with pytest.raises(ValueError, match=r"agent\.frozen\.tool_loop: .* --policy endpoint:gpt"):
+        checks.check(science)
+
+
+def test_who_is_not_there_is_refused_before_any_work(tmp_path: Path) -> None:
+    here = context(tmp_path, {"critic": "run:demo@3"})
+    with pytest.raises(ValueError, match=r"agent\.frozen\.critic: The run 'demo' has published no"):
+        checks.check_run(here, "mine")
+    with pytest.raises(
+        ValueError, match=r"agent\.frozen\.critic: The site 'local' has no endpoint"
+    ):
+        checks.check_place(context(tmp_path, {"critic": "endpoint:gpd"}).science, Site())
+
+
+def test_roles_of_one_policy_have_one_sampler_and_a_service_has_none(
+    tmp_path: Path, nano: Path
+) -> None:
+    here = context(
+        tmp_path, {"critic": "run:demo@1", "referee": "run:demo@1", "judge": "endpoint:gpt"}
+    )
+    publish(here.store, 1, [*nano.iterdir()])
+    found = frozen_speakers(here, AutoTokenizer.from_pretrained(nano))
+    critic, referee, judge = found["critic"], found["referee"], found["judge"]
+    assert isinstance(critic, FrozenPolicy) and isinstance(referee, FrozenPolicy)
+    assert critic.sampler is referee.sampler
+    assert isinstance(judge, FrozenEndpoint)
+    assert [one.name for one in found.values()] == ["run:demo@1", "run:demo@1", "endpoint:gpt"]
+
+
+def test_a_policy_with_tokens_of_another_model_is_refused(tmp_path: Path, nano: Path) -> None:
+    here = context(tmp_path, {"critic": "run:demo@1"})
+    publish(here.store, 1, [*nano.iterdir()])
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    tokenizer.add_tokens(["<think>"])
+    with pytest.raises(
+        ValueError, match=r"critic: run:demo@1 has other tokens .* model=run:demo@0"
+    ):
+        frozen_speakers(here, tokenizer)
+
+
+def test_a_training_in_which_nobody_is_trained_stops() -> None:
+    spoken = turn([1, 2], {3: -0.1})
+    ours = trajectory(spoken, name="a", agent="planner")
+    theirs = trajectory(spoken, name="b", agent="critic", policy="run:demo@7")
+    stop_if_all_frozen([ours, theirs])
+    stop_if_all_frozen([replace(theirs, role="evaluation")])
+    with pytest.raises(GateClosed, match=r"\(critic: run:demo@7\), and nothing of it is trained"):
+        stop_if_all_frozen([trajectory(name="c", agent="agent"), theirs])
