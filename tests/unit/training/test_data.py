@@ -99,8 +99,8 @@ def test_a_problem_is_left_out_where_the_rewards_of_each_speaker_are_equal(tmp_p
 
 
 def test_what_counts_to_fill_a_step_is_what_its_update_learns_from(tmp_path):
-    """Of three problems one was solved unevenly by its searchers, who had two contexts each."""
-    earned = {"p": [(1.0, 0.0), (1.0, 1.0)], "q": [(1.0, 0.0)] * 2, "r": [(0.0, 0.0)] * 2}
+    """Of three problems one was solved unevenly, by each speaker; all had two contexts each."""
+    earned = {"p": [(1.0, 0.0), (0.0, 1.0)], "q": [(1.0, 0.0)] * 2, "r": [(0.0, 0.0)] * 2}
     rewards = {
         f"{problem}-{chain}-{agent}": reward
         for problem, episodes in earned.items()
