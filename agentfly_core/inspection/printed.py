@@ -10,8 +10,9 @@ from rich.text import Text
 
 from agentfly_core.formats.text import counted
 from agentfly_core.inspection.choice import Filter
+from agentfly_core.records.speakers import by_episode, episode_reward
 from agentfly_core.records.trajectory import Message, Unscored
-from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, reward_of, spans
+from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, spans
 
 LEASES = {
     "most_in_use": "in use",
@@ -39,11 +40,12 @@ def show(
         pieces = stored.pieces(pair[0])
         if shared:
             pieces[0] = Piece("read", f"{SAME}\n{pieces[0].text[len(shared) :]}")
-        episodes.append(Group("", facts(pair), *pieces))
+        episodes.append(Group("", facts(stored, pair), *pieces))
     return Group(
         heading(stored),
         *counts(len(stored.pairs), matching, filters),
         *environments(stored.metrics),
+        *speakers(stored),
         legend(),
         *once,
         *episodes,
@@ -51,12 +53,15 @@ def show(
 
 
 def heading(stored: Episodes) -> Text:
-    """A title, how many episodes there are and their mean reward."""
-    rewards = [reward for _, scored in stored.pairs if (reward := reward_of(scored)) is not None]
+    """A title, how many episodes there are and the mean of what their speakers earned."""
+    scores = {trajectory.id: scored for trajectory, scored in stored.pairs if scored}
+    episodes = by_episode([trajectory for trajectory, _ in stored.pairs])
+    graded = [one for one in episodes if all(trajectory.id in scores for trajectory in one)]
+    rewards = [reward for one in graded if (reward := episode_reward(one, scores)) is not None]
     overall = f"{len(rewards) or 'none'} scored"
     if rewards:
         overall += f", mean reward {sum(rewards) / len(rewards):.3f}"
-    return Text(f"{stored.title}: {counted(len(stored.pairs), 'episode')}, {overall}", "bold")
+    return Text(f"{stored.title}: {counted(len(episodes), 'episode')}, {overall}", "bold")
 
 
 def counts(total: int, matching: int, filters: Sequence[Filter]) -> list[RenderableType]:
@@ -96,9 +101,34 @@ def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
     return [shown] if kinds else []
 
 
-def facts(pair: Pair) -> RenderableType:
-    """A line about an episode: its problem, reward and ending; and a line for its error, if any."""
+def speakers(stored: Episodes) -> list[RenderableType]:
+    """What each speaker did in an episode, on average; nothing where one alone spoke."""
+    spoke = [trajectory for trajectory, _ in stored.pairs if trajectory.turns]
+    episodes = len(by_episode([trajectory for trajectory, _ in stored.pairs]))
+    titles = ("replies", "sampled tokens", "tool calls")
+    shown = Table(
+        "speaker, by episode",
+        *(Column(title, justify="right") for title in titles),
+        box=None,
+        pad_edge=False,
+        header_style="cyan",
+    )
+    names = sorted({trajectory.speaker for trajectory in spoke})
+    for name in names:
+        own = [trajectory for trajectory in spoke if trajectory.speaker == name]
+        turns = [turn for trajectory in own for turn in trajectory.turns]
+        tokens = sum(trajectory.sampled_tokens for trajectory in own)
+        did = (len(turns), tokens, sum(len(turn.reply.calls) for turn in turns))
+        shown.add_row(name, *(f"{count / episodes:.1f}" for count in did))
+    return [shown] if len(names) > 1 else []
+
+
+def facts(stored: Episodes, pair: Pair) -> RenderableType:
+    """A line about an episode: its problem, who spoke where several did, its reward and ending; and
+    a line for its error, if any.
+    """
     trajectory, scored = pair
+    several = len({one.agent for one, _ in stored.pairs}) > 1
     if scored is None:
         graded = "not scored"
     elif isinstance(scored.reward, Unscored):
@@ -111,6 +141,7 @@ def facts(pair: Pair) -> RenderableType:
     speaks = f"{trajectory.policy}, frozen" if trajectory.policy else policies
     told = [
         f"problem {trajectory.problem.id}, chain {trajectory.chain}",
+        *([trajectory.agent] if several else []),
         graded,
         f"ended {trajectory.ending.value}",
         f"{counted(trajectory.sampled_tokens, 'sampled token')} of {speaks}",

@@ -63,10 +63,11 @@ def show_both(
     chosen: Sequence[Twice],
 ) -> RenderableType:
     """The chosen episodes of both below a line about each; `found` are all that both have."""
-    changes = [twice.change for twice in found if twice.change is not None]
-    fell, rose = sum(change < 0 for change in changes), sum(change > 0 for change in changes)
-    both = counted(len(found), "episode")
-    text = f"{both} of the same problems; the reward fell in {fell}, rose in {rose}"
+    changes = [(twice.shown[0].episode, change) for twice in found if (change := twice.change)]
+    fell = {episode for episode, change in changes if change < 0}
+    rose = {episode for episode, change in changes if change > 0}
+    both = counted(len({twice.shown[0].episode for twice in found}), "episode")
+    text = f"{both} of the same problems; the reward fell in {len(fell)}, rose in {len(rose)}"
     return Group(
         heading(against),
         heading(shown),
@@ -105,7 +106,7 @@ class _Columns:
 
 
 def _whole(stored: Episodes, pair: Pair) -> RenderableType:
-    return Group(Text(stored.title, "bold"), facts(pair), *stored.pieces(pair[0]))
+    return Group(Text(stored.title, "bold"), facts(stored, pair), *stored.pieces(pair[0]))
 
 
 def _place(pair: Pair) -> tuple[str, int, str]:

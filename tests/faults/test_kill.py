@@ -5,7 +5,6 @@ killed.
 from __future__ import annotations
 
 import random
-import re
 import shutil
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.support.lives import (
     Whole,
     digests,
     ledger,
+    moments_to_die,
     summary,
     survivors,
 )
@@ -28,20 +28,6 @@ Words = tuple[str, ...]
 PPO = "algorithm={use: ppo, kl: {use: adaptive}}"
 CORRECTED = "algorithm={use: ppo, kl: {use: adaptive}, correction: icepop}"
 OLDER = "rollout.max_staleness=1"
-
-
-def moments_to_die(moments: tuple[str, ...]) -> list[str]:
-    """The first moment of each kind, and four more, in their order.
-
-    Learner states are published while the run goes on, at no certain moment: they have a test of
-    their own.
-    """
-    moments = tuple(moment for moment in moments if not re.search(r"/steps/\d+/learner$", moment))
-    first: dict[str, str] = {}
-    for moment in moments:
-        first.setdefault(re.sub(r"[0-9a-f]{16}|\d+", "*", moment), moment)
-    chosen = {*first.values(), *random.Random(1).sample(moments, 4)}
-    return sorted(chosen, key=moments.index)
 
 
 def assert_same(folder: Path, whole: Whole) -> None:

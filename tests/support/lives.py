@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -88,6 +90,20 @@ class Lives:
         assert self._program.stdin
         self._program.stdin.close()
         self._program.wait(60)
+
+
+def moments_to_die(moments: tuple[str, ...]) -> list[str]:
+    """The first moment of each kind, and four more, in their order.
+
+    Learner states are published while the run goes on, at no certain moment: they have a test of
+    their own.
+    """
+    moments = tuple(moment for moment in moments if not re.search(r"/steps/\d+/learner$", moment))
+    first: dict[str, str] = {}
+    for moment in moments:
+        first.setdefault(re.sub(r"[0-9a-f]{16}|\d+", "*", moment), moment)
+    chosen = {*first.values(), *random.Random(1).sample(moments, 4)}
+    return sorted(chosen, key=moments.index)
 
 
 def digests(folder: Path) -> dict[str, str]:

@@ -71,6 +71,30 @@ def test_gigpo_adds_to_the_comparison_of_episodes_that_of_turns():
     assert [both[i] for i in PLANNERS] == [[1.5], [-0.5], [-0.5], [-0.5]]
 
 
+def met(*states):
+    """Turns that are replies to these states, the second of them in a context of its own."""
+    return [replace(REPLY, state=one, context=number % 2) for number, one in enumerate(states)]
+
+
+def test_gigpo_compares_a_speakers_replies_to_one_state_in_all_contexts():
+    played = [
+        spoken("searcher", "a", *met("hall", "hall", "shelf")),
+        spoken("planner", "a", *met("hall")),
+        spoken("searcher", "b", *met("hall")),
+        spoken("planner", "b", *met("hall")),
+    ]
+    assert len(pack(played).tokens) == 5
+    found = advantages_of(GiGPO(gamma=1.0), played, [1.0, 4.0, 0.0, 1.0])
+    # searchers in the hall: returns 1, 1, 0, mean 2/3, nobody else is at the shelf
+    # planners in the hall: returns 4, 1, mean 5/2
+    assert found == [
+        [pytest.approx(0.5 + 1 / 3), pytest.approx(0.5 + 1 / 3), 0.5],
+        [1.5 + 1.5],
+        [pytest.approx(-0.5 - 2 / 3)],
+        [-1.5 - 1.5],
+    ]
+
+
 @pytest.mark.parametrize("algorithm", [GDPO(), ReinforcePPBaseline()], ids=["gdpo", "reinforce"])
 def test_what_is_whitened_over_the_batch_is_compared_by_episode_before(algorithm):
     batch = pack(team())

@@ -13,8 +13,9 @@ from rich.text import Text
 from agentfly_core.artifacts.store import Store
 from agentfly_core.inspection.choice import below, first, matching, of_ending
 from agentfly_core.inspection.printed import SAME, show
-from agentfly_core.records.trajectory import Message, Trajectory
-from agentfly_core.runs.episodes import Episodes, decoder, pieces, read_step
+from agentfly_core.records.trajectory import Message, Scored, ToolCall, Trajectory
+from agentfly_core.runs.episodes import Episodes, Pair, Piece, decoder, pieces, read_step
+from agentfly_core.testing import trajectories as turns
 from tests.support.stored_run import episode, stored_run, turn
 
 
@@ -146,3 +147,47 @@ def test_how_many_of_how_many_match_is_told_with_the_filters(store: Store) -> No
     text = console.file.getvalue()
     assert "1 of 4 matches --below 0.6 --ending terminal" in text
     assert re.findall(r"chain (\d);", text) == ["2"]
+
+
+def shown(*pairs: Pair) -> str:
+    console = Console(file=io.StringIO(), width=110)
+    stored = Episodes("run:demo@7", "demo, step 7", pairs, read, {})
+    console.print(show(stored, len(pairs), [], first(pairs, "worst", 1)))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def read(_: Trajectory) -> list[Piece]:
+    return [Piece("read", "What?")]
+
+
+def team(name: str, planner: float | None, searcher: float | None) -> list[Pair]:
+    """An episode of a planner, and of two searchers who say three tokens each and call a tool."""
+    call = Message("assistant", "", (ToolCall("search", {}),))
+    said = {
+        "planner": (turns.turn([1], {2: -0.5}), turns.turn([1], {2: -0.5})),
+        "searcher": (turns.turn([1], {2: -0.5, 3: -0.5, 4: -0.5}, reply=call),),
+    }
+    found: list[Pair] = []
+    for agent in ("planner", "searcher", "searcher/2"):
+        role = agent.partition("/")[0]
+        reward = planner if role == "planner" else searcher
+        one = turns.trajectory(*said[role], name=f"{name}-{agent}", agent=agent, episode=name)
+        found.append((one, None if reward is None else Scored(one.id, {}, (), reward)))
+    return found
+
+
+def test_an_episode_counts_once_and_each_speaker_is_told_of_where_several_speak() -> None:
+    text = shown(*team("a", 1.0, 0.5), *team("b", 0.5, 0.0), *team("c", None, None))
+    assert "demo, step 7: 3 episodes, 2 scored, mean reward 0.500" in text
+    assert [line.split() for line in text.splitlines()[1:4]] == [
+        ["speaker,", "by", "episode", "replies", "sampled", "tokens", "tool", "calls"],
+        ["planner", "2.0", "2.0", "0.0"],
+        ["searcher", "2.0", "6.0", "2.0"],
+    ]
+    assert "chain 0; planner; not scored;" in text
+
+
+def test_who_speaks_alone_is_not_named() -> None:
+    text = shown(team("a", 1.0, 0.5)[0])
+    assert "planner" not in text and "1 episode, 1 scored" in text

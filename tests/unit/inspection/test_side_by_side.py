@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -77,3 +78,18 @@ def test_json_holds_both_and_the_change() -> None:
     assert (found["reference"], found["against"]) == ("run:demo@9", "run:demo@8")
     (one,) = found["shown"]  # type: ignore[misc]
     assert one["change"] == -1.0  # type: ignore[index, call-overload]
+
+
+def test_an_episode_of_several_speakers_fell_once() -> None:
+    def spoken(stored: Episodes) -> Episodes:
+        (played, scored), *_ = stored.pairs
+        pairs = [(replace(played, id=name, agent=name), scored) for name in ("critic", "planner")]
+        return replace(stored, pairs=tuple(pairs))
+
+    earlier, later = spoken(step(8, a=1.0)), spoken(step(9, a=0.0))
+    twice = played_twice(later.pairs, earlier, later.title)
+    console = Console(file=io.StringIO(), width=100)
+    console.print(show_both(later, earlier, twice, 2, [], twice[:1]))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "1 episode of the same problems; the reward fell in 1, rose in 0" in text

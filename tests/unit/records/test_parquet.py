@@ -122,6 +122,29 @@ def test_a_trajectory_from_before_tree_search_has_no_branch(tmp_path):
     assert parquet.read_trajectories(path) == [trajectory()]
 
 
+ADDED = ("temperature", "state", "reward", "pictures")
+
+
+@pytest.mark.parametrize("lost", [*ADDED, "entropies"])
+def test_a_field_of_turns_and_spans_that_a_file_lacks_is_filled(lost, tmp_path):
+    path = tmp_path / "t.parquet"
+    span = Sampled((4, 5), (-0.5, -0.25), 6, "stop", entropies=(0.75, 0.5))
+    full = dataclasses.replace(
+        FIRST, sampled=(span,), temperature=0.7, state="shelf", reward=0.1, pictures=(A,)
+    )
+    parquet.write_trajectories(path, [trajectory(turns=(full,))])
+    (row,) = pq.read_table(path).to_pylist()
+    (turn,) = row["turns"]
+    del (turn if lost in ADDED else turn["sampled"][0])[lost]
+    pq.write_table(pa.Table.from_pylist([row], metadata={"agentfly.schema": "2"}), path)
+    (read,) = parquet.read_trajectories(path)
+    if lost in ADDED:
+        expected = dataclasses.replace(full, **{lost: getattr(FIRST, lost)})
+    else:
+        expected = dataclasses.replace(full, sampled=(dataclasses.replace(span, entropies=()),))
+    assert read.turns == (expected,)
+
+
 def test_a_file_of_a_newer_schema_is_refused(tmp_path):
     parquet.write_problems(tmp_path / "p.parquet", [])
     table = pq.read_table(tmp_path / "p.parquet").replace_schema_metadata({"agentfly.schema": "9"})

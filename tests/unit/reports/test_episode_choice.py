@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agentfly_core.records.trajectory import (
     BadCall,
     Message,
@@ -63,6 +65,24 @@ def test_an_episode_is_compared_with_the_same_episode_of_the_same_problem() -> N
         (0, 0.5),
         (1, 0.0),
     ]
+
+
+def test_an_episode_of_several_speakers_is_compared_by_who_answered() -> None:
+    def team(reward: float, answered: str) -> list[tuple[Trajectory, Scored]]:
+        played, scored = episode("p", reward)
+        names = ("critic", "planner", "planner/2")
+        said = {one: "99" if one == answered else None for one in names}
+        return [
+            (
+                replace(played, id=one, agent=one, episode="e", answered=said[one]),
+                replace(scored, trajectory_id=one, reward=reward if said[one] else 0.0),
+            )
+            for one in names
+        ]
+
+    (pair,) = pairs(team(0.25, "planner"), team(1.0, "planner/2"))
+    assert pair.challenger.trajectory.agent == "planner/2"
+    assert pair.change == 0.75
 
 
 def test_a_conversation_has_what_was_said_without_the_problem() -> None:

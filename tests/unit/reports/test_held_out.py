@@ -23,6 +23,7 @@ from agentfly_core.records.trajectory import (
     Unscored,
 )
 from agentfly_core.reports.held_out import HeldOut, held_out, is_evaluated, outcomes
+from agentfly_core.reports.promotion import compare_goal
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.testing.trajectories import trajectory, turn
 
@@ -65,6 +66,36 @@ def test_an_unscored_episode_is_no_outcome_and_its_problem_is_still_there() -> N
     found = outcomes(episodes, scores, "exact")
     assert found["p"]["goal"] == 1.0 and found["p"]["tokens"] == 30.0
     assert found["q"] == {}
+
+
+def team(problem: str, chain: int, *calls: ToolCall | BadCall) -> list[Trajectory]:
+    """An episode of a planner, and of two searchers with two contexts each."""
+    planner, searcher = episode("planner", problem, 10), episode("searcher", problem, 20, *calls)
+    again = replace(searcher.turns[0], context=1, call=1)
+    searcher = replace(searcher, turns=(*searcher.turns, again))
+    name = f"{problem}-{chain}"
+    return [
+        replace(one, id=f"{name}-{agent}", episode=name, chain=chain, agent=agent)
+        for agent, one in (("planner", planner), ("searcher", searcher), ("searcher/2", searcher))
+    ]
+
+
+def test_an_episode_of_several_speakers_and_contexts_is_one_outcome() -> None:
+    played = [*team("p", 0, GOOD), *team("p", 1, GOOD, BAD)]
+    scores = [score(one.id, exact=float(one.chain == 0)) for one in played]
+    assert outcomes(played, scores, "exact") == {
+        "p": {"goal": 0.5, "reward/exact": 0.5, "tokens": 90.0, "unreadable_calls": 0.25}
+    }
+
+
+def test_policies_are_compared_on_problems_however_many_speak_in_their_episodes() -> None:
+    played = [one for problem in "pqrs" for one in team(problem, 0)]
+    before = [score(one.id, exact=float(one.problem.id == "p")) for one in played]
+    after = [score(one.id, exact=1.0) for one in played]
+    champion, challenger = (HeldOut("77b0", outcomes(played, s, "exact")) for s in (before, after))
+    found = compare_goal(champion, challenger, "goal", 0.05)
+    assert (found.champion, found.challenger, found.difference) == (0.25, 1.0, 0.75)
+    assert found.problems == 4
 
 
 @pytest.fixture

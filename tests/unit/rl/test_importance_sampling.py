@@ -45,6 +45,22 @@ def test_three_tokens_that_are_half_eight_times_and_equally_probable_weigh(
     assert found.metrics["mismatch/masked_share"][0, 1:].tolist() == beyond
 
 
+def test_tokens_of_older_policies_are_corrected_alike_in_whichever_context_of_whom_they_are():
+    """A speaker's two contexts that take turns, and another one's: each token 0.5, 8, 1 or 4
+    times as probable by now.
+    """
+    said = [turn([1], {2: -3.0}, context=c, version=v) for c, v in ((0, 3), (1, 4), (0, 4))]
+    batch = pack([trajectory(*said), trajectory(turn([1], {2: -3.0}), name="t1", agent="other")])
+    #                                            context 0     context 1     the other's
+    now = torch.tensor([0.5, 1.0, 8.0, 4.0]).log() - 3.0
+    batch = replace(batch, old_logprobs=torch.zeros_like(batch.rollout_logprobs))
+    batch.old_logprobs[batch.sampled] = now
+    found = TokenTIS(cap=4.0).weights(batch).tokens[batch.sampled]
+    assert found.tolist() == pytest.approx([0.5, 1.0, 4.0, 4.0])
+    found = IcePop(low=0.6, high=5.0).weights(batch).tokens[batch.sampled]
+    assert found.tolist() == pytest.approx([0.0, 1.0, 0.0, 4.0])
+
+
 def test_a_sampler_that_agrees_is_not_corrected():
     for correction in (TokenTIS(), SequenceTIS(), IcePop(), SequenceMask()):
         assert correction.weights(apart(1.0, 1.0)).tokens[0, 1:].tolist() == [1.0, 1.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.episode import Agent, Episode
+from agentfly_core.rollout.speaker import Speaker
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.testing.episodes import (
     ADD,
@@ -227,8 +229,9 @@ async def test_an_error_in_a_branch_is_raised_when_all_have_ended() -> None:
     assert len(trajectory.turns) == 2
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["one speaker", "a speaker each"])
 async def test_branches_whose_tools_end_in_another_order_make_the_same_record(
-    nano: Path, tmp_path: Path
+    nano: Path, tmp_path: Path, apart: bool
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(nano)
     sampler = TransformersSampler()
@@ -246,11 +249,14 @@ async def test_branches_whose_tools_end_in_another_order_make_the_same_record(
 
         async def agent(episode: Episode) -> Ending:
             async def branch(place: int) -> None:
-                context = episode.context(user(f"{place}+1?"))
+                speaker: Speaker = episode
+                if apart:
+                    speaker = episode.speaker("looker", tools=[look], instance=place + 1)
+                context = speaker.context(user(f"{place}+1?"))
                 await context.reply()
-                seen = await episode.call(ToolCall("look", {"place": place}))
+                seen = await speaker.call(ToolCall("look", {"place": place}))
                 await context.reply(*seen)
-                await episode.context(user("The same?")).reply()
+                await speaker.context(user("The same?")).reply()
 
             await episode.reply(*episode.opening)
             await episode.gather(branch(0), branch(1))
@@ -270,8 +276,10 @@ async def test_branches_whose_tools_end_in_another_order_make_the_same_record(
 
     one, other = await written("a", first=0), await written("b", first=1)
     assert one == other
-    turns = read_trajectories(tmp_path / "a")[0].turns
+    first = [t for t in read_trajectories(tmp_path / "a") if t.problem == ADD]
+    turns = sorted((turn for t in first for turn in t.turns), key=attrgetter("call"))
     assert [turn.call for turn in turns] == [0, 1, 1, 2, 2, 3, 3, 4]
-    assert len({turn.context for turn in turns}) == 5
+    assert len({(t.agent, turn.context) for t in first for turn in t.turns}) == 5
+    assert {t.agent for t in first} == ({"agent", "looker", "looker/2"} if apart else {"agent"})
     same = [turn.sampled[0].tokens for turn in turns if turn.call == 3]
     assert same[0] != same[1], "branches that read the same have seeds of their own"

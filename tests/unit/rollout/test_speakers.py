@@ -22,6 +22,7 @@ from agentfly_core.records.trajectory import (
     Trajectory,
 )
 from agentfly_core.rl.batch import pack
+from agentfly_core.rollout import timeline
 from agentfly_core.rollout.episode import Agent, Episode
 from agentfly_core.testing.episodes import (
     ADD,
@@ -30,7 +31,7 @@ from agentfly_core.testing.episodes import (
     rollout_spec,
     scripted,
 )
-from agentfly_core.testing.letters import as_letters
+from agentfly_core.testing.letters import as_letters, encode
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
 from tests.support.policies import numbered
@@ -167,6 +168,30 @@ async def test_a_further_speaker_changes_no_seed_of_what_was_said_before_it() ->
 
     alone, watched = await seeds(lone), await seeds(judged)
     assert watched[:2] == alone and len({*watched}) == 3
+
+
+async def test_a_seed_is_of_who_speaks_what_is_read_and_how_often_that_was_read_before() -> None:
+    seeds: list[int] = []
+
+    async def policy(conversation: Conversation) -> str:
+        seeds.append(conversation.seed)
+        return "ok"
+
+    async def agent(episode: Episode) -> Ending:
+        planner, critic = episode.speaker("planner"), episode.speaker("critic")
+        for speaker in (planner, critic, planner):
+            await speaker.context(Message("user", "So?")).reply()
+        return Ending.NO_TOOL_CALLS
+
+    spec = rollout_spec(agent=agent)
+    await play_all(episode_specs(ADD), spec, scripted(policy))
+    read = timeline.digest(encode("^uSo?$^a"))
+    of_episode = episode_specs(ADD)[0].seed
+    assert seeds == [
+        hashing.seed(of_episode, "planner", read, 0),
+        hashing.seed(of_episode, "critic", read, 0),
+        hashing.seed(of_episode, "planner", read, 1),
+    ]
 
 
 async def test_a_speaker_that_cannot_be_is_refused_with_the_way_out() -> None:

@@ -12,7 +12,14 @@ from agentfly_core.algorithms.sapo import SAPO
 from agentfly_core.records.trajectory import Ending, Message
 from agentfly_core.rl.batch import pack
 from agentfly_core.rl.interface import Outputs
-from agentfly_core.testing.episodes import play, rollout_spec
+from agentfly_core.testing.episodes import (
+    ADD,
+    episode_specs,
+    play,
+    play_all,
+    rollout_spec,
+    scripted,
+)
 from agentfly_core.training.policy import Policy
 from agentfly_core.training.prefix_tree import build_trees, flatten
 from tests.support.policies import numbered
@@ -49,11 +56,12 @@ def alone(trajectory):
     return replace(trajectory, turns=tuple(turns))
 
 
-def gradient(policy, algorithm, trajectory, shared=False):
+def gradient(policy, algorithm, *trajectories, shared=False):
     """Of the algorithm's loss, with an advantage of 0.7, of a policy that has moved on."""
-    batch, trees = pack([trajectory]), None
+    batch, trees = pack(trajectories), None
     if shared:
-        found = build_trees(batch.tokens, batch.lengths, 200)
+        found = build_trees(batch.tokens, batch.lengths, 400)
+        assert len(found) < len(batch.tokens), "some rows have a common beginning"
         batch = batch.select(torch.tensor([row for tree in found for row in tree.rows]))
         trees = flatten(batch.tokens, found)
     batch = replace(batch, advantages=0.7 * batch.sampled, old_logprobs=batch.sampled * -4.9)
@@ -64,16 +72,42 @@ def gradient(policy, algorithm, trajectory, shared=False):
     return torch.cat([parameter.grad.flatten() for parameter in policy.parameters()])
 
 
-@pytest.mark.parametrize("algorithm", [GRPO(), CISPO(), SAPO()], ids=lambda one: type(one).__name__)
-async def test_contexts_that_are_continued_later_teach_what_their_replies_teach_alone(algorithm):
+@pytest.fixture(scope="module")
+def policy():
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(TINY, dtype=torch.float64)
-    policy = Policy(model.eval())
+    return Policy(AutoModelForCausalLM.from_config(TINY, dtype=torch.float64).eval())
+
+
+@pytest.mark.parametrize("algorithm", [GRPO(), CISPO(), SAPO()], ids=lambda one: type(one).__name__)
+async def test_contexts_that_are_continued_later_teach_what_their_replies_teach_alone(
+    policy, algorithm
+):
     played = await play(numbered, spec=rollout_spec(agent=wandering, max_turns=9))
     in_pieces = alone(played)
     assert len(pack([played]).tokens) == 4 and len(pack([in_pieces]).tokens) == 6
     expected = gradient(policy, algorithm, in_pieces)
     assert expected.norm() > 1e-3
     for shared in (False, True):
-        found = gradient(policy, algorithm, played, shared)
+        found = gradient(policy, algorithm, played, shared=shared)
         assert (found - expected).norm() < 1e-5 * expected.norm()
+
+
+async def team(episode):
+    """Two who read the same and go on in two contexts each; the agent itself says nothing."""
+    for name in ("planner", "critic"):
+        speaker = episode.speaker(name)
+        begun = [*episode.opening, await speaker.reply(*episode.opening)]
+        await speaker.reply_to([*begun, Message("user", "Why?")])
+        await speaker.reply_to([*begun, Message("user", "How?")])
+        speaker.answer("99")
+    return Ending.NO_TOOL_CALLS
+
+
+async def test_prefixes_that_speakers_and_contexts_share_change_nothing_that_is_learned(policy):
+    spec = rollout_spec(agent=team, max_turns=9)
+    played = (await play_all(episode_specs(ADD, chains=2), spec, scripted(numbered)))[0]
+    assert [one.agent for one in played] == ["critic", "planner", "team"] * 2
+    assert pack(played).trajectory.tolist() == [0, 0, 1, 1, 3, 3, 4, 4]
+    expected = gradient(policy, GRPO(), *played)
+    found = gradient(policy, GRPO(), *played, shared=True)
+    assert (found - expected).norm() < 1e-5 * expected.norm()

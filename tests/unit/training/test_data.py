@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from agentfly_core.config.experiment import AlgorithmPart
+from agentfly_core.records import ledger
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Scored, Unscored
 from agentfly_core.testing.jobs import update_job
@@ -95,6 +96,25 @@ def test_a_problem_is_left_out_where_the_rewards_of_each_speaker_are_equal(tmp_p
     assert data.outcomes.rewards.tolist() == [1.0, 0.0, 1.0, 1.0, 1.0]
     assert data.outcomes.groups == ((0, 2), (1, 3, 4))
     assert data.outcomes.episodes.tolist() == [0, 0, 1, 1, 1]
+
+
+def test_what_counts_to_fill_a_step_is_what_its_update_learns_from(tmp_path):
+    """Of three problems one was solved unevenly, by each speaker; all had two contexts each."""
+    earned = {"p": [(1.0, 0.0), (0.0, 1.0)], "q": [(1.0, 0.0)] * 2, "r": [(0.0, 0.0)] * 2}
+    rewards = {
+        f"{problem}-{chain}-{agent}": reward
+        for problem, episodes in earned.items()
+        for chain, pair in enumerate(episodes)
+        for agent, reward in zip(("planner", "searcher"), pair, strict=True)
+    }
+    played = [spoken(agent, e, p) for p, e, agent in (name.split("-") for name in rewards)]
+    twice = [replace(one, turns=(*one.turns, turn([1], {3: -1.0}, context=1))) for one in played]
+    scores = [Scored(name, {}, (), reward) for name, reward in rewards.items()]
+    ledger.write(tmp_path, ledger.ledger(1, twice, scores))
+    job = update_job(tmp_path, twice, list(rewards.values()), algorithm=SFT)
+    data = read_update_data(job, drop_equal=True)
+    assert ledger.used(tmp_path) == len({"p"})
+    assert (data.trajectories, len(data.batch.tokens)) == (4, 8)
 
 
 def test_a_speaker_with_a_policy_of_its_own_is_in_no_group_and_no_row(tmp_path):

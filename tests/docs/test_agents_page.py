@@ -1,0 +1,247 @@
+"""Each agent of docs/agents.md plays as the page says, and is recorded as it shows."""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+import yaml
+
+from agentfly_core import agents
+from agentfly_core.authoring.tool import tool
+from agentfly_core.config import loading
+from agentfly_core.config.import_path import load
+from agentfly_core.formats.stop_strings import before_stop
+from agentfly_core.pipeline import checks
+from agentfly_core.records.trajectory import Ending, Message, Observation, ToolCall
+from agentfly_core.rl.advantage import sequences
+from agentfly_core.rl.batch import pack
+from agentfly_core.rl.importance_sampling import ImportanceSampling
+from agentfly_core.rl.interface import Outputs
+from agentfly_core.rl.policy_loss import PolicyLoss
+from agentfly_core.sandbox.backends import Unavailable
+from agentfly_core.testing import trajectory, turn
+from agentfly_core.testing.episodes import (
+    ADD,
+    episode_specs,
+    play,
+    play_all,
+    rollout_spec,
+    saying,
+    scripted,
+)
+from agentfly_core.testing.letters import Letters, as_letters, call_text, decode
+from agentfly_core.tools.calculator import calculator
+from tests.support.experiments import TINY
+from tests.support.project import ROOT
+
+PAGE = (ROOT / "docs/agents.md").read_text()
+*BLOCKS, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+LINES = re.findall(r"`(agent: {use: \"my_agents.*?})`", PAGE)
+ADDED = ToolCall("calculator", {"expression": "41+58"})
+
+
+@tool
+async def search(query: str) -> str:
+    """Search.
+
+    Args:
+        query: words
+    """
+    return f"nothing of {query}"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the page's file of agents and its test."""
+    (tmp_path / "my_agents.py").write_text("\n".join(BLOCKS))
+    (tmp_path / "my_agents_test.py").write_text(TEST)
+    (tmp_path / "my_search.py").write_text(f"from {__name__} import search as search\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in ("my_agents", "my_agents_test", "my_search"):  # of another test's folder
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return tmp_path
+
+
+def spec(name, *tools, **rules):
+    agent = load(f"my_agents:{name}")
+    return rollout_spec(*tools, agent=agent() if isinstance(agent, type) else agent, **rules)
+
+
+def test_an_agent_of_the_page_can_be_read_at_a_glance():
+    assert max(block.count("\n") for block in BLOCKS) <= 25
+
+
+def test_the_tests_of_the_page_pass():
+    assert TEST.count("def test_") == 2
+    for name in re.findall(r"def (test_\w+)", TEST):
+        load(f"my_agents_test:{name}")()
+
+
+async def test_the_loop_of_the_page_is_the_default_agent():
+    mine = await play([ADDED, "99"], spec=spec("tool_loop", calculator))
+    usual = await play([ADDED, "99"], calculator)
+    assert replace(mine, id=usual.id) == usual
+
+
+async def test_a_draft_has_its_own_end_temperature_and_length():
+    found = await play(["98END", "99"], spec=spec("drafts", stop=["END"]))
+    assert [(one.reply.content, one.temperature) for one in found.turns] == [
+        ("98", 1.2),
+        ("99", 0.7),
+    ]
+    assert as_letters(found).endswith("98END$^uYour draft: 98\nWrite it without mistakes.$^a99$")
+
+
+def rows(found) -> Iterator[str]:
+    """The text of each row, and below it an `x` where a token is trained."""
+    batch = pack([found])
+    for tokens, trained, length in zip(batch.tokens, batch.sampled, batch.lengths, strict=True):
+        yield decode(tokens[:length].tolist()).replace("\n", "_")
+        yield "".join(".x"[one] for one in trained[:length].tolist())
+
+
+async def test_the_rows_of_a_conversation_that_parts_are_those_of_the_page():
+    found = await play(["98", "8+1", "1+8=9", "99"], spec=spec("two_ways"))
+    (shown,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    assert shown.splitlines() == [*rows(found)]
+
+
+async def test_a_critic_reads_the_answer_and_the_solver_what_is_wrong_with_it():
+    said = {"solver": iter(["98", "99"]), "critic": iter(["One more."])}
+
+    async def policy(conversation):
+        return next(said[conversation.speaker])
+
+    found, *_ = await play_all(episode_specs(ADD), spec("checked"), scripted(policy))
+    assert {one.agent: as_letters(one) for one in found if one.turns} == {
+        "solver": "^u41+58?$^a98$^uOne more.$^a99$",
+        "critic": "^sSay OK, or what is wrong.$^u41+58?\nAnswer: 98$^aOne more.$",
+    }
+    assert [one.answer for one in found if one.answered] == ["99"]
+
+
+async def test_a_second_try_has_the_question_the_first_and_its_doubts():
+    found = await play(["98", "8+1=9.", "99"], spec=spec("Reflect", system="Add."))
+    asked = "^sAdd.$^u41+58?"
+    first = f"{asked}$^a98$^uWhat may be wrong with that?$^a8+1=9.$"
+    assert as_letters(found) == f"{first}{asked}\nTried before: 98\nDoubts: 8+1=9.$^a99$"
+    assert (found.answer, len(pack([found]).tokens)) == ("99", 2)
+
+
+async def test_each_step_of_a_plan_reads_what_came_of_those_before():
+    replies = ["Add.\nCheck.", ADDED, "99", "Yes.", "99"]
+    found = await play(replies, problem=ADD, spec=spec("plan_and_execute", calculator, max_turns=9))
+    assert as_letters(found).split("^u")[1:] == [
+        "41+58?\nName the steps, one a line.$^aAdd.\nCheck.$",
+        f"41+58?\nDo this step: Add.$^a{call_text(ADDED)}$^t99$^a99$",
+        "41+58?\nAdd. 99\nDo this step: Check.$^aYes.$",
+        "41+58?\nAdd. 99\nCheck. Yes.\nSay the answer alone.$^a99$",
+    ]
+    assert (found.answer, found.observations) == ("99", (Observation("calculator", "99"),))
+
+
+class Tags(Letters):
+    """Letters in which a tag is text and no call."""
+
+    def parse(self, reply, stop=()):
+        return Message("assistant", before_stop(decode(reply).removesuffix("$"), stop))
+
+
+async def test_a_search_ends_a_reply_and_its_result_is_read():
+    replies = ["Hm. <search> sums </search> 98", "<answer> 99 </answer>"]
+    rules = spec("search_tags", search, stop=["</search>", "</answer>"], template=Tags())
+    found = await play(replies, spec=rules)
+    assert as_letters(found) == (
+        "^u41+58?$^aHm. <search> sums </search>"
+        "$^u<information>nothing of sums</information>$^a<answer> 99 </answer>"
+    )
+    assert (found.answer, found.ending) == ("99", Ending.NO_TOOL_CALLS)
+
+
+async def test_an_agent_that_breaks_names_the_line_that_the_page_shows(folder):
+    hinted = replace(ADD, id="hinted", facts={"hint": "Carry."})
+    rules, sampler = spec("fragile"), scripted(saying("ninety-nine"))
+    found, *_ = await play_all(episode_specs(ADD, hinted), rules, sampler)
+    assert [one.ending for one in found] == [Ending.FAILED, Ending.AGENT_ERROR]
+    (told,) = re.findall(r"\*(The agent fragile raised .*?)\*", PAGE, re.DOTALL)
+    assert found[0].error.replace(str(folder), "/work") == told.replace("\n", " ")
+
+
+def table(header: str) -> list[str]:
+    """The first cells of the rows of a table."""
+    return re.findall(r"^\| (.*?) \|", PAGE.partition(header)[2].partition("\n\n")[0], re.MULTILINE)
+
+
+def test_every_ending_is_in_the_table():
+    told = re.findall(r"`(\w+)`", " ".join(table("| ending |")))
+    assert sorted(told) == sorted(Ending)
+
+
+def test_every_agent_that_is_ready_made_is_in_the_table_and_plays_its_experiment():
+    paths = re.findall(r"`(agents\.\w+:\w+)`", " ".join(table("| import path,")))
+    files = {path.stem for path in Path(agents.__file__).parent.glob("[a-z]*.py")}
+    assert {path.partition(":")[0].removeprefix("agents.") for path in paths} == files
+    for row in re.findall(r"^\| `(agents\..*)", PAGE, re.MULTILINE):
+        for name in re.findall(r"\(\.\./(conf/.*?)\)", row):
+            science = loading.read(str(ROOT / name)).science
+            assert row.startswith(science.agent.use.removeprefix("agentfly_core."))
+
+
+@pytest.mark.parametrize("text", [*LINES, *YAML])
+def test_every_experiment_of_the_page_is_valid(text, folder):
+    (folder / "mine.yaml").write_text(yaml.safe_dump(yaml.safe_load(TINY) | yaml.safe_load(text)))
+    try:
+        checks.check(loading.read("mine.yaml").science)
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+SAID = [turn([1], {3: -1.0}), turn([4], {5: -2.0, 6: -1.5})]
+WHOLE = trajectory(*SAID)
+CUT = trajectory(SAID[0], turn([1, 3, 4], {5: -2.0, 6: -1.5}, context=1))
+
+
+def parts(union) -> Mapping[str, type]:
+    return {kind.model_fields["use"].default: kind for kind in get_args(get_args(union)[0])}
+
+
+def of_tokens(found, how):
+    """What a loss or correction makes of each token, of a policy that moved on unevenly."""
+    batch = pack([found])
+    moved = torch.tensor([1.0, -0.25, 0.125]).unsqueeze(0)
+    layout = sequences(batch, 1)
+    old = batch.rollout_logprobs + layout.scatter(moved)
+    batch = replace(batch, old_logprobs=old, advantages=batch.sampled * 0.7)
+    return layout.gather(how(Outputs(old + layout.scatter(moved), old, None), batch))
+
+
+def by_loss(kind):
+    return lambda outputs, batch: kind().tokens(outputs, batch).tokens
+
+
+def by_correction(kind):
+    return lambda outputs, batch: kind().weights(batch).tokens
+
+
+def test_what_depends_on_how_an_episode_is_cut_into_rows_is_in_the_table():
+    assert len(pack([CUT]).tokens) == 2
+    ways = {
+        **{f"`policy_loss: {name}`": by_loss(kind) for name, kind in parts(PolicyLoss).items()},
+        **{
+            f"`correction: {name}`": by_correction(kind)
+            for name, kind in parts(ImportanceSampling).items()
+        },
+    }
+    differ = [
+        name
+        for name, how in ways.items()
+        if not torch.equal(of_tokens(WHOLE, how), of_tokens(CUT, how))
+    ]
+    assert sorted(differ) == sorted(table("| setting |"))

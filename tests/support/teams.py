@@ -1,0 +1,22 @@
+"""What makes agents of several contexts and speakers play on with a model that learned nothing."""
+
+from collections.abc import Sequence
+
+from agentfly_core import Message, ToolCall, Trajectory, reward
+from agentfly_core.templates.chatml import Hermes
+
+
+class Eager(Hermes):
+    """The template that reads a call of the calculator in every other reply, whatever it says."""
+
+    def parse(self, reply: Sequence[int], stop: Sequence[str] = ()) -> Message:
+        """A reply whose tokens' sum is even has a call."""
+        said = super().parse(reply, stop)
+        call = ToolCall("calculator", {"expression": str(sum(reply))})
+        return Message("assistant", said.content, () if sum(reply) % 2 else (call,))
+
+
+@reward
+def lot(trajectory: Trajectory) -> float:
+    """1 for about every other episode, by its seed."""
+    return float(trajectory.seed % 2)
