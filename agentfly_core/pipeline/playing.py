@@ -22,6 +22,7 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline.stop_conditions import stop_if_failing, stop_if_unobserved
 from agentfly_core.records.parquet import EPISODES, write_trajectories
+from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import (
     Message,
@@ -188,10 +189,11 @@ def shown(
     return [
         [
             tokens
+            for trajectory in speakers
             for turn in trajectory.turns
             for tokens in (turn.given.tokens, *(span.tokens for span in turn.sampled))
         ]
-        for trajectory in played
+        for speakers in by_episode(played)
     ]
 
 
