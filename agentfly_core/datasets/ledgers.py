@@ -4,6 +4,7 @@ read all before it, or to remember where it was.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -33,9 +34,9 @@ def ledgers(
     with `shortest` to `longest` pages. A page of one split, its number and entry, is in no other.
     Raises ValueError for lengths that are none, and for a split that has too few pages.
     """
-    if not 1 <= shortest <= longest <= len(NUMBERS):
+    if not 2 <= shortest <= longest <= len(NUMBERS):
         raise ValueError(
-            f"Got ledgers of {shortest} to {longest} pages, expected 1 to {len(NUMBERS)}, and "
+            f"Got ledgers of {shortest} to {longest} pages, expected 2 to {len(NUMBERS)}, and "
             "`shortest` to be no more than `longest`."
         )
     sizes = {"train": train, "validation": validation, "test": test}
@@ -56,10 +57,12 @@ def _ledgers(
     entries = defaultdict[int, list[int]](list)
     for number, entry in pages:
         entries[number].append(entry)
-    if size and len(entries) < 2 * lengths[-1]:
+    shortest, longest = lengths[0], lengths[-1]
+    if size and (len(entries) < longest or math.perm(len(entries), shortest) < 2 * size):
         raise ValueError(
-            f"data.{split} asks for {size} ledgers, and its share are {len(entries)} numbers of "
-            f"pages, expected {2 * lengths[-1]} or more: make it a larger part of all problems."
+            f"data.{split} asks for {size} ledgers, and the pages that are left for it have "
+            f"{len(entries)} numbers, too few for these: make it a larger part of all problems, or "
+            "ask for fewer pages or fewer ledgers."
         )
     made: dict[str, Problem] = {}
     while len(made) < size:

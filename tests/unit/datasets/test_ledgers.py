@@ -36,11 +36,13 @@ def test_the_same_seed_makes_the_same_ledgers_and_another_seed_others() -> None:
 
 
 def test_a_split_with_too_small_a_share_of_the_pages_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"data\.test asks for 1 ledgers, and its share are"):
+    with pytest.raises(ValueError, match=r"data\.test asks for 1 ledgers, and the pages"):
         ledgers(0, 4000, 0, 1)
+    with pytest.raises(ValueError, match=r"data\.train asks for 9000 ledgers.* have 90 numbers"):
+        ledgers(0, 9000, 0, 100, shortest=2, longest=2)
 
 
-@pytest.mark.parametrize(("shortest", "longest"), [(0, 3), (4, 3), (3, 91)])
+@pytest.mark.parametrize(("shortest", "longest"), [(1, 3), (4, 3), (3, 91)])
 def test_lengths_that_no_ledger_has_are_refused(shortest: int, longest: int) -> None:
     with pytest.raises(ValueError, match=f"Got ledgers of {shortest} to {longest} pages"):
         ledgers(0, 10, 0, 10, shortest, longest)
