@@ -38,8 +38,10 @@ class Played:
         store = Store.at(str(folder / "store"), folder / "cache")
         context = ExperimentContext(name, resolve(science), {}, Site(), store)
         data, _ = inputs.dataset(context)
-        self.problems: Sequence[Problem] = split(store.open(data), "train")[:60]
-        self.tokenizer, _ = inputs.tokenizer(context)
+        self.problems: Sequence[Problem] = split(store.open(data), "train")[:40]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(playing, "HEARD", 64)  # enough for the same form in an eighth of the time
+            self.tokenizer, _ = inputs.tokenizer(context)
         self.spec = playing.rollout_spec(context.resolved, self.tokenizer)
         assert science.warm_start is not None
         self.shown = partial(policy_at, science.warm_start.demonstrations)
@@ -103,7 +105,7 @@ async def test_without_folding_a_ledger_takes_twice_the_tokens_that_a_context_ma
     assert {episode.ending for (episode,) in cut} == {Ending.MAX_MODEL_LEN}
 
 
-@pytest.mark.parametrize("budget", [1, 40, 10_000])
+@pytest.mark.parametrize("budget", [1, 10_000])
 async def test_a_ledger_may_be_folded_behind_any_page(folding: Played, budget: int) -> None:
     agent = Folding(budget)
     roomy = replace(folding.spec, agent=agent, max_turns=20, max_model_len=1000)
@@ -124,7 +126,7 @@ async def test_either_speaker_may_go_wrong(cooperating: Played) -> None:
     pairs = [*zip(await first_steps(0.0), await first_steps(1.0), strict=True)]
     planner_wrong = [right[0] != spoilt[0] for right, spoilt in pairs]
     executor_wrong = [right[0] == spoilt[0] and right != spoilt for right, spoilt in pairs]
-    assert 0 < sum(planner_wrong) < 30 and 0 < sum(executor_wrong) < 30
+    assert sum(planner_wrong) >= 2 and sum(executor_wrong) >= 2
 
 
 def test_a_call_of_the_executor_is_few_tokens_though_the_planner_never_calls(
