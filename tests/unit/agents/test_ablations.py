@@ -12,6 +12,7 @@ from agentfly_core.tools.calculator import calculator
 from benchmarks.ablations import BlankResults, BlankSteps, ForeignSummary
 
 SUM = Problem("sum", "17*5+12?", {"answer": "97"})
+HERE, THERE = Problem("here", "Here?", {}), Problem("there", "There?", {})
 SAID = {
     "planner": ["17*5", "85+12", "Answer: 97"],
     "executor": [call_text(ToolCall("calculator", {"expression": "17*5"})), "85"],
@@ -49,16 +50,24 @@ async def played(agent: Agent) -> dict[str, str]:
     return {one.agent: as_letters(one) for one in found if one.turns}
 
 
-async def test_an_episode_goes_on_with_the_summary_of_another_question() -> None:
-    here, there = Problem("here", "Here?", {}), Problem("there", "There?", {})
+async def begun(*problems: Problem) -> dict[str, list[str]]:
+    """What each context of an episode begins with, by problem; one agent plays all of them."""
     spec = rollout_spec(look, agent=ForeignSummary(budget=1, ask="Sum up."), max_turns=9)
-    found, *_ = await play_all(episode_specs(here, there), spec, scripted(folding))
+    found, *_ = await play_all(episode_specs(*problems), spec, scripted(folding))
     read = {one.problem.id: [turn.read[0].content for turn in one.turns] for one in found}
-    begun = {name: [text for text in texts if "?" in text] for name, texts in read.items()}
-    assert {*begun["here"]} <= {"Here?", "Here?\n", "Here?\nthere 1", "Here?\nthere 2"}
-    assert {*begun["there"]} <= {"There?", "There?\n", "There?\nhere 1", "There?\nhere 2"}
-    assert any("\nthere" in text for text in begun["here"])
-    assert any("\nhere" in text for text in begun["there"])
+    return {name: [text for text in texts if "?" in text] for name, texts in read.items()}
+
+
+async def test_an_episode_goes_on_with_the_summary_of_another_question() -> None:
+    read = await begun(HERE, THERE)
+    assert {*read["here"]} <= {"Here?", "Here?\n", "Here?\nthere 1", "Here?\nthere 2"}
+    assert {*read["there"]} <= {"There?", "There?\n", "There?\nhere 1", "There?\nhere 2"}
+    assert any("\nthere" in text for text in read["here"])
+    assert any("\nhere" in text for text in read["there"])
+
+
+async def test_an_episode_that_is_alone_goes_on_without_its_own_summary() -> None:
+    assert await begun(HERE) == {"here": ["Here?", "Here?\n", "Here?\n"]}
 
 
 async def test_the_executor_reads_nothing_where_steps_are_blanked() -> None:
