@@ -47,7 +47,7 @@ from agentfly_core.training.client import DeepSpeedLearner
 from agentfly_core.training.job import UpdateJob
 from flows.context import context_of
 
-Default = int | float | str | list[int]
+Default = int | float | str | list[int] | list[str]
 Way = TypeVar("Way")
 Result = TypeVar("Result")
 
@@ -63,7 +63,7 @@ def parser(text: str | None, **defaults: Default) -> argparse.ArgumentParser:
     for name, default in defaults.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(default, list):
-            made.add_argument(flag, type=int, nargs="+", default=default)
+            made.add_argument(flag, type=type(default[0]), nargs="+", default=default)
         else:
             made.add_argument(flag, type=type(default), default=default)
     return made
@@ -253,3 +253,13 @@ def trained(experiment: str, overrides: Sequence[str], run: str) -> Evaluated:
     before = stored_evaluation(context, context.store.artifact(start["uri"]), "test")
     after = stored_evaluation(context, final_policy(context.store, run), "test")
     return Evaluated(before, after)
+
+
+def evaluated(experiment: str, overrides: Sequence[str], run: str) -> Evaluation:
+    """Play the last policy of a run on the test problems with other settings, or read what came of
+    it where that was done before.
+    """
+    command = [sys.executable, "-m", "flows", "evaluate", experiment, *overrides]
+    subprocess.run([*command, "--policy", f"run:{run}"], check=True, stdout=sys.stderr)
+    context = context_of(experiment, overrides, "local", "")
+    return stored_evaluation(context, final_policy(context.store, run), "test")

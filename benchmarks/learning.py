@@ -9,7 +9,7 @@ problems at its temperature; the interval of after - before is paired by problem
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from agentfly_core.runs import intervals
 from benchmarks import harness
@@ -22,14 +22,24 @@ COLUMNS = ("run", "problems", "before", "after", "after - before", "95 % interva
 def main() -> None:
     """Train the runs that are missing and print the table."""
     options = harness.parser(__doc__, experiment="quickstart", seeds=[1, 2, 3]).parse_args()
-    settings = {f"seed {seed}": [f"seed={seed}"] for seed in options.seeds}
-    first = options.seeds[0]
-    settings[f"permuted rewards, seed {first}"] = [f"seed={first}", CONTROL]
-    results = {}
-    for name, overrides in settings.items():
-        run = f"learning-{options.experiment}-{name.replace(' ', '-').replace(',', '')}"
-        results[name] = harness.trained(options.experiment, overrides, run)
-    harness.show(COLUMNS, rows(results))
+    harness.show(COLUMNS, rows(learned(options.experiment, options.seeds)))
+
+
+def learned(experiment: str, seeds: Sequence[int]) -> dict[str, Evaluated]:
+    """What each seed's run learned, and what the first seed's did from permuted rewards, by name;
+    the runs that are missing are trained.
+    """
+    settings = {f"seed {seed}": [f"seed={seed}"] for seed in seeds}
+    settings[f"permuted rewards, seed {seeds[0]}"] = [f"seed={seeds[0]}", CONTROL]
+    return {
+        name: harness.trained(experiment, overrides, run_of(experiment, name))
+        for name, overrides in settings.items()
+    }
+
+
+def run_of(experiment: str, name: str) -> str:
+    """The run of a row of the table: `learning-quickstart-seed-1`."""
+    return f"learning-{experiment}-{name.replace(' ', '-').replace(',', '')}"
 
 
 def rows(results: Mapping[str, Evaluated]) -> Iterator[list[str]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from agentfly_core.records.trajectory import Ending, Message, Observation
 from agentfly_core.rollout.episode import Episode
+from agentfly_core.rollout.speaker import Context
 
 ASK = (
     "Sum up what you have found out and what is left to do. All above will be forgotten; you go on "
@@ -45,7 +46,11 @@ class Folding:
                 return Ending.NO_TOOL_CALLS
             read = await episode.call(*reply.calls)
             if context.tokens > self.budget:
-                summary = await context.reply(*read, Message("user", self.ask))
+                known = await self.summary(context, *read)
                 context = episode.context()
-                known = f"{question.content}\n{summary.content.strip()}"
-                read = (*before, Message("user", known))
+                read = (*before, Message("user", f"{question.content}\n{known}"))
+
+    async def summary(self, context: Context, *read: Message | Observation) -> str:
+        """What the fresh context begins with, beside the question."""
+        summed_up = await context.reply(*read, Message("user", self.ask))
+        return summed_up.content.strip()

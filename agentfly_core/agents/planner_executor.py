@@ -37,13 +37,12 @@ class PlannerExecutor:
             if found:
                 planner.answer(answer.strip())
                 return Ending.NO_TOOL_CALLS
-            read = Message("user", await carried_out(executor, said))
+            read = Message("user", await self.carried_out(executor, said))
 
-
-async def carried_out(executor: Speaker, step: str) -> str:
-    """What the executor says to a step, when it has called the tools that it wants."""
-    context = executor.context()
-    reply = await context.reply(Message("user", step))
-    while reply.calls:
-        reply = await context.reply(*await executor.call(*reply.calls))
-    return reply.content.strip()
+    async def carried_out(self, executor: Speaker, step: str) -> str:
+        """What the executor says to a step, when it has called the tools that it wants."""
+        context = executor.context()
+        reply = await context.reply(Message("user", step))
+        while reply.calls:
+            reply = await context.reply(*await executor.call(*reply.calls))
+        return reply.content.strip()

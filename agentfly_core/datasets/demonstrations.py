@@ -7,19 +7,25 @@ A model that has learned from them knows the way, and still has something to lea
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Awaitable, Callable, Sequence
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.datasets.powers import EXPONENTS
 from agentfly_core.datasets.shop import COUNTS
+from agentfly_core.datasets.two_steps import SIGNS
 from agentfly_core.formats import hashing
-from agentfly_core.records.trajectory import Problem
+from agentfly_core.records.trajectory import Message, Observation, Problem
 from agentfly_core.templates.chatml import call_text
 from agentfly_core.tools.calculator import evaluate
 from agentfly_core.tools.calculator import written as number
 
 Script = Callable[[Conversation], Awaitable[str]]
 Play = Callable[[random.Random, Problem, str], list[str]]
+"""All replies of an episode, with a mistake of this name, or without one for ""."""
+Reply = Callable[[random.Random, Conversation, str], str]
+"""The next reply, in the same way; it draws the same in each turn of an episode."""
+_BALANCE = re.compile(r"balance (\d+), (?:next page (\d+)|last page)")
 
 
 def calculator(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
@@ -77,6 +83,27 @@ def code_block(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> S
     return _script(seed, spoilt, _block, *mistakes)
 
 
+def ledger(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+    """Ledgers of `datasets.ledgers`: carry the balance from page to page, and say the last one.
+
+    Asked by `agents.folding` to sum up, it says where it stands, and from there it goes on. A share
+    `spoilt` of the episodes mistypes a balance, misremembers it in the first summary, stops early
+    or misreads the last one.
+    """
+    return _replying(seed, spoilt, _carry, "mistype", "misremember", "stop early", "misread")
+
+
+def planner_executor(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+    """Problems of `datasets.two_steps` for the speakers of `agents.planner_executor`: the planner
+    names a step, and the executor has the calculator carry it out and says the result.
+
+    In a share `spoilt` of the episodes the planner mistypes a step, stops early or misreads the
+    last result, or the executor takes another operation or misreports a result.
+    """
+    mistakes = ("mistype", "stop early", "misread", "take another operation", "misreport")
+    return _replying(seed, spoilt, _cooperate, *mistakes)
+
+
 def idler(problems: Sequence[Problem], seed: int) -> Script:
     """Whatever is asked, it says that it does not know."""
 
@@ -87,11 +114,18 @@ def idler(problems: Sequence[Problem], seed: int) -> Script:
 
 
 def _script(seed: int, spoilt: float, play: Play, *mistakes: str) -> Script:
+    def reply(draw: random.Random, conversation: Conversation, mistake: str) -> str:
+        return play(draw, conversation.problem, mistake)[conversation.turn]
+
+    return _replying(seed, spoilt, reply, *mistakes)
+
+
+def _replying(seed: int, spoilt: float, reply: Reply, *mistakes: str) -> Script:
     async def policy(conversation: Conversation) -> str:
         problem = conversation.problem
         draw = random.Random(hashing.seed(seed, "demonstration", problem.id, conversation.chain))
         mistake = draw.choice(mistakes) if draw.random() < spoilt else ""
-        return play(draw, problem, mistake)[conversation.turn]
+        return reply(draw, conversation, mistake)
 
     return policy
 
@@ -174,6 +208,58 @@ def _buy(draw: random.Random, problem: Problem, mistake: str) -> list[str]:
         key, count = wish[place // 2]
         replies[place] = call_text("add_to_cart", key=_slip(draw, key), count=count)
     return [*replies, "Done." if mistake == "walk out" else call_text("checkout")]
+
+
+def _carry(draw: random.Random, conversation: Conversation, mistake: str) -> str:
+    question, pages = conversation.problem.prompt, conversation.problem.facts["pages"]
+    later, _ = draw.choice(pages[1:])
+    read = [message.content for message in conversation.messages]
+    known = [*_BALANCE.finditer("\n".join(read))]
+    balance, page = known[-1].groups() if known else ("0", str(pages[0][0]))
+    if isinstance(conversation.messages[-1], Message) and not read[-1].startswith(question):
+        wrong = mistake == "misremember" and question in read
+        return known[-1][0].replace(balance, _slip(draw, balance), 1) if wrong else known[-1][0]
+    if not page:
+        return _slip(draw, balance) if mistake == "misread" else balance
+    if mistake == "stop early" and page == str(later):
+        return balance
+    if mistake == "mistype" and page == str(later):
+        balance = _slip(draw, balance)
+    return call_text("carry", page=int(page), balance=int(balance))
+
+
+def _cooperate(draw: random.Random, conversation: Conversation, mistake: str) -> str:
+    speak = _plan if conversation.speaker == "planner" else _carry_out
+    said = (one for one in conversation.messages if isinstance(one, Message))
+    return speak(draw, conversation, mistake, [one.content for one in said if one.role == "user"])
+
+
+def _plan(
+    draw: random.Random, conversation: Conversation, mistake: str, heard: Sequence[str]
+) -> str:
+    """What the planner says, who heard the problem and then results."""
+    first, then = conversation.problem.facts["steps"]
+    place, done, result = draw.randrange(2), len(heard) - 1, heard[-1]
+    if done == 2 or (done and mistake == "stop early"):
+        return f"Answer: {_slip(draw, result) if mistake == 'misread' else result}"
+    step: str = f"{result} {then}" if done else first
+    return _slip(draw, step) if mistake == "mistype" and done == place else step
+
+
+def _carry_out(
+    draw: random.Random, conversation: Conversation, mistake: str, heard: Sequence[str]
+) -> str:
+    """What the executor says, who heard a step."""
+    (step,), last = heard, conversation.messages[-1]
+    first, _ = conversation.problem.facts["steps"]
+    place, done = draw.randrange(2), int(step != first)
+    wrong = mistake if done == place else ""
+    if isinstance(last, Observation):
+        return _slip(draw, last.content) if wrong == "misreport" else last.content
+    left, word, right = step.split()
+    if wrong == "take another operation":
+        word = draw.choice([other for other in SIGNS if other != word])
+    return call_text("calculator", expression=f"{left}{SIGNS[word]}{right}")
 
 
 def _slip(draw: random.Random, text: str) -> str:

@@ -26,6 +26,7 @@ from agentfly_core.pipeline.stop_conditions import (
     stop_if_unobserved,
 )
 from agentfly_core.records.parquet import EPISODES, write_trajectories
+from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import (
     Message,
@@ -202,10 +203,11 @@ def shown(
     return [
         [
             tokens
+            for trajectory in speakers
             for turn in trajectory.turns
             for tokens in (turn.given.tokens, *(span.tokens for span in turn.sampled))
         ]
-        for trajectory in played
+        for speakers in by_episode(played)
     ]
 
 

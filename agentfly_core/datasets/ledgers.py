@@ -1,0 +1,81 @@
+"""Ledgers to be added up page by page: each page names the next one, so that a model has to have
+read all before it, or to remember where it was.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import product
+
+from agentfly_core.datasets.splitting import shares
+from agentfly_core.records.generated_dataset import generated
+from agentfly_core.records.trajectory import Problem
+
+NUMBERS, ENTRIES = range(10, 100), range(10, 100)
+Page = tuple[int, int]
+"""Its number and its entry."""
+
+
+@generated
+def ledgers(
+    seed: int, train: int, validation: int, test: int, shortest: int = 6, longest: int = 8
+) -> dict[str, list[Problem]]:
+    """Problems for each split, such as
+
+        Problem(
+            "ledger-47:12-83:55-20:31",
+            "What do the pages from 47 on add up to?",
+            {"answer": "98", "pages": [[47, 12], [83, 55], [20, 31]]},
+        )
+
+    with `shortest` to `longest` pages. A page of one split, its number and entry, is in no other.
+    Raises ValueError for lengths that are none, and for a split that has too few pages.
+    """
+    if not 2 <= shortest <= longest <= len(NUMBERS):
+        raise ValueError(
+            f"Got ledgers of {shortest} to {longest} pages, expected 2 to {len(NUMBERS)}, and "
+            "`shortest` to be no more than `longest`."
+        )
+    sizes = {"train": train, "validation": validation, "test": test}
+    draw = random.Random(seed)
+    pages = list(product(NUMBERS, ENTRIES))
+    draw.shuffle(pages)
+    lengths = range(shortest, longest + 1)
+    return {
+        split: _ledgers(draw, share, lengths, sizes[split], split)
+        for split, share in shares(pages, sizes).items()
+    }
+
+
+def _ledgers(
+    draw: random.Random, pages: Sequence[Page], lengths: range, size: int, split: str
+) -> list[Problem]:
+    """`size` ledgers, no two of which are the same."""
+    entries = defaultdict[int, list[int]](list)
+    for number, entry in pages:
+        entries[number].append(entry)
+    shortest, longest = lengths[0], lengths[-1]
+    if size and (len(entries) < longest or math.perm(len(entries), shortest) < 2 * size):
+        raise ValueError(
+            f"data.{split} asks for {size} ledgers, and the pages that are left for it have "
+            f"{len(entries)} numbers, too few for these: make it a larger part of all problems, or "
+            "ask for fewer pages or fewer ledgers."
+        )
+    made: dict[str, Problem] = {}
+    while len(made) < size:
+        numbers = draw.sample(sorted(entries), draw.choice(lengths))
+        problem = _problem([(number, draw.choice(entries[number])) for number in numbers])
+        made[problem.id] = problem
+    return list(made.values())
+
+
+def _problem(pages: Sequence[Page]) -> Problem:
+    total = sum(entry for _, entry in pages)
+    return Problem(
+        "-".join(["ledger", *(f"{number}:{entry}" for number, entry in pages)]),
+        f"What do the pages from {pages[0][0]} on add up to?",
+        {"answer": str(total), "pages": [list(page) for page in pages]},
+    )

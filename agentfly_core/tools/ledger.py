@@ -1,0 +1,26 @@
+"""A ledger that is read page by page; see datasets/ledgers.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentfly_core.authoring.tool import ToolError, tool
+from agentfly_core.records.trajectory import Problem
+
+
+@tool
+async def carry(page: int, balance: int, *, problem: Problem) -> str:
+    """Add the entry on a page of the ledger to a balance.
+
+    Args:
+        page: the page's number
+        balance: what the pages before it add up to, 0 before the first
+    """
+    pages: Sequence[tuple[int, int]] = problem.facts["pages"]
+    numbers = [number for number, _ in pages]
+    if page not in numbers:
+        raise ToolError(f"This ledger has no page {page}.")
+    place = numbers.index(page)
+    _, entry = pages[place]
+    rest = numbers[place + 1 :]
+    return f"balance {balance + entry}, {f'next page {rest[0]}' if rest else 'last page'}"

@@ -1,0 +1,60 @@
+"""Do the ready-made agents learn, and do they need what they are made of?
+
+    python -m benchmarks.agents [--experiment folding planner-executor] [--seeds 1 2 3]
+
+For each experiment the table of learning.py; for folding and planner-executor then the first seed's
+policy on the same test problems with an agent that lacks something (ablations.py). All are ordinary
+runs and evaluations: the same command goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from agentfly_core.runs import intervals
+from agentfly_core.runs.summary import Evaluation
+from benchmarks import harness, learning
+
+EXPERIMENTS = ["react-calculator", "code-block", "folding", "planner-executor"]
+ABLATIONS = {
+    "folding": {
+        "no folding": "agent.budget=1000000",
+        "another episode's summary": "agent.use=benchmarks.ablations:ForeignSummary",
+    },
+    "planner-executor": {
+        "steps blanked": "agent.use=benchmarks.ablations:BlankSteps",
+        "results blanked": "agent.use=benchmarks.ablations:BlankResults",
+    },
+}
+COLUMNS = ("agent", "problems", "whole", "ablated", "ablated - whole", "95 % interval, paired")
+
+
+def main() -> None:
+    """Train and evaluate what is missing and print the tables."""
+    options = harness.parser(__doc__, experiment=EXPERIMENTS, seeds=[1, 2, 3]).parse_args()
+    for experiment in options.experiment:
+        results = learning.learned(experiment, options.seeds)
+        harness.show(learning.COLUMNS, learning.rows(results), experiment)
+        first = f"seed {options.seeds[0]}"
+        ablated = {
+            name: harness.evaluated(
+                experiment,
+                [f"seed={options.seeds[0]}", override],
+                learning.run_of(experiment, first),
+            )
+            for name, override in ABLATIONS.get(experiment, {}).items()
+        }
+        if ablated:
+            harness.show(COLUMNS, rows(results[first].after, ablated), f"{experiment}, {first}")
+
+
+def rows(whole: Evaluation, ablated: Mapping[str, Evaluation]) -> Iterator[list[str]]:
+    """The policy with the whole agent and with another one, and the paired difference."""
+    for name, found in ablated.items():
+        difference, (low, high) = intervals.improvement(whole.solved, found.solved)
+        shares = f"{whole.success:.3f}", f"{found.success:.3f}", f"{difference:+.3f}"
+        yield [name, str(len(found.solved)), *shares, f"{low:+.3f} to {high:+.3f}"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""The agents of benchmarks/ablations.py, which lack what they should need."""
+
+from __future__ import annotations
+
+from agentfly_core import tool
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.records.trajectory import Problem, ToolCall
+from agentfly_core.rollout.episode import Agent
+from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
+from agentfly_core.testing.letters import as_letters, call_text
+from agentfly_core.tools.calculator import calculator
+from benchmarks.ablations import BlankResults, BlankSteps, ForeignSummary
+
+SUM = Problem("sum", "17*5+12?", {"answer": "97"})
+HERE, THERE = Problem("here", "Here?", {}), Problem("there", "There?", {})
+SAID = {
+    "planner": ["17*5", "85+12", "Answer: 97"],
+    "executor": [call_text(ToolCall("calculator", {"expression": "17*5"})), "85"],
+}
+
+
+@tool
+async def look(where: str) -> str:
+    """Look.
+
+    Args:
+        where: a place
+    """
+    return "nothing"
+
+
+async def folding(conversation: Conversation) -> str:
+    """Looks, sums up, looks and sums up again, and answers."""
+    name, turn = conversation.problem.id, conversation.turn
+    look_there = call_text(ToolCall("look", {"where": name}))
+    return [look_there, f"{name} 1", look_there, f"{name} 2", "done"][turn]
+
+
+async def speaking(conversation: Conversation) -> str:
+    """What the planner and the executor say, the executor the same to each step."""
+    replies = SAID[conversation.speaker]
+    said = sum(getattr(one, "role", "") == "assistant" for one in conversation.messages)
+    return replies[said]
+
+
+async def played(agent: Agent) -> dict[str, str]:
+    """What each speaker read and said."""
+    spec = rollout_spec(calculator, agent=agent, max_turns=6)
+    found, *_ = await play_all(episode_specs(SUM), spec, scripted(speaking))
+    return {one.agent: as_letters(one) for one in found if one.turns}
+
+
+async def begun(*problems: Problem) -> dict[str, list[str]]:
+    """What each context of an episode begins with, by problem; one agent plays all of them."""
+    spec = rollout_spec(look, agent=ForeignSummary(budget=1, ask="Sum up."), max_turns=9)
+    found, *_ = await play_all(episode_specs(*problems), spec, scripted(folding))
+    read = {one.problem.id: [turn.read[0].content for turn in one.turns] for one in found}
+    return {name: [text for text in texts if "?" in text] for name, texts in read.items()}
+
+
+async def test_an_episode_goes_on_with_the_summary_of_another_question() -> None:
+    read = await begun(HERE, THERE)
+    assert {*read["here"]} <= {"Here?", "Here?\n", "Here?\nthere 1", "Here?\nthere 2"}
+    assert {*read["there"]} <= {"There?", "There?\n", "There?\nhere 1", "There?\nhere 2"}
+    assert any("\nthere" in text for text in read["here"])
+    assert any("\nhere" in text for text in read["there"])
+
+
+async def test_an_episode_that_is_alone_goes_on_without_its_own_summary() -> None:
+    assert await begun(HERE) == {"here": ["Here?", "Here?\n", "Here?\n"]}
+
+
+async def test_the_executor_reads_nothing_where_steps_are_blanked() -> None:
+    read = await played(BlankSteps())
+    assert read["executor"].startswith("^u$^a<calculator")
+    assert read["planner"] == "^u17*5+12?$^a17*5$^u85$^a85+12$^u85$^aAnswer: 97$"
+
+
+async def test_the_planner_reads_nothing_where_results_are_blanked() -> None:
+    read = await played(BlankResults())
+    assert read["executor"].startswith("^u17*5$^a<calculator")
+    assert read["planner"] == "^u17*5+12?$^a17*5$^u$^a85+12$^u$^aAnswer: 97$"

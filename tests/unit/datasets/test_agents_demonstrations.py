@@ -1,0 +1,136 @@
+"""Demonstrations of the agents that fold and that cooperate, played as their experiments say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.agents.folding import Folding
+from agentfly_core.agents.tool_loop import tool_loop
+from agentfly_core.artifacts.store import Store
+from agentfly_core.config import loading
+from agentfly_core.config.site import Site
+from agentfly_core.inference.policy_path import policy_at
+from agentfly_core.inference.scripted import Scripted
+from agentfly_core.pipeline import inputs, playing
+from agentfly_core.records.dataset import split
+from agentfly_core.records.speakers import answering, by_episode
+from agentfly_core.records.trajectory import Ending, Problem, Score, ToolCall, Trajectory
+from agentfly_core.rewards.exact import exact
+from agentfly_core.rl.batch import pack
+from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.runs.context import ExperimentContext, resolve
+from agentfly_core.testing.episodes import episode_specs, play_all
+from tests.support.project import ROOT
+
+
+class Played:
+    """An experiment with few problems, and its demonstrations."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        small = ["data.train=100", "data.validation=0", "data.test=30"]
+        science = loading.read(str(ROOT / "conf" / f"{name}.yaml"), small).science
+        store = Store.at(str(folder / "store"), folder / "cache")
+        context = ExperimentContext(name, resolve(science), {}, Site(), store)
+        data, _ = inputs.dataset(context)
+        self.problems: Sequence[Problem] = split(store.open(data), "train")[:40]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(playing, "HEARD", 64)  # enough for the same form in an eighth of the time
+            self.tokenizer, _ = inputs.tokenizer(context)
+        self.spec = playing.rollout_spec(context.resolved, self.tokenizer)
+        assert science.warm_start is not None
+        self.shown = partial(policy_at, science.warm_start.demonstrations)
+        self.max_model_len = science.agent.max_model_len
+
+    async def episodes(
+        self, spoilt: float, spec: RolloutSpec | None = None
+    ) -> list[list[Trajectory]]:
+        """The trajectories of an episode of each problem, of which so many are spoilt."""
+        policy = self.shown({"spoilt": spoilt}, self.problems, 0)
+        encode = partial(self.tokenizer.encode, add_special_tokens=False)
+        sampler = Scripted(encode, self.spec.template.stop_tokens[0], policy)
+        found, *_ = await play_all(episode_specs(*self.problems), spec or self.spec, sampler)
+        return by_episode(found)
+
+
+@pytest.fixture(scope="module")
+def folding(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return Played("folding", tmp_path_factory.mktemp("folding"))
+
+
+@pytest.fixture(scope="module")
+def cooperating(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return Played("planner-executor", tmp_path_factory.mktemp("cooperating"))
+
+
+async def scores(episodes: Sequence[Sequence[Trajectory]]) -> set[float]:
+    found = [await exact.score(answering(episode), {}) for episode in episodes]
+    return {score.value for score in found if isinstance(score, Score)}
+
+
+@pytest.mark.parametrize("name", ["folding", "cooperating"])
+async def test_demonstrations_that_are_not_spoilt_are_all_right(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    played: Played = request.getfixturevalue(name)
+    assert await scores(await played.episodes(0.0)) == {1.0}
+
+
+@pytest.mark.parametrize("name", ["folding", "cooperating"])
+async def test_spoilt_demonstrations_are_all_wrong_without_breaking_the_form(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    played: Played = request.getfixturevalue(name)
+    episodes = await played.episodes(1.0)
+    assert await scores(episodes) == {0.0}
+    for trajectory in (one for episode in episodes for one in episode):
+        assert trajectory.ending is Ending.NO_TOOL_CALLS
+        assert not any(observation.error for observation in trajectory.observations)
+
+
+async def test_without_folding_a_ledger_takes_twice_the_tokens_that_a_context_may_have(
+    folding: Played,
+) -> None:
+    endless = replace(folding.spec, agent=tool_loop, max_model_len=sys.maxsize)
+    unfolded = [episode for (episode,) in await folding.episodes(0.0, endless)]
+    assert {episode.turns[-1].context for episode in unfolded} == {0}
+    assert 2 * folding.max_model_len <= pack(unfolded).tokens.shape[1]
+    cut = await folding.episodes(0.0, replace(folding.spec, agent=tool_loop))
+    assert await scores(cut) == {0.0}
+    assert {episode.ending for (episode,) in cut} == {Ending.MAX_MODEL_LEN}
+
+
+@pytest.mark.parametrize("budget", [1, 10_000])
+async def test_a_ledger_may_be_folded_behind_any_page(folding: Played, budget: int) -> None:
+    agent = Folding(budget)
+    roomy = replace(folding.spec, agent=agent, max_turns=20, max_model_len=1000)
+    assert await scores(await folding.episodes(0.0, roomy)) == {1.0}
+
+
+async def test_either_speaker_may_go_wrong(cooperating: Played) -> None:
+    async def first_steps(spoilt: float) -> list[list[str]]:
+        """What was said to the first step, by problem: that, and the expression of the call."""
+        found = []
+        for episode in await cooperating.episodes(spoilt):
+            speakers = {one.agent: one.turns[0].reply for one in episode if one.turns}
+            (call,) = speakers["executor"].calls
+            assert isinstance(call, ToolCall)
+            found.append([speakers["planner"].content, str(call.arguments["expression"])])
+        return found
+
+    pairs = [*zip(await first_steps(0.0), await first_steps(1.0), strict=True)]
+    planner_wrong = [right[0] != spoilt[0] for right, spoilt in pairs]
+    executor_wrong = [right[0] == spoilt[0] and right != spoilt for right, spoilt in pairs]
+    assert sum(planner_wrong) >= 2 and sum(executor_wrong) >= 2
+
+
+def test_a_call_of_the_executor_is_few_tokens_though_the_planner_never_calls(
+    cooperating: Played,
+) -> None:
+    call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "41+58"}}\n</tool_call>'
+    assert len(cooperating.tokenizer.tokenize(call)) == 7
