@@ -115,6 +115,8 @@ def rows(corpus: str) -> list[Row]:
         if row["id"] in found:
             raise ValueError(f"{corpus}, row {number}: an earlier row has the id {row['id']!r}.")
         found[row["id"]] = row
+    if not found:
+        raise ValueError(f"{corpus} has no pages, expected one a line or more.")
     return list(found.values())
 
 
