@@ -99,14 +99,20 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Polic
     return policy
 
 
-def sql(problems: Sequence[Problem], seed: int) -> Policy:
-    """Ask one query of `tools.sql` that joins the tables, then answer with what it found."""
+def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Policy:
+    """Ask one query of `tools.sql` that joins the tables, then answer with what it found.
+
+    A share `spoilt` of the episodes guesses, or misreads what was found.
+    """
 
     async def policy(conversation: Conversation) -> str:
         kind, value = understood(conversation.problem.prompt)
-        if conversation.turn == 0:
+        wrong = mistake(conversation, seed, spoilt, ("guess", "misread"))
+        found = observed(conversation)
+        if not found and wrong != "guess":
             return call_text("sql", statement=QUERIES[kind].format(value))
-        return call_text("answer", answer=observed(conversation)[-1].splitlines()[-1])
+        last = found[-1].splitlines()[-1] if found else ""
+        return call_text("answer", answer=_said(conversation, kind, last, wrong))
 
     return policy
 

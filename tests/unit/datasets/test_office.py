@@ -113,11 +113,14 @@ async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase)
 
 
 @pytest.mark.usefixtures("sandbox")
-async def test_one_query_answers_each_kind_of_question(tokenizer: PreTrainedTokenizerBase) -> None:
-    policy = office_demonstrations.sql(HUNDRED[:7], 0)
+@pytest.mark.parametrize(("spoilt", "solved"), [(0.0, 1.0), (1.0, 0.0)])
+async def test_one_query_answers_each_kind_of_question_unless_it_is_spoilt(
+    spoilt: float, solved: float, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    policy = office_demonstrations.sql(HUNDRED[:7], 0, spoilt)
     played = await tasks.played(HUNDRED[:7], policy, [sql, answer], tokenizer, [Database])
-    assert await tasks.success(played, exact) == 1.0
-    assert {len(trajectory.turns) for trajectory in played} == {2}
+    assert await tasks.success(played, exact) == solved
+    assert not any(o.error for trajectory in played for o in trajectory.observations)
 
 
 async def test_an_oracle_that_finds_no_row_says_so() -> None:
