@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.datasets.demonstrations import Script
 from agentfly_core.datasets.mistakes import another, mistake, observed
 from agentfly_core.datasets.names import companies, people
 from agentfly_core.datasets.office import CITIES, KINDS
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.inference.scripted import Policy
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.templates.chatml import call_text
 
@@ -86,7 +86,7 @@ QUERIES = {
 }
 
 
-def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Policy:
+def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     """Look up what the question names, then what was found, and so on; then answer.
 
     A share `spoilt` of the episodes guesses, answers with a number that stands for something else
@@ -99,7 +99,7 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Polic
     return policy
 
 
-def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Policy:
+def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
     """Ask one query of `tools.sql` that joins the tables, then answer with what it found.
 
     A share `spoilt` of the episodes guesses, or misreads what was found.
