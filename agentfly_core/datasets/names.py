@@ -1,0 +1,61 @@
+"""Names of made-up people, companies and books, of which no split has one of another's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import product
+
+from agentfly_core.datasets.splitting import shares
+
+FIRST = (
+    "Anna", "Boris", "Clara", "Dario", "Edda", "Felix", "Greta", "Hugo", "Irma", "Jonas",
+    "Karin", "Lukas", "Marta", "Nils", "Olga", "Pavel", "Rosa", "Stefan", "Tilda", "Viktor",
+)  # fmt: skip
+LAST = (
+    "Adler", "Berg", "Castro", "Dahl", "Eriksen", "Fischer", "Gomez", "Holm", "Ivanov", "Jansen",
+    "Keller", "Lind", "Moretti", "Novak", "Olsen", "Petrov", "Rossi", "Santos", "Weber", "Zeman",
+)  # fmt: skip
+ADJECTIVES = (
+    "Amber", "Bright", "Copper", "Distant", "Early", "Frozen", "Golden", "Hidden", "Ivory",
+    "Jagged", "Little", "Misty", "Narrow", "Open", "Quiet", "Silver", "Tall", "Upper", "Velvet",
+    "Winter",
+)  # fmt: skip
+TRADES = (
+    "Bakery", "Brewery", "Foods", "Foundry", "Glass", "Looms", "Mills", "Motors", "Optics",
+    "Paints", "Paper", "Pottery", "Press", "Railways", "Shipyard", "Steel", "Textiles", "Timber",
+    "Tools", "Watches",
+)  # fmt: skip
+SUBJECTS = (
+    "Bridge", "Candle", "Door", "Feather", "Forest", "Garden", "Harbour", "Island", "Lantern",
+    "Letter", "Mirror", "Mountain", "Orchard", "River", "Road", "Shadow", "Stone", "Storm",
+    "Tower", "Window",
+)  # fmt: skip
+SHARES = {"train": 8, "validation": 1, "test": 1}
+Names = dict[str, Sequence[str]]
+
+
+def people() -> Names:
+    """The names of people that each split may use, under every seed: `{"train": ["Anna Berg", ...],
+    "validation": [...], "test": [...]}`, 320, 40 and 40.
+
+    No two splits have the same name; each name's two words occur in all of them, so that a model
+    can have seen the words but not the person. So it is with the companies and books below.
+    """
+    return _split(FIRST, LAST)
+
+
+def companies() -> Names:
+    """Names of companies, such as "Amber Mills"; as many as of people."""
+    return _split(ADJECTIVES, TRADES)
+
+
+def books() -> Names:
+    """Titles of books, such as "Quiet Harbour"; as many as of people."""
+    return _split(ADJECTIVES, SUBJECTS)
+
+
+def _split(first: Sequence[str], second: Sequence[str]) -> Names:
+    found = [f"{one} {other}" for one, other in product(first, second)]
+    random.Random(0).shuffle(found)
+    return shares(found, SHARES)

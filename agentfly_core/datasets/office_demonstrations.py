@@ -1,0 +1,148 @@
+"""Policies that answer the questions of `datasets.office` by looking things up: what they call and
+answer follows from the question and from what the tools said.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.datasets.demonstrations import Script
+from agentfly_core.datasets.mistakes import another, mistake, observed
+from agentfly_core.datasets.names import companies, people
+from agentfly_core.datasets.office import CITIES, KINDS
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.templates.chatml import call_text
+
+MISTAKES = ("guess", "stop early", "misread")
+NAMES = {"buyer": people()["train"], "company": companies()["train"], "city": CITIES}
+"""What a guess may be, where it is no number."""
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """`Lookup("find", "orders", "number", "person")` finds an order by its number and takes its
+    person from the row; a `count` or `total` is taken whole.
+    """
+
+    tool: str
+    table: str
+    column: str
+    takes: str = ""
+
+    def call(self, value: str) -> str:
+        """The call that looks for a value."""
+        where: dict[str, JSON] = {"table": self.table} if self.tool != "total" else {}
+        wanted: JSON = int(value) if value.isdigit() else value
+        return call_text(self.tool, **where, column=self.column, value=wanted)
+
+    def taken(self, observation: str) -> str:
+        """What it looks for in the tool's answer, "" where it is not there."""
+        if not self.takes:
+            return observation
+        try:
+            return str(json.loads(observation)[0][self.takes])
+        except (ValueError, LookupError, TypeError):  # an error's text, or no row
+            return ""
+
+
+_BUYER = Lookup("find", "orders", "number", "person")
+_EMPLOYER = Lookup("find", "people", "number", "company")
+_BY_NAME = Lookup("find", "people", "name", "number")
+PLANS: Mapping[str, Sequence[Lookup]] = {
+    "amount": (Lookup("find", "orders", "number", "amount"),),
+    "buyer": (_BUYER, Lookup("find", "people", "number", "name")),
+    "orders": (_BY_NAME, Lookup("count", "orders", "person")),
+    "spent": (_BY_NAME, Lookup("total", "orders", "person")),
+    "company": (_BUYER, _EMPLOYER, Lookup("find", "companies", "number", "name")),
+    "colleagues": (_BUYER, _EMPLOYER, Lookup("count", "people", "company")),
+    "city": (
+        _BUYER,
+        _EMPLOYER,
+        Lookup("find", "companies", "number", "city"),
+        Lookup("find", "cities", "number", "name"),
+    ),
+}
+_COMPANY = "FROM companies JOIN people ON companies.number = company JOIN orders ON person = "
+_ORDER = "people.number WHERE orders.number = {}"
+QUERIES = {
+    "amount": "SELECT amount FROM orders WHERE number = {}",
+    "buyer": "SELECT name FROM people JOIN orders ON person = people.number WHERE orders.number = "
+    "{}",
+    "orders": "SELECT count(*) FROM orders JOIN people ON person = people.number WHERE name = '{}'",
+    "spent": "SELECT sum(amount) FROM orders JOIN people ON person = people.number WHERE name = "
+    "'{}'",
+    "company": f"SELECT companies.name {_COMPANY}{_ORDER}",
+    "colleagues": "SELECT count(*) FROM people WHERE company = (SELECT company FROM people JOIN "
+    "orders ON person = people.number WHERE orders.number = {})",
+    "city": "SELECT cities.name FROM cities JOIN companies ON cities.number = city JOIN people ON "
+    f"companies.number = company JOIN orders ON person = {_ORDER}",
+}
+
+
+def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+    """Look up what the question names, then what was found, and so on; then answer.
+
+    A share `spoilt` of the episodes guesses, answers with a number that stands for something else
+    because it stops a lookup early, or misreads the last result.
+    """
+
+    async def policy(conversation: Conversation) -> str:
+        return _looked_up(conversation, mistake(conversation, seed, spoilt, MISTAKES))
+
+    return policy
+
+
+def sql(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+    """Ask one query of `tools.sql` that joins the tables, then answer with what it found.
+
+    A share `spoilt` of the episodes guesses, or misreads what was found.
+    """
+
+    async def policy(conversation: Conversation) -> str:
+        kind, value = understood(conversation.problem.prompt)
+        wrong = mistake(conversation, seed, spoilt, ("guess", "misread"))
+        found = observed(conversation)
+        if not found and wrong != "guess":
+            return call_text("sql", statement=QUERIES[kind].format(value))
+        last = found[-1].splitlines()[-1] if found else ""
+        return call_text("answer", answer=_said(conversation, kind, last, wrong))
+
+    return policy
+
+
+def understood(prompt: str) -> tuple[str, str]:
+    """The kind of a question, and the order or the person that it names; raises ValueError for one
+    of no kind.
+    """
+    for kind, asked in KINDS.items():
+        pattern = re.escape(asked.text.format(order="ORDER", person="PERSON"))
+        pattern = pattern.replace("ORDER", r"(\d+)").replace("PERSON", r"(\w+ \w+)")
+        if found := re.fullmatch(pattern, prompt):
+            return kind, found[1]
+    raise ValueError(f"Got {prompt!r}, expected a question of datasets.office.")
+
+
+def _looked_up(conversation: Conversation, wrong: str) -> str:
+    kind, value = understood(conversation.problem.prompt)
+    plan = {"guess": (), "stop early": PLANS[kind][:-1]}.get(wrong, PLANS[kind])
+    found = observed(conversation)
+    for lookup, observation in zip(plan, found, strict=False):
+        value = lookup.taken(observation)
+    if value and len(found) < len(plan):
+        return plan[len(found)].call(value)
+    return call_text("answer", answer=_said(conversation, kind, value or UNKNOWN, wrong))
+
+
+def _said(conversation: Conversation, kind: str, value: str, wrong: str) -> str:
+    """What is answered for a value that was found: it, or by mistake another one."""
+    right = str(conversation.problem.facts["answer"])
+    if wrong in ("guess", "misread") or (wrong == "stop early" and value == right):
+        return another(random.Random(conversation.seed), right, NAMES.get(kind, ()))
+    return value

@@ -1,0 +1,77 @@
+"""Policies that answer the questions of `datasets.encyclopaedia` by searching: what they ask and
+answer follows from the question and from what was found.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.datasets.demonstrations import Script
+from agentfly_core.datasets.encyclopaedia import COUNTRIES, PROFESSIONS, QUESTIONS, ROLES
+from agentfly_core.datasets.mistakes import another, mistake, observed
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.templates.chatml import call_text
+
+MISTAKES = ("guess", "stop early", "misread")
+WORDS = {"country": COUNTRIES, "profession": PROFESSIONS}
+"""What a guess may be, where it is no number."""
+STATED: Mapping[str, str] = {
+    "founder": r"founded by (\w+ \w+)",
+    "author": r"written by (\w+ \w+)",
+    "country": r"born in (\w+)",
+    "year": r"in (\d{4})",
+    "profession": r"^A (\w+), born",
+}
+"""Where a page's text states what is looked for."""
+MISREAD = {"country": "year", "year": "profession", "profession": "country"}
+UNKNOWN = "unknown"
+
+
+def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+    """Search what the question is about, then the person whom that page names; then answer.
+
+    A share `spoilt` of the episodes guesses, answers with the person's name, or with something else
+    that the person's page says.
+    """
+
+    async def policy(conversation: Conversation) -> str:
+        return _searched(conversation, mistake(conversation, seed, spoilt, MISTAKES))
+
+    return policy
+
+
+def understood(prompt: str) -> tuple[str, str, str]:
+    """What a question asks for, of whom, and of what: `("country", "founder", "Amber Mills")`;
+    raises ValueError for one of another kind.
+    """
+    for kind, text in QUESTIONS.items():
+        pattern = re.escape(text.format(role="ROLE", title="TITLE"))
+        pattern = pattern.replace("ROLE", f"({'|'.join(ROLES)})").replace("TITLE", r"(\w+ \w+)")
+        if found := re.fullmatch(pattern, prompt):
+            return kind, found[1], found[2]
+    raise ValueError(f"Got {prompt!r}, expected a question of datasets.encyclopaedia.")
+
+
+def read(observation: str, title: str, what: str) -> str:
+    """What the page of this title states, "" where no result does."""
+    page = re.search(rf"^\[\w+\] {re.escape(title)}: (.*)$", observation, re.MULTILINE)
+    found = page and re.search(STATED[what], page[1])
+    return found[1] if found else ""
+
+
+def _searched(conversation: Conversation, wrong: str) -> str:
+    kind, role, value = understood(conversation.problem.prompt)
+    wanted = [role, MISREAD[kind] if wrong == "misread" else kind]
+    plan = {"guess": [], "stop early": wanted[:1]}.get(wrong, wanted)
+    found = observed(conversation)
+    for what, observation in zip(plan, found, strict=False):
+        value = read(observation, value, what)
+    if value and len(found) < len(plan):
+        return call_text("search", query=value)
+    if wrong == "guess":
+        right = str(conversation.problem.facts["answer"])
+        value = another(random.Random(conversation.seed), right, WORDS.get(kind, ()))
+    return call_text("answer", answer=value or UNKNOWN)

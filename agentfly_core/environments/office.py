@@ -1,0 +1,84 @@
+"""The database of an office, which is looked up one table at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing, suppress
+
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.authoring.tool import ToolError
+from agentfly_core.records.trajectory import Problem
+
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "orders": ("number", "person", "amount"),
+    "people": ("number", "name", "company"),
+    "companies": ("number", "name", "city"),
+    "cities": ("number", "name"),
+}
+MOST_ROWS = 10
+_OUTSIDE = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA)
+Row = dict[str, str | int]
+
+
+class Office(Environment):
+    """A SQLite database with the tables TABLES, which a problem's fact `database` fills:
+
+        {"database": "CREATE TABLE orders (number INTEGER, person INTEGER, amount INTEGER); "
+                     "INSERT INTO orders VALUES (482, 57, 36); ..."}
+
+    It lies in this process and can only be read; the same fact fills a `Database`, for SQL that a
+    model writes. Its verbs look at one table, and raise ToolError for the model's mistakes.
+    """
+
+    async def reset(self, problem: Problem) -> None:
+        """Fill the tables anew; raises KeyError without the fact, sqlite3.Error for a script that
+        is none or that reaches outside the database.
+        """
+        script: str = problem.facts["database"]
+        await self.close()
+        self._opened = sqlite3.connect(":memory:", check_same_thread=False)
+        self._opened.set_authorizer(_inside)
+        self._opened.executescript(script)
+
+    def find(self, table: str, column: str, value: str | int) -> list[Row]:
+        """The first MOST_ROWS rows of a table where a column has this value, in their order."""
+        named = TABLES[_known(table, column)]
+        rows = self._ask(f"{', '.join(named)} FROM {table}", column, value)
+        return [dict(zip(named, row, strict=True)) for row in rows]
+
+    def count(self, table: str, column: str, value: str | int) -> int:
+        """How many rows of a table have this value in a column."""
+        [(found,)] = self._ask(f"count(*) FROM {_known(table, column)}", column, value)
+        return int(found)
+
+    def total(self, column: str, value: str | int) -> int:
+        """The sum of the amounts of the orders that have this value in a column."""
+        what = f"coalesce(sum(amount), 0) FROM {_known('orders', column)}"
+        [(found,)] = self._ask(what, column, value)
+        return int(found)
+
+    async def close(self) -> None:
+        """Forget it."""
+        with suppress(AttributeError):  # one that was never reset holds nothing
+            self._opened.close()
+
+    def _ask(self, what: str, column: str, value: str | int) -> list[tuple[str | int, ...]]:
+        statement = f"SELECT {what} WHERE {column} = ? ORDER BY rowid LIMIT {MOST_ROWS}"
+        with closing(self._opened.execute(statement, (value,))) as cursor:
+            return cursor.fetchall()
+
+
+def _known(table: str, column: str) -> str:
+    """The table, where it has this column."""
+    if table not in TABLES:
+        raise ToolError(f"There is no table {table!r}. There are: {', '.join(TABLES)}.")
+    if column not in TABLES[table]:
+        columns = ", ".join(TABLES[table])
+        raise ToolError(f"{table} has no column {column!r}. It has: {columns}.")
+    return table
+
+
+def _inside(action: int, *_: object) -> int:
+    """SQLite's answer to what a script does: no other file, no settings."""
+    return sqlite3.SQLITE_DENY if action in _OUTSIDE else sqlite3.SQLITE_OK

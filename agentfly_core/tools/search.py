@@ -1,0 +1,144 @@
+"""Search in a corpus of one's own, by BM25."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
+
+from agentfly_core.authoring.tool import tool
+
+Row = dict[str, str]
+_WORD = re.compile(r"\w+")
+_ROW = TypeAdapter(Row)
+NOTHING = "Nothing was found."
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a corpus: `Page("0417", "Amber Mills", "A company, founded by Anna Berg.")`."""
+
+    id: str
+    title: str
+    text: str
+
+
+class Index:
+    """Ranks pages by BM25 (Lucene's variant, k1 1.5, b 0.75) over the words of title and text;
+    those of the title count twice.
+    """
+
+    def __init__(self, pages: Sequence[Page]) -> None:
+        import bm25s  # an extra, and half a second
+
+        self._pages = sorted(pages, key=lambda page: page.id)
+        self._bm25 = bm25s.BM25()
+        words = [_words(f"{page.title} {page.title} {page.text}") for page in self._pages]
+        self._bm25.index(words, show_progress=False)
+
+    def ranked(self, query: str, exclude: Collection[str] = ()) -> list[Page]:
+        """The pages that have a word of the query, the best first, equally good ones by id; without
+        those whose ids are excluded.
+        """
+        wanted = _words(query)
+        if not wanted:
+            return []
+        scores: np.ndarray = self._bm25.get_scores(wanted)
+        best = [self._pages[i] for i in np.argsort(-scores, kind="stable") if scores[i] > 0]
+        return [page for page in best if page.id not in exclude]
+
+
+@tool
+class Search:
+    """A search of the JSON-lines file `corpus`, whose rows have an `id`, a `title` and a `text`.
+
+    It shows `results` pages at a time. With `sha256`, which may be its first digits, the experiment
+    says which version of the file it means, and another is refused. Tools of one process share the
+    index of a corpus. Raises ValueError for a corpus that cannot be read.
+    """
+
+    def __init__(
+        self, corpus: str, sha256: str = "", results: Annotated[int, Field(ge=1)] = 3
+    ) -> None:
+        self.results = results
+        self.index = index(str(Path(corpus).resolve()), _version(corpus, sha256))
+
+    def __call__(
+        self,
+        query: str,
+        page: Annotated[int, Field(ge=1)] = 1,
+        exclude: tuple[str, ...] = (),
+    ) -> str:
+        """Search the encyclopaedia; each result is shown as [id] title: text.
+
+        Args:
+            query: a few words, such as a name
+            page: 2 for the results that follow the first ones, and so on
+            exclude: ids of results that are not to be shown again
+        """
+        found = self.index.ranked(query, exclude)
+        first = (page - 1) * self.results
+        shown = found[first : first + self.results]
+        if not shown:
+            return NOTHING
+        lines = [f"[{hit.id}] {hit.title}: {hit.text}" for hit in shown]
+        more = len(found) - first - len(shown)
+        return "\n".join([*lines, f"[... {more} more ...]"] if more else lines)
+
+
+@functools.cache
+def index(corpus: str, version: str) -> Index:
+    """The index of the version of a corpus that lies at this path, made once in a process."""
+    return Index([Page(row["id"], row["title"], row["text"]) for row in rows(corpus)])
+
+
+def rows(corpus: str) -> list[Row]:
+    """The rows of a corpus, each with its `id`, `title`, `text` and what else it says; raises
+    ValueError for a file that cannot be read, a row that is no page and an id given twice.
+    """
+    found: dict[str, Row] = {}
+    for number, line in enumerate(_content(corpus).decode().splitlines(), start=1):
+        try:
+            row = _ROW.validate_json(line)
+        except ValidationError as error:
+            raise ValueError(f"{corpus}, row {number} is no object of texts: {error}") from None
+        if missing := [key for key in ("id", "title", "text") if key not in row]:
+            raise ValueError(f"{corpus}, row {number} has no {missing[0]}.")
+        if row["id"] in found:
+            raise ValueError(f"{corpus}, row {number}: an earlier row has the id {row['id']!r}.")
+        found[row["id"]] = row
+    if not found:
+        raise ValueError(f"{corpus} has no pages, expected one a line or more.")
+    return list(found.values())
+
+
+def _version(corpus: str, expected: str) -> str:
+    """The sha256 of a corpus's file."""
+    if importlib.util.find_spec("bm25s") is None:
+        raise ValueError("The tool Search needs the package bm25s: pip install bm25s")
+    found = hashlib.sha256(_content(corpus)).hexdigest()
+    if not found.startswith(expected):
+        raise ValueError(
+            f"The corpus {corpus} has the sha256 {found}, expected {expected}: fetch that version "
+            "of the file, or name this one in `sha256`."
+        )
+    return found
+
+
+def _content(corpus: str) -> bytes:
+    try:
+        return Path(corpus).read_bytes()
+    except OSError as error:
+        raise ValueError(f"The corpus {corpus} cannot be read: {error}") from None
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())

@@ -1,0 +1,148 @@
+"""Questions that two searches lead to, and the encyclopaedia that is searched."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import runpy
+from collections import defaultdict
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.datasets import search_demonstrations
+from agentfly_core.datasets.encyclopaedia import encyclopaedia
+from agentfly_core.datasets.search_demonstrations import understood
+from agentfly_core.inference.random_policy import random_policy
+from agentfly_core.inference.scripted import Policy
+from agentfly_core.records.trajectory import Trajectory
+from agentfly_core.rewards.qa import qa_em
+from agentfly_core.tools.answer import answer
+from agentfly_core.tools.search import Row, Search, rows
+from tests.support import tasks
+from tests.support.project import ROOT
+
+CORPUS = str(ROOT / "data/raw/encyclopaedia.jsonl")
+PAGES = {row["id"]: row for row in rows(CORPUS)}
+SPLITS = encyclopaedia(0, 1920, 140, 100, CORPUS)
+HUNDRED = SPLITS["test"]
+SEARCH = Search.with_settings(corpus=CORPUS, results=2)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(nano)
+
+
+async def answered(
+    policy: Policy, tokenizer: PreTrainedTokenizerBase, search: Tool = SEARCH
+) -> list[Trajectory]:
+    return await tasks.played(HUNDRED, policy, [search, answer], tokenizer)
+
+
+def test_a_clone_can_make_the_file_again() -> None:
+    made = runpy.run_path(str(ROOT / "data/encyclopaedia.py"))["text"]()
+    assert made == Path(CORPUS).read_text()
+
+
+def test_a_question_is_answered_by_the_page_that_its_first_page_names() -> None:
+    for problem in SPLITS["train"]:
+        kind, role, title = understood(problem.prompt)
+        about, person = (PAGES[page] for page in problem.facts["pages"])
+        assert (about["title"], about[role]) == (title, person["title"])
+        assert person["title"] in about["text"]
+        assert person[kind] == problem.facts["answer"]
+        assert person[kind] in person["text"]
+
+
+def test_no_question_tells_what_a_page_says() -> None:
+    for problem in HUNDRED:
+        texts = {PAGES[page]["text"] for page in problem.facts["pages"]}
+        assert not any(text in json.dumps(problem.facts) + problem.prompt for text in texts)
+        assert problem.facts["answer"] not in problem.prompt
+
+
+def test_no_two_splits_ask_about_the_same_pages_under_any_seeds() -> None:
+    asked: dict[str, set[str]] = defaultdict(set)
+    for seed in (0, 1):
+        for split, problems in encyclopaedia(seed, 1000, 200, 200, CORPUS).items():
+            asked[split] |= {page for problem in problems for page in problem.facts["pages"]}
+    assert all(len(pages) > 50 for pages in asked.values())
+    for one, other in combinations(asked.values(), 2):
+        assert not one & other
+
+
+def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None:
+    first, again, other = (encyclopaedia(seed, 20, 5, 5, CORPUS) for seed in (3, 3, 4))
+    assert first == again != other
+
+
+def test_more_problems_than_there_are_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"data.test asks for 241 problems, 240 are left for it"):
+        encyclopaedia(0, 10, 10, 241, CORPUS)
+
+
+async def test_the_oracle_answers_all_from_two_searches(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    played = await answered(search_demonstrations.search(HUNDRED, 0, 0.0), tokenizer)
+    assert await tasks.success(played, qa_em) == 1.0
+    assert {len(trajectory.turns) for trajectory in played} == {3}
+
+
+async def test_random_calls_answer_nearly_none(tokenizer: PreTrainedTokenizerBase) -> None:
+    assert await tasks.success(await answered(random_policy, tokenizer), qa_em) <= 0.02
+    assert await tasks.success(await answered(tasks.wanderer, tokenizer), qa_em) <= 0.1
+
+
+def test_an_answer_that_reads_no_page_is_seldom_right() -> None:
+    assert tasks.best_constant(HUNDRED) <= 0.1
+    assert tasks.best_unread(SPLITS["train"], HUNDRED, "kind") <= 0.1
+
+
+async def test_with_shuffled_pages_the_oracle_is_right_by_chance_only(
+    tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+) -> None:
+    shuffled = tmp_path / "shuffled.jsonl"
+    shuffled.write_text("".join(f"{json.dumps(row)}\n" for row in _shuffled(rows(CORPUS))))
+    search = Search.with_settings(corpus=str(shuffled), results=2)
+    oracle = search_demonstrations.search(HUNDRED, 0, 0.0)
+    played = await answered(oracle, tokenizer, search)
+    assert await tasks.success(played, qa_em) <= 0.15
+    said = [trajectory.answer for trajectory in played]
+    assert "unknown" not in said
+
+
+async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    played = await answered(search_demonstrations.search(HUNDRED, 0, 1.0), tokenizer)
+    assert await tasks.success(played, qa_em) == 0.0
+    assert not any(o.error for trajectory in played for o in trajectory.observations)
+    assert {len(trajectory.turns) for trajectory in played} == {1, 2, 3}
+
+
+async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
+    played = await answered(search_demonstrations.search(HUNDRED, 0, 0.4), tokenizer)
+    assert await tasks.success(played, qa_em) == pytest.approx(0.6, abs=0.12)
+
+
+async def test_a_question_of_no_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Got 'Who\?', expected a question of datasets.encyc"):
+        understood("Who?")
+
+
+def _shuffled(pages: list[Row]) -> list[Row]:
+    """The pages with the texts of others of their kind: of persons, companies and books."""
+    draw, found = random.Random(0), list[Row]()
+    for kind in ("A company,", "A book,", r"A \w+, born"):
+        of_kind = [page for page in pages if re.match(kind, page["text"])]
+        texts = [page["text"] for page in of_kind]
+        draw.shuffle(texts)
+        found += [{**page, "text": text} for page, text in zip(of_kind, texts, strict=True)]
+    assert len(found) == len(pages)
+    return found

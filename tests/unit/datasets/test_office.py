@@ -1,0 +1,135 @@
+"""Generated questions on a database, and what it takes to answer them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.datasets import office_demonstrations
+from agentfly_core.datasets.office import KINDS, office
+from agentfly_core.datasets.office_demonstrations import PLANS, QUERIES, understood
+from agentfly_core.environments.database import Database
+from agentfly_core.environments.office import Office
+from agentfly_core.inference.random_policy import random_policy
+from agentfly_core.inference.scripted import Policy
+from agentfly_core.records.trajectory import Observation, Problem, Trajectory
+from agentfly_core.rewards.exact import exact
+from agentfly_core.tools.answer import answer
+from agentfly_core.tools.office import count, find, total
+from agentfly_core.tools.sql import sql
+from tests.support import tasks
+
+HUNDRED = [office(seed, 0, 0, 7)["test"][seed % 7] for seed in range(100)]
+ASK = (find, count, total, answer)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(nano)
+
+
+async def answered(policy: Policy, tokenizer: PreTrainedTokenizerBase) -> list[Trajectory]:
+    return await tasks.played(HUNDRED, policy, ASK, tokenizer, [Office])
+
+
+@pytest.mark.parametrize("problem", HUNDRED[::7], ids=lambda problem: problem.prompt)
+def test_a_question_names_what_its_database_holds(problem: Problem) -> None:
+    kind, value = understood(problem.prompt)
+    assert (kind, len(PLANS[kind])) == (problem.facts["kind"], problem.facts["steps"])
+    assert value in problem.facts["database"]
+
+
+def test_in_a_hundred_seeds_the_answer_is_what_sql_finds_in_the_database() -> None:
+    assert Counter(problem.facts["kind"] for problem in HUNDRED).keys() == KINDS.keys()
+    for problem in HUNDRED:
+        kind, value = understood(problem.prompt)
+        with closing(sqlite3.connect(":memory:")) as opened:
+            opened.executescript(problem.facts["database"])
+            [(found,)] = opened.execute(QUERIES[kind].format(value)).fetchall()
+        assert str(found) == problem.facts["answer"], problem.prompt
+
+
+def test_no_two_splits_share_a_person_or_a_company_under_any_seeds() -> None:
+    names: dict[str, set[str]] = {"train": set(), "validation": set(), "test": set()}
+    for seed in (0, 1):
+        for split, problems in office(seed, 100, 20, 20).items():
+            for problem in problems:
+                names[split] |= set(re.findall(r"'(\w+ \w+)'", problem.facts["database"]))
+    assert all(len(found) > 50 for found in names.values())
+    for one, other in combinations(names.values(), 2):
+        assert not one & other
+
+
+def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None:
+    assert office(3, 14, 2, 2) == office(3, 14, 2, 2)
+    ids = [
+        {p.id for problems in office(seed, 14, 2, 2).values() for p in problems} for seed in (3, 4)
+    ]
+    assert (len(ids[0]), len(ids[1]), ids[0] & ids[1]) == (18, 18, set())
+
+
+async def test_the_oracle_answers_all_from_what_it_reads(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    played = await answered(office_demonstrations.office(HUNDRED, 0, 0.0), tokenizer)
+    assert await tasks.success(played, exact) == 1.0
+    assert not any(o.error for trajectory in played for o in trajectory.observations)
+    for trajectory in played:
+        assert len(trajectory.turns) == trajectory.problem.facts["steps"] + 1
+
+
+async def test_random_calls_answer_nearly_none(tokenizer: PreTrainedTokenizerBase) -> None:
+    assert await tasks.success(await answered(random_policy, tokenizer), exact) <= 0.02
+    assert await tasks.success(await answered(tasks.wanderer, tokenizer), exact) <= 0.1
+
+
+def test_an_answer_that_reads_no_row_is_seldom_right() -> None:
+    seen = office(1000, 1400, 0, 0)["train"]
+    assert tasks.best_constant(HUNDRED) <= 0.1
+    assert tasks.best_unread(seen, HUNDRED, "kind") <= 0.1
+
+
+async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    played = await answered(office_demonstrations.office(HUNDRED, 0, 1.0), tokenizer)
+    assert await tasks.success(played, exact) == 0.0
+    assert not any(o.error for trajectory in played for o in trajectory.observations)
+    assert {len(trajectory.turns) for trajectory in played} == {1, 2, 3, 4, 5}
+
+
+async def test_the_share_asked_for_is_spoilt(tokenizer: PreTrainedTokenizerBase) -> None:
+    played = await answered(office_demonstrations.office(HUNDRED, 0, 0.4), tokenizer)
+    assert await tasks.success(played, exact) == pytest.approx(0.6, abs=0.12)
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize(("spoilt", "solved"), [(0.0, 1.0), (1.0, 0.0)])
+async def test_one_query_answers_each_kind_of_question_unless_it_is_spoilt(
+    spoilt: float, solved: float, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    policy = office_demonstrations.sql(HUNDRED[:7], 0, spoilt)
+    played = await tasks.played(HUNDRED[:7], policy, [sql, answer], tokenizer, [Database])
+    assert await tasks.success(played, exact) == solved
+    assert not any(o.error for trajectory in played for o in trajectory.observations)
+
+
+async def test_an_oracle_that_finds_no_row_says_so() -> None:
+    said = (Observation("find", json.dumps([])),)
+    conversation = Conversation(HUNDRED[1], 0, 1, said, (), seed=0)
+    oracle = office_demonstrations.office(HUNDRED, 0, 0.0)
+    assert '"answer": "unknown"' in str(await oracle(conversation))
+
+
+async def test_a_question_of_no_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Got 'Who\?', expected a question of datasets.office"):
+        understood("Who?")

@@ -1,0 +1,123 @@
+"""Search in a corpus of one's own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.records.trajectory import Observation, ToolCall
+from agentfly_core.tools.search import NOTHING, Index, Page, Search
+
+PAGES = [
+    Page("7", "Amber Mills", "A company, founded by Anna Berg."),
+    Page("2", "Anna Berg", "A baker, born in Peru in 1931."),
+    Page("5", "Anna Lind", "A sailor, born in Oman in 1950."),
+    Page("3", "Anna Dahl", "A sailor, born in Oman in 1951."),
+    Page("4", "Anna Holm", "A sailor, born in Oman in 1952."),
+]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    rows = [{"id": page.id, "title": page.title, "text": page.text} for page in PAGES]
+    path = tmp_path / "pages.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def search(corpus: Path) -> Tool:
+    return Search.with_settings(corpus=str(corpus), results=2)
+
+
+async def asked(search: Tool, **arguments: str | int | list[str]) -> Observation:
+    return await search.answer(ToolCall("search", arguments), {})
+
+
+def ids(query: str, *exclude: str) -> list[str]:
+    return [page.id for page in Index(PAGES).ranked(query, exclude)]
+
+
+def test_a_page_of_this_title_comes_before_those_that_mention_it() -> None:
+    assert ids("anna BERG!")[:2] == ["2", "7"]
+
+
+def test_equally_good_pages_are_ordered_by_id_whatever_their_order_in_the_file() -> None:
+    assert ids("sailor") == ["3", "4", "5"]
+    assert [page.id for page in Index(PAGES[::-1]).ranked("sailor")] == ["3", "4", "5"]
+
+
+@pytest.mark.parametrize("query", ["", "?!", "zebra", "\ud800"])
+def test_a_query_of_no_known_word_finds_nothing(query: str) -> None:
+    assert ids(query) == []
+
+
+async def test_results_come_in_pages_and_say_how_many_follow(search: Tool) -> None:
+    first = await asked(search, query="sailor")
+    assert first == Observation(
+        "search",
+        "[3] Anna Dahl: A sailor, born in Oman in 1951.\n"
+        "[4] Anna Holm: A sailor, born in Oman in 1952.\n[... 1 more ...]",
+    )
+    second = await asked(search, query="sailor", page=2)
+    assert second.content == "[5] Anna Lind: A sailor, born in Oman in 1950."
+    assert (await asked(search, query="sailor", page=3)).content == NOTHING
+
+
+async def test_excluded_pages_are_not_shown_again(search: Tool) -> None:
+    found = await asked(search, query="sailor", exclude=["3", "4"])
+    assert found.content == "[5] Anna Lind: A sailor, born in Oman in 1950."
+
+
+@pytest.mark.parametrize("page", [0, -1, "two"])
+async def test_a_page_that_cannot_be_is_told_to_the_model(search: Tool, page: int | str) -> None:
+    assert (await asked(search, query="sailor", page=page)).error
+
+
+def test_the_searches_of_a_process_share_the_index_of_a_corpus(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(corpus.parent)
+    one = Search.with_settings(corpus=str(corpus)).function
+    other = Search.with_settings(corpus="pages.jsonl", results=1).function
+    assert one.index is other.index
+    corpus.write_text('{"id": "1", "title": "Ink", "text": "It is blue."}\n')
+    changed = Search.with_settings(corpus=str(corpus)).function
+    assert [page.id for page in changed.index.ranked("blue")] == ["1"]
+
+
+def test_another_version_of_the_corpus_is_refused(corpus: Path) -> None:
+    version = hashlib.sha256(corpus.read_bytes()).hexdigest()
+    Search.with_settings(corpus=str(corpus), sha256=version[:16])
+    with pytest.raises(ValueError, match=f"has the sha256 {version}, expected abc1: fetch"):
+        Search.with_settings(corpus=str(corpus), sha256="abc1")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"id": "1", "title": "Ink"}', "row 1 has no text"),
+        ('{"id": "1", "title": "Ink", "text": "Blue."}\n' * 2, "row 2: an earlier row has the id"),
+        ("ink", "row 1 is no object of texts"),
+        ("", "has no pages"),
+    ],
+)
+def test_a_file_that_is_no_corpus_is_refused(corpus: Path, text: str, message: str) -> None:
+    corpus.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        Search.with_settings(corpus=str(corpus))
+
+
+def test_a_corpus_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"none.jsonl cannot be read: .*No such file"):
+        Search.with_settings(corpus=str(tmp_path / "none.jsonl"))
+
+
+def test_the_model_is_told_of_the_query_pages_and_exclusions_only(search: Tool) -> None:
+    properties = search.schema.parameters["properties"]
+    assert isinstance(properties, dict) and [*properties] == ["query", "page", "exclude"]
+    assert not search.untold()
