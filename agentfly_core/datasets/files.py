@@ -1,29 +1,24 @@
-"""Problems from files: a JSON array, JSON lines or parquet."""
+"""Problems from files: a JSON array, JSON lines, parquet or CSV."""
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from agentfly_core.formats import hashing, strict_json
+from agentfly_core.config.section import Added
+from agentfly_core.datasets.file_rows import FIRST, first_fields, rows
+from agentfly_core.formats import hashing
 from agentfly_core.formats.json_fault import json_fault
 from agentfly_core.formats.text import did_you_mean
-from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.dataset import BadRow, Repeated
 from agentfly_core.records.trajectory import Problem
 
-QUESTIONS = ("prompt", "question", "instruction", "problem")
-MAX_BYTES = 2**31
-FIRST = 100
-"""So many rows are looked at before any work."""
+QUESTIONS = ("prompt", "question", "instruction", "problem", "messages")
 Rows = list[Problem | BadRow]
+Columns = Annotated[dict[str, str] | None, Added(before=None)]
+"""Under which name a column is read, where not under its own: `{"solution": "answer"}`."""
 
 
 def files(
@@ -35,36 +30,71 @@ def files(
     validation_file: str = "",
     test_file: str = "",
     needs: tuple[str, ...] = (),
+    columns: Columns = None,
 ) -> dict[str, Rows]:
     """Problems for each split, drawn from its file; one without a file is cut from the train file.
 
-    A row's question is the first of prompt, question, instruction and problem; its `id` may be left
-    out; all other fields become facts, of which none that tools and rewards `needs` may be missing
-    or null. Rows that are no problems are returned as BadRow, numbered from 1, beside the problems.
+    A row's question is the first of prompt, question, instruction, problem and messages, a text or
+    chat messages; its `id` may be left out; all other fields become facts, of which none that tools
+    and rewards `needs` may be missing or null. Beside the problems there are a BadRow for each row
+    that is none, numbered from 1 (in CSV the header is row 1), and a Repeated for each whose
+    question another row or split asks: test keeps it before validation, and that before train.
     Raises ValueError for files that cannot be read or hold fewer problems than asked for.
     """
     sizes = {"train": train, "validation": validation, "test": test}
-    sources = {
+    names = {
         "train": train_file,
         "validation": validation_file or train_file,
         "test": test_file or train_file,
     }
+    sources = {
+        name: _Source(Path(name), needs, columns, random.Random(seed)) for name in names.values()
+    }
     built: dict[str, Rows] = {}
-    for source in dict.fromkeys(sources.values()):
-        rows = list(read(Path(source), needs))
-        wanted = {split: sizes[split] for split in sizes if sources[split] == source}
-        if (total := sum(wanted.values())) > len(rows):
-            asked = ", ".join(f"data.{split}={size}" for split, size in wanted.items())
-            raise ValueError(
-                f"{source} has {len(rows)} rows, {total} problems are asked for ({asked})."
-            )
-        problems: Rows = [row for row in rows if isinstance(row, Problem)]
-        random.Random(seed).shuffle(problems)
-        for split, size in reversed(wanted.items()):
-            built[split], problems = problems[:size], problems[size:]
+    elsewhere: set[str] = set()
+    for split in reversed(sizes):
+        drawn = sources[names[split]].draw(sizes[split], elsewhere)
+        elsewhere |= {_words(problem.prompt) for problem in drawn}
+        built[split] = [*drawn]
+    for name, source in sources.items():
+        source.require({split: sizes[split] for split in sizes if names[split] == name}, built)
         # The first split has the bad rows, and so lacks the problems that they are not.
-        built[next(iter(wanted))] += [row for row in rows if isinstance(row, BadRow)]
+        built[next(split for split in sizes if names[split] == name)] += source.bad
     return built
+
+
+class _Source:
+    """A file whose problems are drawn one after the other, in a random order."""
+
+    def __init__(
+        self, path: Path, needs: Sequence[str], columns: Columns, draw: random.Random
+    ) -> None:
+        found = list(_numbered(path, needs, columns or {}))
+        self.path, self.size = path, len(found)
+        self.bad = [row for _, row in found if isinstance(row, BadRow)]
+        self._left = [(number, row) for number, row in found if isinstance(row, Problem)]
+        draw.shuffle(self._left)
+
+    def draw(self, size: int, elsewhere: set[str]) -> list[Problem]:
+        """Up to `size` problems; those whose questions are `elsewhere` are left out for good."""
+        again = {n for n, problem in self._left if _words(problem.prompt) in elsewhere}
+        fault = "another split has its question"
+        self.bad += [Repeated(self.path.name, number, fault) for number in sorted(again)]
+        left = [(n, problem) for n, problem in self._left if n not in again]
+        self._left = left[size:]
+        return [problem for _, problem in left[:size]]
+
+    def require(self, asked: Mapping[str, int], built: Mapping[str, Rows]) -> None:
+        """Raise ValueError for fewer problems than asked for, but for those that are bad rows."""
+        repeated = sum(isinstance(row, Repeated) for row in self.bad)
+        missing = sum(size - len(built[split]) for split, size in asked.items())
+        if missing > len(self.bad) - repeated:
+            sizes = ", ".join(f"data.{split}={size}" for split, size in asked.items())
+            less = f", {repeated} of which repeat the question of another" if repeated else ""
+            raise ValueError(
+                f"{self.path} has {self.size} rows{less}, {sum(asked.values())} problems are asked "
+                f"for ({sizes})."
+            )
 
 
 def require_fields(
@@ -72,122 +102,80 @@ def require_fields(
     validation_file: str = "",
     test_file: str = "",
     needs: tuple[str, ...] = (),
+    columns: Columns = None,
 ) -> None:
     """Look at the first rows of the files, before any work.
 
-    Raises ValueError for a file that is not there, and where none of these rows has a question, or
-    a fact that tools and rewards `needs`.
+    Raises ValueError for a file that is not there, and where none of these rows has a question, a
+    fact that tools and rewards `needs`, or a column that `columns` names.
     """
     for source in dict.fromkeys(filter(None, (train_file, validation_file, test_file))):
-        fields = first_fields(Path(source))
-        if fields.isdisjoint(QUESTIONS):
+        found = first_fields(Path(source))
+        named = renamed(found, columns)
+        for key, wanted, known in (("columns", columns or (), found), ("needs", needs, named)):
+            if missing := [name for name in wanted if name not in known]:
+                raise ValueError(
+                    f"{key}: {source} has no field {missing[0]!r} in its first {FIRST} rows."
+                    f"{did_you_mean(missing[0], sorted(known))}"
+                )
+        if named.isdisjoint(QUESTIONS):
             raise ValueError(
                 f"{source} has no {' or '.join(QUESTIONS)} in its first {FIRST} rows; "
-                f"it has {', '.join(sorted(fields)) or 'no fields'}. Rename the one with the "
-                "question."
-            )
-        if missing := [name for name in needs if name not in fields]:
-            raise ValueError(
-                f"needs: {source} has no field {missing[0]!r} in its first {FIRST} rows."
-                f"{did_you_mean(missing[0], sorted(fields))}"
+                f"it has {', '.join(sorted(named)) or 'no fields'}. Name the one with the question "
+                "in `columns`, such as {text: question}."
             )
 
 
-def first_fields(path: Path) -> set[str]:
-    """The fields of a file's first rows; of those in parquet, of all."""
-    _require_file(path)
-    if path.suffix == ".parquet":
-        with _unreadable_parquet(path):
-            return {*pq.read_schema(path).names}
-    if path.suffix == ".jsonl":
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            rows = [_value(line) for line in islice(lines, FIRST)]
-    else:
-        rows = [row for _, row in islice(_rows(path), FIRST)]
-    return {field for row in rows if isinstance(row, Mapping) for field in row}
+def renamed(fields: Iterable[str], columns: Columns) -> set[str]:
+    """The fields of a file under the names by which they are read."""
+    return {(columns or {}).get(field, field) for field in fields}
 
 
-def read(path: Path, needs: Sequence[str] = ()) -> Iterator[Problem | BadRow]:
-    """The rows of a file; an `id` or, where there are no ids, a question that comes again is a
-    BadRow.
+def read(
+    path: Path, needs: Sequence[str] = (), columns: Mapping[str, str] | None = None
+) -> Iterator[Problem | BadRow]:
+    """The rows of a file; one that comes again as it is is Repeated, another one of the same `id`,
+    or of the same question where there are no ids, a BadRow.
     """
-    seen: dict[str, int] = {}
-    for number, row in _rows(path):
-        problem = _problem(row, needs)
+    return (row for _, row in _numbered(path, needs, columns or {}))
+
+
+def _numbered(
+    path: Path, needs: Sequence[str], columns: Mapping[str, str]
+) -> Iterator[tuple[int, Problem | BadRow]]:
+    seen: dict[str, tuple[int, Problem]] = {}
+    for number, row in rows(path):
+        problem = _problem(row, needs, columns)
         if isinstance(problem, str):
-            yield BadRow(path.name, number, problem)
-        elif problem.id in seen:
-            fault = (
-                f"row {seen[problem.id]} has its id, or its question where neither has an `id`: "
-                "give each one"
-            )
-            yield BadRow(path.name, number, fault)
+            yield number, BadRow(path.name, number, problem)
+            continue
+        first, other = seen.setdefault(problem.id, (number, problem))
+        if first == number:
+            yield number, problem
+        elif other == problem:
+            yield number, Repeated(path.name, number, f"row {first} is the same")
         else:
-            seen[problem.id] = number
-            yield problem
+            fault = (
+                f"row {first} has its id, or its question where neither has an `id`: give each one"
+            )
+            yield number, BadRow(path.name, number, fault)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """The numbers and values of a file's rows; a ValueError for a row that is no JSON."""
-    _require_file(path)
-    match path.suffix:
-        case ".jsonl":
-            lines = enumerate(_text(path).split("\n"), 1)
-            return ((number, _value(line)) for number, line in lines if line.strip())
-        case ".parquet":
-            with _unreadable_parquet(path):
-                return enumerate(pq.read_table(path).to_pylist(), 1)
-        case ".json":
-            values = _value(_text(path))
-            if not isinstance(values, list):
-                found = values if isinstance(values, ValueError) else type(values).__name__
-                raise ValueError(f"{path} is no JSON array: {found}")
-            return enumerate(values, 1)
-    raise ValueError(
-        f"Got the data file {path}, expected one that ends in .json, .jsonl or .parquet."
-    )
-
-
-def _require_file(path: Path) -> None:
-    if not os.path.isfile(path):
-        raise ValueError(f"There is no data file {path} (looked in {Path.cwd()}).")
-
-
-@contextmanager
-def _unreadable_parquet(path: Path) -> Iterator[None]:
-    """A ValueError of all that a damaged file makes pyarrow raise within the block."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise ValueError(f"{path} is no parquet file with rows that can be read: {error}") from None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8: {error}") from None
-
-
-def _value(text: str) -> Any:
-    try:
-        return strict_json.parse(text, max_bytes=MAX_BYTES)
-    except ValueError as error:
-        return error
-
-
-def _problem(row: Any, needs: Sequence[str]) -> Problem | str:
+def _problem(row: Any, needs: Sequence[str], columns: Mapping[str, str]) -> Problem | str:
     """The problem of a row, or what is wrong with it."""
     if isinstance(row, ValueError):
-        return f"it is no JSON: {row}"
+        return f"it cannot be read: {row}"
     if not isinstance(row, Mapping):
         return f"it is a {type(row).__name__}, expected an object"
+    if twice := [key for key, name in columns.items() if key in row and name in row]:
+        return f"its fields {twice[0]!r} and {columns[twice[0]]!r} are both {columns[twice[0]]!r}"
+    row = {columns.get(key, key): value for key, value in row.items()}
     field = next((name for name in QUESTIONS if row.get(name) is not None), None)
     if field is None:
         return f"it has none of the fields {', '.join(QUESTIONS)}"
-    question = row[field]
-    if not isinstance(question, str) or not question.strip():
-        return f"its field {field!r} is {question!r:.80}, expected text"
+    question = row[field] if isinstance(row[field], str) else _said(row[field])
+    if question is None or not question.strip():
+        return f"its field {field!r} is {row[field]!r:.80}, expected text or messages of one user"
     if missing := [name for name in needs if row.get(name) is None]:
         return f"it has no {', '.join(map(repr, missing))}"
     name = row.get("id")
@@ -198,3 +186,29 @@ def _problem(row: Any, needs: Sequence[str]) -> Problem | str:
         if fault := json_fault(fact):
             return f"its field {key!r} cannot be written as JSON: {key}{fault}"
     return Problem(hashing.short(question) if name is None else str(name), question, facts)
+
+
+def _said(messages: Any) -> str | None:
+    """The prompt of chat messages: what the system and one user say, with an empty line between;
+    None for what is no such conversation. What an assistant says after them is no part of it.
+    """
+    try:
+        said = [(message["role"], message["content"]) for message in messages]
+    except (TypeError, KeyError, IndexError):
+        return None
+    roles = [role for role, _ in said]
+    texts = [text for role, text in said if role != "assistant"]
+    expected = (
+        ["user"],
+        ["system", "user"],
+        ["user", "assistant"],
+        ["system", "user", "assistant"],
+    )
+    if roles not in expected or not all(isinstance(text, str) for text in texts):
+        return None
+    return "\n\n".join(texts)
+
+
+def _words(prompt: str) -> str:
+    """A prompt as it is compared with those of other splits, however it is spaced."""
+    return " ".join(prompt.split())

@@ -11,7 +11,7 @@ from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import SPLITS
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip, plural
-from agentfly_core.records.dataset import QUARANTINED, size_of_split, split
+from agentfly_core.records.dataset import QUARANTINED, REPEATED, size_of_split, split
 from agentfly_core.records.trajectory import Problem
 
 LONGEST = 400
@@ -20,14 +20,16 @@ LONGEST = 400
 @dataclass(frozen=True, slots=True)
 class Preview:
     """A dataset at a glance: `Preview(Artifact("artifacts/prepare/9f2c", "77b0..."), {"train":
-    4096, "validation": 200, "test": 1000}, 3, {"train": [Problem("add-41-58", ...)], ...})`.
+    4096, "validation": 200, "test": 1000}, 3, 0, {"train": [Problem("add-41-58", ...)], ...})`.
 
-    `quarantined` are the rows of its files that are no problems.
+    `quarantined` are the rows of its files that are no problems, `repeated` those whose problem is
+    there already.
     """
 
     data: Artifact
     sizes: Mapping[str, int]
     quarantined: int
+    repeated: int
     sample: Mapping[str, Sequence[Problem]]
 
     def to_json(self) -> dict[str, JSON]:
@@ -37,6 +39,7 @@ class Preview:
             "digest": self.data.digest,
             "problems": self.sizes,
             "quarantined": self.quarantined,
+            "repeated": self.repeated,
             "sample": {
                 name: [{"id": p.id, "prompt": p.prompt, "facts": p.facts} for p in some]
                 for name, some in self.sample.items()
@@ -52,6 +55,9 @@ class Preview:
                 "row that is no problem" if self.quarantined == 1 else "rows that are no problems"
             )
             yield f"{'left out':<10} {self.quarantined:>8,} {what}"
+        if self.repeated:
+            rows = plural(self.repeated, "row")
+            yield f"{'left out':<10} {self.repeated:>8,} {rows} whose problem is there already"
         for name, problems in self.sample.items():
             for problem in problems:
                 yield f"\n{name}: {problem.id}"
@@ -68,5 +74,6 @@ def preview(store: Store, data: Artifact, each: int) -> Preview:
         count = min(each, size)
         rows = [size * number // count for number in range(count)]
         sample[name] = split(folder, name, rows) if rows else []
-    quarantined = measured(store, data).metrics.get(QUARANTINED, 0)
-    return Preview(data, sizes, int(quarantined), sample)
+    counts = measured(store, data).metrics
+    quarantined, repeated = (int(counts.get(name, 0)) for name in (QUARANTINED, REPEATED))
+    return Preview(data, sizes, quarantined, repeated, sample)

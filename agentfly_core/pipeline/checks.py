@@ -13,7 +13,8 @@ from agentfly_core.config.import_path import at, check_settings, construct, full
 from agentfly_core.config.loading import GIVEN
 from agentfly_core.config.parts import ENDPOINT, OWN_MODEL
 from agentfly_core.config.site import Site
-from agentfly_core.datasets.files import files, first_fields, require_fields
+from agentfly_core.datasets.file_rows import first_fields
+from agentfly_core.datasets.files import files, renamed, require_fields
 from agentfly_core.formats.text import did_you_mean, fault, sentence
 from agentfly_core.inference.policy_path import check_policy
 from agentfly_core.models.known import require
@@ -105,8 +106,9 @@ def remarks(resolved: Resolved) -> list[str]:
     found = [f"The tool {tool.name!r}: {told}" for tool in resolved.tools for told in tool.untold()]
     data = resolved.science.data
     if load(data.use) is files:
-        source = str(data.settings["train_file"])
-        fields = first_fields(Path(source))
+        settings = check_settings(files, data.settings, GIVEN["data"])
+        source = str(settings["train_file"])
+        fields = renamed(first_fields(Path(source)), settings.get("columns"))
         found += [
             f"{part.name!r} reads the fact {fact!r}, and {source} has no such field in its first "
             f"rows.{did_you_mean(fact, sorted(fields))}"

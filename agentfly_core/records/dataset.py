@@ -15,6 +15,7 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.files import write_json
 
 QUARANTINED = "quarantined"
+REPEATED = "repeated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +32,28 @@ class BadRow:
         return f"{self.source}, row {self.row}: {self.fault}"
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated(BadRow):
+    """A row that is left out since its problem is there already, in its split or in another:
+    `Repeated("train.jsonl", 17, "row 3 is the same")`.
+    """
+
+
 def prepare(
     science: Science, folder: Path, quarantine: Path, counted: bool = True
 ) -> dict[str, float]:
     """Build and check the splits and write them into `folder`, one parquet file each; returns how
-    many rows were QUARANTINED, where there are any.
+    many rows were QUARANTINED or REPEATED, where there are any.
 
-    Rows that are no problems go to the `quarantine` file; more than `data.tolerate_bad_rows` of
-    them, a repeated id, a problem in two splits, and if `counted` more or fewer problems than asked
-    for, unless a split has a BadRow for each that is missing, raise ValueError.
+    Rows that are left out are listed in the `quarantine` file; more than `data.tolerate_bad_rows`
+    that are no problems, a repeated id, a problem in two splits, and if `counted` more or fewer
+    problems than asked for, unless a split has a BadRow for each that is missing, raise ValueError.
     """
     built = build(science.data, science.of_data.seed)
-    bad = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
-    if bad:
-        write_json(quarantine, [str(row) for row in bad])
+    left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
+    bad = [row for row in left_out if not isinstance(row, Repeated)]
+    if left_out:
+        write_json(quarantine, [str(row) for row in left_out])
     if len(bad) > science.data.tolerate_bad_rows:
         first = sentence("; ".join(map(str, bad[:5])))
         raise ValueError(
@@ -56,7 +65,8 @@ def prepare(
     for split, problems in splits.items():
         write_problems(folder / f"{split}.parquet", problems)
     write_json(folder / "report.json", {split: len(problems) for split, problems in splits.items()})
-    return {QUARANTINED: len(bad)} if bad else {}
+    counts = {QUARANTINED: len(bad), REPEATED: len(left_out) - len(bad)}
+    return {name: count for name, count in counts.items() if count}
 
 
 def build(data: Data, seed: int) -> Mapping[str, Sequence[Problem | BadRow]]:

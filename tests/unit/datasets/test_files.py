@@ -63,9 +63,12 @@ def test_without_ids_a_problem_is_known_by_its_question(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "fault"),
     [
-        ({"answer": "99"}, "it has none of the fields prompt, question, instruction, problem"),
-        ({"question": 3}, "its field 'question' is 3, expected text"),
-        ({"question": " "}, "its field 'question' is ' ', expected text"),
+        (
+            {"answer": "99"},
+            "it has none of the fields prompt, question, instruction, problem, messages",
+        ),
+        ({"question": 3}, "its field 'question' is 3, expected text or messages of one user"),
+        ({"question": " "}, "its field 'question' is ' ', expected text or messages of one user"),
         ({"question": "Q", "id": 1.5}, "its field 'id' is 1.5, expected text or an integer"),
         (["Q"], "it is a list, expected an object"),
         (
@@ -106,7 +109,7 @@ def test_a_line_that_is_no_json_is_named_by_its_line(tmp_path: Path) -> None:
     )
     first, second, third = read(path)
     assert isinstance(first, Problem)
-    assert second == BadRow("rows.jsonl", 3, "it is no JSON: NaN is no JSON number")
+    assert second == BadRow("rows.jsonl", 3, "it cannot be read: NaN is no JSON number")
     assert isinstance(third, Problem)
 
 
@@ -161,7 +164,10 @@ def test_bad_rows_come_back_with_the_training_split(tmp_path: Path) -> None:
         ("rows.json", "[]", "has 0 rows, 3 problems are asked for"),
         ("rows.json", '{"question": "Q"}', "is no JSON array: dict"),
         ("rows.json", "[1,", "is no JSON array: Expecting value"),
-        ("rows.csv", "question", "ends in .json, .jsonl or .parquet"),
+        ("rows.txt", "question", "ends in .json, .jsonl, .parquet or .csv"),
+        ("rows.csv", "question,a,a\n", "has two columns 'a': give each column"),
+        ("rows.csv", ",question\n", "has a column without a name"),
+        ("rows.csv", 'question\n"1+1?\n', r"is no CSV, at line 2: unexpected end of data"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(
@@ -170,6 +176,12 @@ def test_a_file_that_cannot_be_used_is_refused(
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         files(0, 1, 1, 1, train_file=str(tmp_path / name))
+
+
+def test_a_missing_file_is_refused_with_the_one_that_is_nearly_called_so(tmp_path: Path) -> None:
+    json_lines(tmp_path / "train", ROWS)
+    with pytest.raises(ValueError, match=r"no data file .*trian.jsonl .* Did you mean '.*train.js"):
+        files(0, 1, 1, 1, train_file=str(tmp_path / "trian.jsonl"))
 
 
 def test_a_missing_file_is_refused_with_the_place_looked_at(tmp_path: Path) -> None:

@@ -50,3 +50,20 @@ def test_rows_that_are_no_problems_are_counted_however_often_the_dataset_is_aske
         assert (found.quarantined, found.sizes["train"]) == (2, 4)
         lines = [" ".join(line.split()) for line in found.lines()]
         assert "left out 2 rows that are no problems" in lines
+
+
+def test_rows_whose_problem_is_there_already_are_counted_and_tolerated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": f"{number}?", "answer": number} for number in (*range(6), 0, 1, 1)]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    files = {"use": "agentfly_core.datasets.files:files", "train_file": f"{tmp_path}/train.jsonl"}
+    here = context(tmp_path, data={**files, "train": 4, "validation": 0, "test": 2})
+    made, _ = inputs.dataset(here)
+    found = preview(here.store, made, 1)
+    assert (found.quarantined, found.repeated, found.sizes["train"]) == (0, 3, 4)
+    lines = [" ".join(line.split()) for line in found.lines()]
+    assert "left out 3 rows whose problem is there already" in lines
+    (listed,) = (tmp_path / "quarantine").iterdir()
+    assert json.loads(listed.read_text())[0] == "train.jsonl, row 7: row 1 is the same"

@@ -232,9 +232,18 @@ def test_a_file_without_a_question_or_that_is_not_there_is_refused(tmp_path: Pat
     with pytest.raises(ValueError, match=r"data: There is no data file .*sums.jsonl \(looked in"):
         checks.check_inputs(of_file(path))
     path.write_text('{"Question": "1+1?"}')
-    told = "no prompt or question or instruction or problem in its first 100 rows; it has Question."
+    told = "or problem or messages in its first 100 rows; it has Question. Name the one with the "
     with pytest.raises(ValueError, match=told):
         checks.check_inputs(of_file(path))
+
+
+def test_a_column_that_is_read_under_another_name_is_known_by_that(tmp_path: Path) -> None:
+    path = written(tmp_path, ".jsonl")
+    checks.check_inputs(of_file(path, needs=["answer"], columns={"solution": "answer"}))
+    with pytest.raises(ValueError, match=r"columns: .*no field 'solutio'.* mean 'solution'\?"):
+        checks.check_inputs(of_file(path, columns={"solutio": "answer"}))
+    told = checks.remarks(resolve(of_file(path, columns={"solution": "source"})))
+    assert told == []
 
 
 def test_the_files_of_a_guard_are_looked_at_too(tmp_path: Path) -> None:

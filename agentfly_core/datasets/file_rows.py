@@ -1,0 +1,112 @@
+"""The rows of a data file: a JSON array, JSON lines, parquet or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agentfly_core.formats import strict_json
+from agentfly_core.formats.text import nearest
+
+MAX_BYTES = 2**31
+FIRST = 100
+"""So many rows are looked at before any work."""
+
+
+def rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """The numbers and values of a file's rows, from 1, those of CSV from 2, below the header; a
+    ValueError for a row that cannot be read.
+    """
+    _require_file(path)
+    match path.suffix:
+        case ".jsonl":
+            lines = enumerate(_text(path).split("\n"), 1)
+            return ((number, _value(line)) for number, line in lines if line.strip())
+        case ".csv":
+            return _table(path, _text(path))
+        case ".parquet":
+            with _unreadable_parquet(path):
+                return enumerate(pq.read_table(path).to_pylist(), 1)
+        case ".json":
+            values = _value(_text(path))
+            if not isinstance(values, list):
+                found = values if isinstance(values, ValueError) else type(values).__name__
+                raise ValueError(f"{path} is no JSON array: {found}")
+            return enumerate(values, 1)
+    raise ValueError(
+        f"Got the data file {path}, expected one that ends in .json, .jsonl, .parquet or .csv."
+    )
+
+
+def first_fields(path: Path) -> set[str]:
+    """The fields of a file's first rows; of those in parquet, of all."""
+    _require_file(path)
+    if path.suffix == ".parquet":
+        with _unreadable_parquet(path):
+            return {*pq.read_schema(path).names}
+    if path.suffix == ".jsonl":
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            found = [_value(line) for line in islice(lines, FIRST)]
+    else:
+        found = [row for _, row in islice(rows(path), FIRST)]
+    return {field for row in found if isinstance(row, Mapping) for field in row}
+
+
+def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
+    """The rows below the header of a CSV file; an empty cell is null, all others are text."""
+    lines = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    try:
+        header = next(lines, [])
+        if "" in header or (twice := [name for name, n in Counter(header).items() if n > 1]):
+            what = f"two columns {twice[0]!r}" if "" not in header else "a column without a name"
+            raise ValueError(f"{path} has {what}: give each column of its first row one name.")
+        for number, cells in enumerate(lines, 2):
+            if len(cells) == len(header):
+                yield number, {n: cell or None for n, cell in zip(header, cells, strict=True)}
+            elif cells:
+                yield number, ValueError(f"{len(cells)} cells below {len(header)} columns")
+    except csv.Error as error:
+        raise ValueError(f"{path} is no CSV, at line {lines.line_num}: {error}.") from None
+
+
+def _require_file(path: Path) -> None:
+    if not os.path.isfile(path):
+        folder = path.parent
+        beside = [str(folder / name) for name in os.listdir(folder)] if folder.is_dir() else []
+        raise ValueError(
+            f"There is no data file {path} (looked in {Path.cwd()}).{nearest(str(path), beside)}"
+        )
+
+
+@contextmanager
+def _unreadable_parquet(path: Path) -> Iterator[None]:
+    """A ValueError of all that a damaged file makes pyarrow raise within the block."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise ValueError(f"{path} is no parquet file with rows that can be read: {error}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", newline="" if path.suffix == ".csv" else None) as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}") from None
+
+
+def _value(text: str) -> Any:
+    try:
+        return strict_json.parse(text, max_bytes=MAX_BYTES)
+    except ValueError as error:
+        return error

@@ -1,0 +1,174 @@
+"""Is the answer mathematically the right one?
+
+math-verify reads both as LaTeX, nothing as Python, and compares them by value. An equal value is
+not enough where the form is the work: 41+58 is no answer to "What is 41+58?".
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import math as mathematics
+import re
+from functools import partial
+from typing import Any
+
+from agentfly_core.authoring.reward import reward
+from agentfly_core.records.trajectory import Ending, Problem, Score, Trajectory
+from agentfly_core.rewards.limited import limited
+
+LONGEST = 1000
+WRONG_WITH_TOOL = 0.1
+PLACES = 6
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_SAID = re.compile(r"####|\banswer(?:\s+is\b|\s*:)(?:\s*:)?", re.IGNORECASE)
+_NAMED = re.compile(r"^[A-Za-z](?:_\w)?(?:\([a-z]\))?\s*=(?!=)")
+_EQUALS = re.compile(r"(?<![<>!:=])=")
+_INTEGER = re.compile(r"[-+]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.0*)?(?:\\%)?", re.ASCII)
+_NUMBER = re.compile(
+    r"[-+]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)?\.?\d*|\\frac\{-?\d+\}\{\d+\})(?:\\%)?", re.ASCII
+)
+_WORDS = re.compile(r"(?:\\[a-z]+\{)?\s*([A-Za-z][A-Za-z' -]{2,}?)\s*\}?")
+
+# It warns that its own alarms are off; the limits of the kernel stand in their place.
+logging.getLogger("math_verify").setLevel(logging.ERROR)
+
+
+def installed() -> None:
+    """Raise ValueError where math-verify is missing."""
+    if importlib.util.find_spec("math_verify") is None:
+        raise ValueError(
+            "The rewards of agentfly_core.rewards.math_answer need the package math-verify, which "
+            "is not installed: pip install math-verify==0.9.0 (the extra `math`)."
+        )
+
+
+@reward(process=True, timeout=300.0, ready=installed)
+def math(trajectory: Trajectory) -> float:
+    """1 when what the answer states equals what `problem.facts["answer"]` states, else 0.
+
+    See `stated` for what a text states. A number is the answer to a number, worked out: 99, 99.0
+    and 1,234, a fraction or a decimal (to PLACES digits) where the right one is no integer. Words
+    are compared letter by letter. All else is compared by value, but for what stands in the prompt
+    as it is. Units are not compared. An answer that cannot be compared in 5 s of computing is
+    wrong.
+    """
+    return _judged(trajectory)
+
+
+@reward(process=True, timeout=300.0, ready=installed)
+def math_with_tool(trajectory: Trajectory) -> Score:
+    """As `math`, for an agent that shall learn to use its tools: 0 without a tool's answer, 0.1
+    when wrong with one, 1 when right with one.
+
+    The tool that ends the episode and calls that were answered with an error do not count. Its part
+    `right` is what `math` finds.
+    """
+    right = _judged(trajectory)
+    ended = trajectory.ending is Ending.TERMINAL
+    answers = trajectory.observations[:-1] if ended else trajectory.observations
+    used = any(not answer.error for answer in answers)
+    return Score(max(right, WRONG_WITH_TOOL) if used else 0.0, parts={"right": right})
+
+
+def stated(text: str) -> str:
+    """What a text says is its answer: `stated("So it is $\\boxed{99}$.")` is "99".
+
+    That is what its last box holds, else what follows the last `####`, "answer is" or "answer:" in
+    its line, else all of it; nothing where that box is not closed.
+    """
+    if boxes := [*_BOX.finditer(text)]:
+        start = boxes[-1].end()
+        return _bare(text[start : _closing(text, start)])
+    if said := [*_SAID.finditer(text)]:
+        return _bare(text[said[-1].end() :].lstrip().partition("\n")[0])
+    return _bare(text)
+
+
+def _bare(text: str) -> str:
+    """A text without what is set around it: `_bare("**$99$**.")` is "99"."""
+    bare = text.strip().rstrip(".").strip("$* \n")
+    for opening, closing in (("\\(", "\\)"), ("\\[", "\\]")):
+        bare = bare.removeprefix(opening).removesuffix(closing)
+    return bare.strip().rstrip(".")
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the brace is closed that was opened before `start`; `start` where none is."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += (text[place] == "{") - (text[place] == "}")
+        if depth == 0:
+            return place
+    return start
+
+
+def _judged(trajectory: Trajectory) -> float:
+    problem = trajectory.problem
+    fact = problem.facts["answer"]
+    right, answer = stated(str(fact)), stated(trajectory.answer or "")
+    if fact is None or not right:
+        raise ValueError(f"facts['answer'] is {fact!r}, expected a text or number that states one")
+    if not _EQUALS.search(right):
+        answer = _NAMED.sub("", answer).strip()
+    if _squeezed(answer) == _squeezed(right):
+        return 1.0
+    if len(answer) > max(LONGEST, 2 * len(right)) or _is_excluded(answer, right, problem):
+        return 0.0
+    expected = _read(right)
+    return limited(partial(_equal, expected, answer)) or 0.0
+
+
+def _is_excluded(answer: str, right: str, problem: Problem) -> bool:
+    """Whether an answer of other letters than the right one is wrong whatever its value is: empty,
+    spilling out of its braces, an equation where none is asked for, a copy, or other words.
+    """
+    if words := _WORDS.fullmatch(right):
+        told = _WORDS.fullmatch(answer)
+        return told is None or told[1].casefold() != words[1].casefold()
+    return (
+        not answer
+        or _closing(f"{answer}}}", 0) != len(answer)
+        or bool(_EQUALS.search(answer) and not _EQUALS.search(right))
+        or (not _NUMBER.fullmatch(answer) and _squeezed(answer) in _squeezed(problem.prompt))
+    )
+
+
+def _equal(expected: list[Any], answer: str) -> float:
+    """Whether an answer has the form and the value of what is `expected`, as `_read` gives it."""
+    from math_verify import verify
+
+    found = _read(answer)
+    for form in (_INTEGER, _NUMBER):
+        if form.fullmatch(_text(expected)):
+            if not form.fullmatch(_text(found)):
+                return 0.0
+            break
+    places = _places(expected[0])
+    return float(verify(expected, found, float_rounding=places, timeout_seconds=None))
+
+
+def _read(text: str) -> list[Any]:
+    """A text as math-verify reads it: its value, where it has one, and at last the normal text."""
+    from math_verify import LatexExtractionConfig, parse
+
+    escaped = re.sub(r"(?<!\\)%", r"\\%", text)
+    latex = [LatexExtractionConfig(boxed_match_priority=0)]
+    found: list[Any] = parse(f"\\boxed{{{escaped}}}", latex, parsing_timeout=None)
+    return found
+
+
+def _text(found: list[Any]) -> str:
+    return str(found[-1]).strip() if found else ""
+
+
+def _places(expected: Any) -> int:
+    """The decimal places of a right number to which decimals are compared: PLACES digits of it."""
+    if not getattr(expected, "is_Number", False) or not expected.is_finite:
+        return PLACES
+    size = abs(float(expected))
+    return PLACES + max(0, int(-mathematics.log10(size))) if size else 2 * PLACES
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"[\s$]", "", text)

@@ -1,0 +1,120 @@
+"""Does the scorer of reasoning-gym find the answer right? For problems of
+`datasets.reasoning_gym`.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from agentfly_core.authoring.reward import reward
+from agentfly_core.formats.json_value import JSON
+from agentfly_core.formats.text import did_you_mean, fault, sentence
+from agentfly_core.records.trajectory import Score, Trajectory
+from agentfly_core.rewards.limited import limited
+
+LONGEST = 100_000
+EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
+"""Their scorers call Python's `eval` on the answer."""
+PARSED = frozenset(
+    {
+        "countdown",
+        "intermediate_integration",
+        "polynomial_multiplication",
+        "puzzle24",
+        "simple_integration",
+    }
+)
+"""Their scorers call sympy's `parse_expr` on the answer, which calls `eval`."""
+_FUNCTIONS = frozenset({"Abs", "acos", "asin", "atan", "cos", "exp", "log", "sin", "sqrt", "tan"})
+_ARITHMETIC = (
+    *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.List, ast.Tuple, ast.Call),
+    *(ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop),
+)
+
+
+def installed() -> None:
+    """Raise ValueError where reasoning-gym is missing."""
+    if importlib.util.find_spec("reasoning_gym") is None:
+        raise ValueError(
+            "Problems and rewards of reasoning-gym need the package reasoning-gym, which is not "
+            "installed: pip install reasoning-gym==0.1.25 (the extra `reasoning-gym`)."
+        )
+
+
+@reward(process=True, timeout=300.0, ready=installed)
+def reasoning_gym(trajectory: Trajectory) -> Score:
+    """1 where the scorer of `problem.facts["dataset"]` gives the answer 1, else 0.
+
+    Its part `partial` is what the scorer gives. It is for the metrics alone, since scorers pay for
+    text that merely contains the right answer. An answer that could run code in its scorer, or
+    takes it more than 5 s of computing, is wrong.
+    """
+    facts, answer = trajectory.problem.facts, (trajectory.answer or "").strip()
+    if len(answer) > LONGEST or runs_code(facts["dataset"], answer):
+        return Score(0.0, parts={"partial": 0.0})
+    scorer = _scorer(facts["dataset"], json.dumps(facts["config"]))
+    entry = ast.literal_eval(facts["entry"])
+    given = limited(partial(scorer.score_answer, answer, entry)) or 0.0
+    return Score(float(given >= 1), parts={"partial": given})
+
+
+def created(dataset: str, config: Mapping[str, JSON], **sizes: int) -> Any:
+    """A dataset of reasoning-gym; raises ValueError for one that there is not, and for a wrong
+    configuration.
+    """
+    installed()
+    from reasoning_gym.factory import DATASETS, create_dataset
+
+    if dataset not in DATASETS:
+        raise ValueError(
+            f"reasoning-gym has no dataset {dataset!r}.{did_you_mean(dataset, sorted(DATASETS))}"
+        )
+    known = sorted({*DATASETS[dataset][1].__dataclass_fields__} - {"seed", "size"})
+    if unknown := [key for key in config if key not in known]:
+        raise ValueError(
+            f"The dataset {dataset!r} has no setting {unknown[0]!r}."
+            f"{did_you_mean(unknown[0], known)}"
+        )
+    try:
+        return create_dataset(dataset, **config, **sizes)
+    except (AssertionError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"The dataset {dataset!r} refuses its config {dict(config)}: {sentence(fault(error))}"
+        ) from None
+
+
+@functools.cache
+def _scorer(dataset: str, config: str) -> Any:
+    return created(dataset, json.loads(config), seed=0)
+
+
+def runs_code(dataset: str, answer: str) -> bool:
+    """Whether the scorer of a dataset would evaluate more than arithmetic when given this answer.
+
+    What is no Python, `eval` refuses by itself; `parse_expr` rewrites it first.
+    """
+    if dataset not in EVALUATED | PARSED:
+        return False
+    try:
+        nodes = [*ast.walk(ast.parse(answer, mode="eval"))]
+    except SyntaxError:
+        return dataset in PARSED
+    except (ValueError, RecursionError, MemoryError):  # NUL, or brackets without end
+        return True
+    return not all(map(_is_arithmetic, nodes))
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant():
+            return isinstance(node.value, int | float)
+        case ast.Call():
+            known = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
+            return known and not node.keywords
+    return isinstance(node, _ARITHMETIC)

@@ -1,0 +1,120 @@
+"""Tables, chat messages and renamed columns, and rows that come again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly_core.datasets.files import files, read
+from agentfly_core.formats.hashing import short
+from agentfly_core.records.dataset import BadRow, Repeated
+from agentfly_core.records.trajectory import Problem
+
+
+def table(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode())
+    return path
+
+
+def lines(path: Path, rows: list[Any]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def asked(*numbers: int) -> list[dict[str, str]]:
+    return [{"question": f"What is {n}+1?", "answer": str(n + 1)} for n in numbers]
+
+
+def test_a_table_is_read_as_a_spreadsheet_writes_it(tmp_path: Path) -> None:
+    text = '\ufeffid,question,answer,unit\r\na,"1,5+1?\r\nSay it.","2,5",m\r\n\r\nb,1+1?,2,\r\n'
+    assert [*read(table(tmp_path / "sums.csv", text))] == [
+        Problem("a", "1,5+1?\r\nSay it.", {"answer": "2,5", "unit": "m"}),
+        Problem("b", "1+1?", {"answer": "2", "unit": None}),
+    ]
+
+
+def test_a_row_of_a_table_is_named_as_spreadsheets_number_it(tmp_path: Path) -> None:
+    path = table(tmp_path / "sums.csv", "question,answer\n1+1?,2\n1+2?\n,4\n1+4?,\n")
+    assert [*read(path, ["answer"])][1:] == [
+        BadRow("sums.csv", 3, "it cannot be read: 1 cells below 2 columns"),
+        BadRow(
+            "sums.csv",
+            4,
+            "it has none of the fields prompt, question, instruction, problem, messages",
+        ),
+        BadRow("sums.csv", 5, "it has no 'answer'"),
+    ]
+
+
+SYSTEM, USER = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}
+SAID = {"role": "assistant", "content": "2"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "prompt"),
+    [
+        ([USER], "1+1?"),
+        ([SYSTEM, USER], "Be brief.\n\n1+1?"),
+        ([USER, SAID], "1+1?"),
+        ([USER, SAID, USER], None),
+        ([SAID], None),
+        ([{"role": "user"}], None),
+        ([{"role": "user", "content": [{"image": "x"}]}], None),
+        ({"role": "user", "content": "1+1?"}, None),
+    ],
+)
+@pytest.mark.parametrize("field", ["messages", "prompt"])
+def test_messages_of_one_user_are_a_question(
+    messages: Any, prompt: str | None, field: str, tmp_path: Path
+) -> None:
+    (found,) = read(Path(lines(tmp_path / "a.jsonl", [{field: messages, "answer": "2"}])))
+    if prompt is None:
+        assert isinstance(found, BadRow)
+        assert "expected text or messages of one user" in found.fault
+    else:
+        assert isinstance(found, Problem)
+        assert (found.prompt, found.facts) == (prompt, {"answer": "2"})
+
+
+def test_columns_are_read_under_the_names_that_they_are_given(tmp_path: Path) -> None:
+    rows = [{"text": "1+1?", "solution": 2}, {"text": "1+2?", "solution": 3, "answer": 3}]
+    path = Path(lines(tmp_path / "a.jsonl", rows))
+    assert [*read(path, ["answer"], {"text": "question", "solution": "answer"})] == [
+        Problem(short("1+1?"), "1+1?", {"answer": 2}),
+        BadRow("a.jsonl", 2, "its fields 'solution' and 'answer' are both 'answer'"),
+    ]
+
+
+def test_a_row_that_comes_again_is_left_out_and_one_that_contradicts_it_is_bad(
+    tmp_path: Path,
+) -> None:
+    rows = [*asked(0), *asked(0), {"question": "What is 0+1?", "answer": "7"}]
+    fault = "row 1 has its id, or its question where neither has an `id`: give each one"
+    assert [*read(Path(lines(tmp_path / "a.jsonl", rows)))][1:] == [
+        Repeated("a.jsonl", 2, "row 1 is the same"),
+        BadRow("a.jsonl", 3, fault),
+    ]
+
+
+def test_a_question_of_the_test_split_is_left_out_of_training(tmp_path: Path) -> None:
+    spaced = {"question": "What  is\n8+1?", "answer": "9", "id": "other"}
+    train = lines(tmp_path / "train.jsonl", [*asked(*range(6)), spaced])
+    test = lines(tmp_path / "test.jsonl", asked(8, 9))
+    built = files(0, 4, 2, 2, train_file=train, test_file=test)
+    assert built["train"][-1] == Repeated("train.jsonl", 7, "another split has its question")
+    assert [len(built[split]) for split in ("train", "validation", "test")] == [5, 2, 2]
+    with pytest.raises(ValueError, match=r"has 7 rows, 1 of which repeat the question of another,"):
+        files(0, 5, 2, 2, train_file=train, test_file=test)
+
+
+def test_splits_of_one_file_share_no_question_whatever_their_ids(tmp_path: Path) -> None:
+    rows = [{"id": f"{copy}-{n}", "question": f"{n}+1?"} for copy in "ab" for n in range(10)]
+    built = files(3, 4, 0, 8, train_file=lines(tmp_path / "a.jsonl", rows))
+    prompts = {
+        split: {row.prompt for row in built[split] if isinstance(row, Problem)} for split in built
+    }
+    assert not prompts["train"] & prompts["test"]
+    assert any(isinstance(row, Repeated) for row in built["train"])

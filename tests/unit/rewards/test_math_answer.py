@@ -1,0 +1,149 @@
+"""Right answers in many forms, and answers that try to be right without being one."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+
+from agentfly_core.records.trajectory import Problem, Score, ToolCall, Unscored
+from agentfly_core.rewards.math_answer import math, math_with_tool, stated
+from agentfly_core.testing import play
+from agentfly_core.tools.answer import answer
+from agentfly_core.tools.calculator import calculator
+
+pytestmark = pytest.mark.skipif(
+    find_spec("math_verify") is None, reason="math-verify is not installed: the extra `math`"
+)
+
+MILLION = 1_000_000
+QUESTION = "What is 41+58?"
+WRONG = [
+    *("98", "", " ", "nan", r"\infty", "99!", "99%", "９９", "0x63"),
+    # what stands in the question, in any spelling
+    *(QUESTION, "41+58", "58+41", "41 58", r"\boxed{41+58}", "198/2", r"\frac{198}{2}", "99^1"),
+    # several answers
+    *("98, 99", "98 or 99", r"98 \text{ or } 99", r"\pm 99", "99; 98", r"\boxed{99} or \boxed{98}"),
+    *(" ".join(map(str, range(200))), ",".join(map(str, range(100))), "answer: 99 or 98"),
+    # what only looks like an answer
+    *("It is 99", "I think 99", "99 I think", "2x=99", "98=99", "x=1=99", r"\boxed{99", "99}x{"),
+    # what would take for ever
+    *("9**9**9", "9^{9^{9^{9}}}", "9" * MILLION, "99 " * MILLION, "99" + " " * MILLION + "99"),
+    *(r"\boxed{" * MILLION, "answer " * MILLION, "$" * MILLION),
+]
+RIGHT = [
+    *("99", " 99. ", "$99$", "**99**", "99.0", "099", "99 cm", r"\$99", "x = 99", r"\(99\)"),
+    *("The answer is 99.", "Answer: $99$", "40+59\n#### 99", r"98? No: \boxed{99}", r"\fbox{99}."),
+]
+
+
+async def scored(text: str, gold: object = "99", prompt: str = QUESTION) -> Score | Unscored:
+    """The score of an episode that ends with this answer, however long it is."""
+    problem = Problem("p", prompt, {"answer": gold})
+    trajectory = await play([ToolCall("answer", {"answer": ""})], answer, problem=problem)
+    return await math.score(replace(trajectory, answered=text), {})
+
+
+@pytest.mark.parametrize("text", RIGHT, ids=range(len(RIGHT)))
+async def test_a_right_number_is_right_however_it_is_set(text: str) -> None:
+    assert await scored(text) == Score(1.0)
+
+
+@pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
+async def test_no_trick_earns_more_than_a_wrong_answer_or_leaves_itself_unscored(text: str) -> None:
+    assert await scored(text) == Score(0.0)
+
+
+@pytest.mark.parametrize(
+    ("gold", "text"),
+    [
+        *(("1/2", "0.5"), ("0.5", r"\frac12"), (r"\frac{1}{2}", r"\frac{2}{4}"), (99, "99")),
+        *(("1/3", "0.333333"), ("1,234", "1234"), (r"50\%", "50%"), ("-0.5", "-1/2")),
+        *((r"2\sqrt{3}", r"\sqrt{12}"), ("10^6", "1000000"), ("x^2-1", "(x-1)(x+1)")),
+        *((r"\{1, 2\}", "2, 1"), ("(1,2)", "(1, 2)"), ("x=3", "3"), ("x<3", "3>x"), ("A", "(A)")),
+        *(("Tuesday", r"\text{tuesday}"), ("40+2 = 42\n#### 42", "42"), (r"It is \boxed{7}.", "7")),
+    ],
+)
+async def test_answers_are_compared_by_value(gold: object, text: str) -> None:
+    assert await scored(text, gold) == Score(1.0)
+
+
+@pytest.mark.parametrize(
+    ("gold", "text", "prompt"),
+    [
+        *(("1/3", "0.33", ""), ("0.0000001", "0", ""), ("0", "0.0000001", ""), ("3", r"\pm 3", "")),
+        *(("50%", "0.5", ""), ("(1,2)", "(2,1)", ""), ("Tuesday", "yadseuT", "")),
+        ("1/2", "2/4", "Reduce 2/4."),
+        ("x^2+2x+1", "(x+1)^2", "Expand (x+1)^2."),
+        (r"2\sqrt{3}", r"\sqrt{12}", r"Simplify $\sqrt{12}$."),
+    ],
+)
+async def test_another_value_and_a_copy_of_the_question_are_wrong(
+    gold: object, text: str, prompt: str
+) -> None:
+    assert await scored(text, gold, prompt) == Score(0.0)
+
+
+async def test_the_right_answer_may_stand_in_the_question() -> None:
+    assert await scored("1/2", "1/2", "Which is more, 1/2 or 1/3?") == Score(1.0)
+
+
+@pytest.mark.long
+async def test_an_answer_that_cannot_be_compared_in_time_is_wrong_and_not_unscored() -> None:
+    assert await scored("x^{9^{9^{9}}}", "x^2") == Score(0.0)
+    assert await scored("{" * 400 + "x" + "}" * 400, "x^2") == Score(0.0)
+
+
+@pytest.mark.parametrize("gold", [None, "", r"\boxed{}"])
+async def test_a_problem_that_states_no_answer_is_unscored(gold: object) -> None:
+    found = await scored("99", gold)
+    assert isinstance(found, Unscored)
+    assert "expected a text or number that states one" in found.reason
+
+
+SUM = ToolCall("calculator", {"expression": "41+58"})
+
+
+@pytest.mark.parametrize(
+    ("replies", "value", "right"),
+    [
+        (["99"], 0.0, 1.0),
+        (["98"], 0.0, 0.0),
+        ([SUM, "99"], 1.0, 1.0),
+        ([SUM, "98"], 0.1, 0.0),
+        ([SUM, ToolCall("answer", {"answer": "99"})], 1.0, 1.0),
+        ([ToolCall("answer", {"answer": "99"})], 0.0, 1.0),
+        ([ToolCall("calculator", {"expression": "41+"}), "99"], 0.0, 1.0),
+        ([ToolCall("no_such_tool", {}), "99"], 0.0, 1.0),
+    ],
+)
+async def test_only_with_a_tool_that_answered_an_answer_earns_anything(
+    replies: list[str | ToolCall], value: float, right: float
+) -> None:
+    trajectory = await play(replies, calculator, answer)
+    assert await math_with_tool.score(trajectory, {}) == Score(value, {"right": right})
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (r"\boxed{1} and \boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        ("the answer is 3.\nthe answer is: 4.", "4"),
+        ("work\n#### 1,234\nmore", "1,234"),
+        (r"\boxed{1} \boxed{2", ""),
+        (" .5 ", ".5"),
+    ],
+)
+def test_a_text_states_its_last_box_or_what_it_calls_its_answer_or_all_of_it(
+    text: str, what: str
+) -> None:
+    assert stated(text) == what
+
+
+def test_a_missing_package_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    for reward in (math, math_with_tool):
+        with pytest.raises(ValueError, match=r"not installed: pip install math-verify==0.9.0"):
+            reward.ready()
