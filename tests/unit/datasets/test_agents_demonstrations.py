@@ -23,7 +23,7 @@ from agentfly_core.records.speakers import answering, by_episode
 from agentfly_core.records.trajectory import Ending, Problem, Score, ToolCall, Trajectory
 from agentfly_core.rewards.exact import exact
 from agentfly_core.rl.batch import pack
-from agentfly_core.rollout.spec import RolloutSpec
+from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.runs.context import ExperimentContext, resolve
 from agentfly_core.testing.episodes import episode_specs, play_all
 from tests.support.project import ROOT
