@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from prefect import get_run_logger
-from prefect.runtime import deployment
 
 from agentfly_core.config.site import Site
 from agentfly_core.system.devices import Device, held, numbered, slot
@@ -22,7 +22,8 @@ def devices(site: Site, gpus: Sequence[int], holder: str) -> Iterator[None]:
     Waits for others, and says for whom: on the terminal, or in the log of the flow run that a
     worker started. Raises ValueError for GPUs that are not there.
     """
-    by_worker = bool(deployment.flow_run_id)
+    # a worker's process alone has it; in a flow, Prefect's runtime has an id whoever started it
+    by_worker = "PREFECT__FLOW_RUN_ID" in os.environ
     log = get_run_logger() if by_worker else logger
     wanted: list[Device] = []
     if site.device == "cuda":

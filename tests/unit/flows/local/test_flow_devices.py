@@ -1,0 +1,48 @@
+"""Which flow runs take turns on a machine without GPUs."""
+
+from contextvars import copy_context
+from uuid import UUID, uuid4
+
+import pytest
+from prefect.client.schemas import FlowRun
+from prefect.context import FlowRunContext
+
+from agentfly_core.config.site import Site
+from agentfly_core.system.devices import held, slot
+from flows.local import devices as flow_devices
+from flows.local.devices import devices
+
+
+class Waits(Exception):
+    """Raised where a run would wait."""
+
+
+class Log:
+    def warning(self, told):
+        raise Waits(told)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A site whose only slot another run uses, within a flow run; to wait for it raises Waits."""
+    monkeypatch.setattr(flow_devices, "get_run_logger", Log)
+    monkeypatch.setattr(flow_devices, "logger", Log())
+    other, taken = copy_context(), held([slot(1, str(tmp_path))], "the run of another", print)
+    other.run(taken.__enter__)
+    run = FlowRun(id=uuid4(), flow_id=UUID(int=0))
+    with FlowRunContext.model_construct(flow_run=run):
+        yield Site(locks=str(tmp_path))
+    other.run(taken.__exit__, None, None, None)
+
+
+def test_what_is_started_in_a_terminal_waits_for_no_slot(site, monkeypatch):
+    monkeypatch.delenv("PREFECT__FLOW_RUN_ID", raising=False)
+    with devices(site, [], "the run mine"):
+        pass
+
+
+def test_what_a_worker_starts_waits_for_a_slot_and_says_for_whom(site, monkeypatch):
+    monkeypatch.setenv("PREFECT__FLOW_RUN_ID", str(uuid4()))
+    with pytest.raises(Waits, match="used by the run of another"):
+        with devices(site, [], "the run mine"):
+            pass
