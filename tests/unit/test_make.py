@@ -10,6 +10,11 @@ from tests.support.project import ROOT
 
 CALLED = '#!/bin/sh\necho "{name} $*" >> {calls}\nexit {code}\n'
 REST = "--ignore=tests/faults"
+EXTRAS = ".[math,reasoning-gym]"
+DRY_RUN = [
+    "pip install --quiet --dry-run --no-index --no-build-isolation -c requirements/cpu.txt "
+    + EXTRAS
+]
 TIERS = {
     "check": [f"-m not service and not smollm2 and not long {REST}"],
     "test": [
@@ -31,7 +36,7 @@ def make(folder: Path, tier: str, **codes: int) -> tuple[int, list[str]]:
     """The exit status of a tier whose programs end with these codes, and what it called."""
     calls = folder / "calls"
     (folder / "bin").mkdir()
-    for name in ("ruff", "mypy", "python"):
+    for name in ("ruff", "mypy", "pip", "python"):
         program = folder / "bin" / name
         program.write_text(CALLED.format(name=name, calls=calls, code=codes.get(name, 0)))
         program.chmod(0o755)
@@ -49,13 +54,14 @@ def test_a_tier_checks_style_and_types_and_runs_its_tests_once(tmp_path, tier):
     assert code == 0
     assert called == [
         "mypy --strict agentfly_core flows tasks benchmarks",
+        *(DRY_RUN if tier != "check" else []),
         *(f"python -m pytest {chosen}" for chosen in TIERS[tier]),
         "ruff check .",
     ]
 
 
 @pytest.mark.parametrize("code", [1, 2, 137])
-@pytest.mark.parametrize("failing", ["ruff", "mypy", "python"])
+@pytest.mark.parametrize("failing", ["ruff", "mypy", "pip", "python"])
 def test_what_fails_fails_the_tier_and_is_not_run_again(tmp_path, failing, code):
     (tmp_path / "sound").mkdir()
     (tmp_path / "failing").mkdir()
