@@ -42,3 +42,6 @@ def test_a_run_with_a_frozen_speaker_that_is_killed_ends_with_the_same_bytes(
         for span in turn.sampled
     }
     assert said == {("criticised", "", 0), ("critic", "run:demo@2", 2)}
+    shown = lives.run(calm, "show", "run:second", "--evaluation", "test", "--worst", "99")
+    assert shown.code == 0, shown.printed
+    assert "run:demo@2, frozen" in " ".join(shown.printed.split())
