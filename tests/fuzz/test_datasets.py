@@ -1,4 +1,4 @@
-"""2,000 spoilt data files: refused with the row, or split right."""
+"""2,200 spoilt data files: refused with the row, or split right."""
 
 from __future__ import annotations
 
@@ -86,6 +86,18 @@ def json_array(draw: random.Random, path: Path) -> None:
     path.write_bytes(scrambled(draw, json.dumps(held).encode()))
 
 
+def table(draw: random.Random, path: Path) -> None:
+    """Write CSV, some of whose rows have too many cells or quotes that stay open."""
+    found = [row for row in rows(draw) if isinstance(row, Mapping)]
+    header = [*TEXTS, *draw.sample(FIELDS, draw.randrange(3))]
+    lines = [",".join(header), *(json.dumps([*map(row.get, header)])[1:-1] for row in found)]
+    for _ in range(draw.randrange(2)):
+        place, cut = draw.randrange(len(lines)), draw.randrange(20)
+        lines[place] = draw.choice((lines[place][:cut], lines[place] + ",", '"', "", "a\0b,c"))
+    text = draw.choice(("\n", "\r\n", "\n\n")).join(lines).replace('\\"', '""')
+    path.write_bytes(scrambled(draw, text.encode("utf-8", "surrogatepass")))
+
+
 def parquet(draw: random.Random, path: Path) -> None:
     """Write a table, with columns of any type."""
     found = [row for row in rows(draw) if isinstance(row, Mapping)]
@@ -133,7 +145,7 @@ def scrambled(draw: random.Random, content: bytes) -> bytes:
     return content
 
 
-WRITERS = {".jsonl": json_lines, ".json": json_array, ".parquet": parquet}
+WRITERS = {".jsonl": json_lines, ".json": json_array, ".parquet": parquet, ".csv": table}
 
 
 def science(path: Path, draw: random.Random) -> Science:
@@ -166,7 +178,9 @@ def check_splits(asked: Science, folder: Path) -> None:
     assert all(problem.prompt.strip() for problem in everything)
 
 
-@pytest.mark.parametrize(("suffix", "count"), [(".jsonl", 1000), (".json", 500), (".parquet", 500)])
+@pytest.mark.parametrize(
+    ("suffix", "count"), [(".jsonl", 1000), (".json", 500), (".parquet", 500), (".csv", 200)]
+)
 def test_a_spoilt_data_file_is_refused_by_row_or_split_right(
     suffix: str, count: int, tmp_path: Path
 ) -> None:
