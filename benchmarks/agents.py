@@ -26,6 +26,7 @@ ABLATIONS = {
         "results blanked": "agent.use=benchmarks.ablations:BlankResults",
     },
 }
+WIDTH = 110
 COLUMNS = ("agent", "problems", "whole", "ablated", "ablated - whole", "95 % interval, paired")
 
 
@@ -34,7 +35,7 @@ def main() -> None:
     options = harness.parser(__doc__, experiment=EXPERIMENTS, seeds=[1, 2, 3]).parse_args()
     for experiment in options.experiment:
         results = learning.learned(experiment, options.seeds)
-        harness.show(learning.COLUMNS, learning.rows(results), experiment)
+        harness.show(learning.COLUMNS, learning.rows(results), experiment, width=WIDTH)
         first = f"seed {options.seeds[0]}"
         ablated = {
             name: harness.evaluated(
@@ -45,7 +46,9 @@ def main() -> None:
             for name, override in ABLATIONS.get(experiment, {}).items()
         }
         if ablated:
-            harness.show(COLUMNS, rows(results[first].after, ablated), f"{experiment}, {first}")
+            harness.show(
+                COLUMNS, rows(results[first].after, ablated), f"{experiment}, {first}", width=WIDTH
+            )
 
 
 def rows(whole: Evaluation, ablated: Mapping[str, Evaluation]) -> Iterator[list[str]]:
