@@ -10,9 +10,10 @@ $(error $(VENV) was installed from $(BEFORE); for $(REQUIREMENTS) remove it firs
 endif
 
 LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --custom-compile-command "make lock"
-TASKS := --extra search --extra math --extra reasoning-gym
 
-EXTRAS := math,reasoning-gym
+EXTRAS := math,reasoning-gym,search
+COMMA := ,
+TASKS := $(addprefix --extra ,$(subst $(COMMA), ,$(EXTRAS)))
 
 PYTEST := $(BIN)/python -m pytest
 SHORT := and not long

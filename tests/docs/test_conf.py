@@ -66,7 +66,7 @@ def test_the_gpu_preset_has_the_settings_of_the_paper():
         ("tools=[agentfly_core.rewards.exact:exact]", "expected a Tool"),
         ("agent.use=agentfly_core.agents.tool_lop:tool_loop", "Cannot import"),
         (
-            "agent.use=agentfly_core.rollout.spec:RolloutSpec",
+            "agent.use=agentfly_core.rollout.episode:RolloutSpec",
             "is no agent, expected an `async def` of one Episode",
         ),
         (
