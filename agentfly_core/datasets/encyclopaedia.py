@@ -13,13 +13,41 @@ from agentfly_core.records.trajectory import Problem
 from agentfly_core.tools.search import Row, rows
 
 COUNTRIES = (
-    "Albania", "Bolivia", "Chile", "Denmark", "Egypt", "Finland", "Greece", "Hungary", "India",
-    "Japan", "Kenya", "Latvia", "Mexico", "Norway", "Oman", "Peru",
-)  # fmt: skip
+    "Albania",
+    "Bolivia",
+    "Chile",
+    "Denmark",
+    "Egypt",
+    "Finland",
+    "Greece",
+    "Hungary",
+    "India",
+    "Japan",
+    "Kenya",
+    "Latvia",
+    "Mexico",
+    "Norway",
+    "Oman",
+    "Peru",
+)
 PROFESSIONS = (
-    "baker", "banker", "botanist", "carpenter", "chemist", "dancer", "doctor", "farmer", "gardener",
-    "lawyer", "nurse", "painter", "pilot", "sailor", "singer", "teacher",
-)  # fmt: skip
+    "baker",
+    "banker",
+    "botanist",
+    "carpenter",
+    "chemist",
+    "dancer",
+    "doctor",
+    "farmer",
+    "gardener",
+    "lawyer",
+    "nurse",
+    "painter",
+    "pilot",
+    "sailor",
+    "singer",
+    "teacher",
+)
 ROLES = ("founder", "author")
 QUESTIONS: Mapping[str, str] = {
     "country": "In which country was the {role} of {title} born?",

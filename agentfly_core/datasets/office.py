@@ -13,9 +13,23 @@ from agentfly_core.records.generated_dataset import generated
 from agentfly_core.records.trajectory import Problem
 
 CITIES = (
-    "Avila", "Bergen", "Cork", "Delft", "Espoo", "Faro", "Ghent", "Haifa", "Izmir", "Jena", "Kyoto",
-    "Lyon", "Malmo", "Nice", "Oulu", "Pisa",
-)  # fmt: skip
+    "Avila",
+    "Bergen",
+    "Cork",
+    "Delft",
+    "Espoo",
+    "Faro",
+    "Ghent",
+    "Haifa",
+    "Izmir",
+    "Jena",
+    "Kyoto",
+    "Lyon",
+    "Malmo",
+    "Nice",
+    "Oulu",
+    "Pisa",
+)
 COMPANIES, LARGEST = 4, 7
 """Companies of a database, and the most people of one; each has as many as another may have."""
 MOST_ORDERS = 7
