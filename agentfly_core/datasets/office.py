@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from agentfly_core.datasets.names import companies, people
@@ -127,8 +128,8 @@ def _spent(asked: Asked) -> int:
 
 
 KINDS = {
-    "amount": Kind("How much is order {order}?", 1, lambda asked: asked.order.amount),
-    "buyer": Kind("Who placed order {order}?", 2, lambda asked: asked.person.name),
+    "amount": Kind("How much is order {order}?", 1, attrgetter("order.amount")),
+    "buyer": Kind("Who placed order {order}?", 2, attrgetter("person.name")),
     "orders": Kind(
         "How many orders did {person} place?",
         2,
@@ -138,7 +139,7 @@ KINDS = {
     "company": Kind(
         "Which company does the person who placed order {order} work for?",
         3,
-        lambda asked: asked.company.name,
+        attrgetter("company.name"),
     ),
     "colleagues": Kind(
         "How many people work for the company of the person who placed order {order}?",

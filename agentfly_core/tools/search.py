@@ -8,6 +8,7 @@ import importlib.util
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +40,7 @@ class Index:
     def __init__(self, pages: Sequence[Page]) -> None:
         import bm25s  # an extra, and half a second
 
-        self._pages = sorted(pages, key=lambda page: page.id)
+        self._pages = sorted(pages, key=attrgetter("id"))
         self._bm25 = bm25s.BM25()
         words = [_words(f"{page.title} {page.title} {page.text}") for page in self._pages]
         self._bm25.index(words, show_progress=False)
