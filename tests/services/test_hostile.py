@@ -4,9 +4,7 @@ instead of wrong.
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 import subprocess
 import sys
 from functools import partial
@@ -16,12 +14,12 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from agentfly_core import rewards, tools
 from agentfly_core.authoring.environment import Environment
-from agentfly_core.authoring.reward import Reward, score
+from agentfly_core.authoring.reward import score
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.environments.database import Database
 from agentfly_core.environments.interpreter import Interpreter
+from agentfly_core.environments.office import Office
 from agentfly_core.environments.shop import Shop
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.scripted import Scripted
@@ -33,6 +31,7 @@ from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec
 from agentfly_core.tools.python import python
 from tests.support.hostile import TEXTS
 from tests.support.project import ROOT
+from tests.support.shipped import shipped_rewards, shipped_tools
 
 FACTS: dict[str, Any] = {
     "answer": "99",
@@ -43,9 +42,14 @@ FACTS: dict[str, Any] = {
     "order": {"a7": 1},
     "database": "CREATE TABLE t (x)",
     "files": {"a.txt": "a"},
+    "dataset": "chain_sum",
+    "config": {},
+    "entry": repr({"question": "What is 41 + 58?", "answer": "99", "metadata": {}}),
 }
 PROBLEM = Problem("all", "Do everything.", FACTS)
-LIMITS: dict[type[Environment], int] = dict.fromkeys((Database, Interpreter, Shop, Workspace), 1)
+LIMITS: dict[type[Environment], int] = dict.fromkeys(
+    (Database, Interpreter, Office, Shop, Workspace), 1
+)
 READ = """
 import resource
 resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
@@ -69,19 +73,10 @@ def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(nano)
 
 
-def shipped(package: Any, kind: type) -> list[Any]:
-    """Everything of a kind that the modules of a package define."""
-    names = [
-        f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)
-    ]
-    found = [thing for name in names for thing in vars(importlib.import_module(name)).values()]
-    return list(dict.fromkeys(thing for thing in found if isinstance(thing, kind)))
-
-
 TOOLS: list[Tool] = [
-    tool for tool in shipped(tools, Tool) if tool is not python
+    tool for tool in shipped_tools() if tool is not python
 ]  # `python_session` has its name
-REWARDS: list[Reward] = shipped(rewards, Reward)
+REWARDS = shipped_rewards()
 
 
 async def played(tokenizer: PreTrainedTokenizerBase, *replies: str) -> Trajectory:

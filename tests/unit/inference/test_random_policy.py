@@ -3,8 +3,6 @@
 import datetime
 import decimal
 import enum
-import importlib
-import pkgutil
 import uuid
 from collections import Counter
 from typing import Annotated, Any, Literal, NotRequired
@@ -13,7 +11,6 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from agentfly_core import tools
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.authoring.tool import Tool, tool
 from agentfly_core.authoring.tool_schema import Arguments
@@ -22,6 +19,7 @@ from agentfly_core.records.trajectory import Ending, Message, Problem, ToolCall
 from agentfly_core.testing.episodes import episode_specs, play_all, rollout_spec, scripted
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.calculator import calculator
+from tests.support.shipped import shipped_tools
 
 DRAWS = 60
 
@@ -125,12 +123,6 @@ def numbered(
 
 ODD = [tool(f) for f in (choices, ranges, texts, times, lists, maps, records, optional)]
 ODD += [tool(f) for f in (nothing, described, bounded_text, numbered)]
-SHIPPED = [
-    thing
-    for module in pkgutil.iter_modules(tools.__path__)
-    for thing in vars(importlib.import_module(f"agentfly_core.tools.{module.name}")).values()
-    if isinstance(thing, Tool)
-]
 
 
 def conversation(seed: int, *offered: Tool) -> Conversation:
@@ -140,7 +132,7 @@ def conversation(seed: int, *offered: Tool) -> Conversation:
     return Conversation(asked, 0, 0, messages, tuple(one.schema for one in offered), seed)
 
 
-@pytest.mark.parametrize("offered", [*ODD, *SHIPPED], ids=lambda offered: offered.name)
+@pytest.mark.parametrize("offered", [*ODD, *shipped_tools()], ids=lambda offered: offered.name)
 async def test_every_call_is_accepted_by_the_tool(offered: Tool) -> None:
     accepts: Arguments = offered._arguments
     for seed in range(DRAWS):

@@ -1,0 +1,35 @@
+"""The ready-made tools and rewards."""
+
+import importlib
+import pkgutil
+from dataclasses import replace
+from types import ModuleType
+from typing import TypeVar
+
+from agentfly_core import rewards, tools
+from agentfly_core.authoring.reward import Reward
+from agentfly_core.authoring.tool import Tool
+from agentfly_core.tools.search import Search
+from tests.support.project import ROOT
+
+T = TypeVar("T")
+CORPUS = ROOT / "data/raw/encyclopaedia.jsonl"
+
+
+def shipped_tools() -> list[Tool]:
+    """Each tool; the search of a corpus has one, and a name that the shop's does not have."""
+    search = replace(Search.with_settings(corpus=str(CORPUS)), name="search_corpus")
+    return [search if one is Search else one for one in shipped(tools, Tool)]
+
+
+def shipped_rewards() -> list[Reward]:
+    """Each reward."""
+    return shipped(rewards, Reward)
+
+
+def shipped(package: ModuleType, kind: type[T]) -> list[T]:
+    """Everything of a kind that the modules of a package define."""
+    modules = (module.name for module in pkgutil.iter_modules(package.__path__))
+    names = [f"{package.__name__}.{name}" for name in modules]
+    found = [thing for name in names for thing in vars(importlib.import_module(name)).values()]
+    return list(dict.fromkeys(thing for thing in found if isinstance(thing, kind)))
