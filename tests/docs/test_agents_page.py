@@ -171,7 +171,7 @@ async def test_an_agent_that_breaks_names_the_line_that_the_page_shows(folder):
     found, *_ = await play_all(episode_specs(ADD, hinted), rules, sampler)
     assert [one.ending for one in found] == [Ending.FAILED, Ending.AGENT_ERROR]
     (told,) = re.findall(r"\*(The agent fragile raised .*?)\*", PAGE, re.DOTALL)
-    assert found[0].error.replace(str(folder), "/work") == told.replace("\n", " ")
+    assert found[0].error.replace(str(folder), "/project") == told.replace("\n", " ")
 
 
 def table(header: str) -> list[str]:
