@@ -64,6 +64,7 @@ def first_fields(path: Path) -> set[str]:
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, dict[str, str | None] | ValueError]]:
     """The rows below the header of a CSV file; an empty cell is null, all others are text."""
+    csv.field_size_limit(max(len(text), csv.field_size_limit()))  # 131,072 a cell by default
     lines = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     try:
         header = next(lines, [])

@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.config.experiment import Gates, Science, WarmStart
 from agentfly_core.formats import hashing
+from agentfly_core.formats.text import warn_once
 from agentfly_core.inference.policy_path import policy_at
 from agentfly_core.inference.sampler import Sampler
 from agentfly_core.inference.scripted import Scripted
@@ -271,7 +272,9 @@ def play_shard(
     stop_if_all_frozen(played)
     spoke = {trajectory.speaker for trajectory in played if trajectory.turns}
     for role in sorted(spec.frozen.keys() - spoke):
-        _warn_of_silence(role, ", ".join(sorted(spoke)))
+        # its name may be mistyped
+        said = f"agent.frozen names {role!r}, who said nothing in the episodes of a shard."
+        warn_once(logger, f"{said} Those who spoke: {', '.join(sorted(spoke)) or 'nobody'}.")
     stop_if_failing(played, gates.failed)
     stop_if_unobserved(played, gates.unscored)
     return measured
@@ -290,16 +293,6 @@ def watching(stage: str, step: int, done: int, total: int) -> Watch:
         report(Progress(stage, step, next(played), total))
 
     return watch
-
-
-@cache
-def _warn_of_silence(role: str, spoke: str) -> None:
-    """Say once that a frozen speaker, whose name may be mistyped, has said nothing."""
-    logger.warning(
-        "agent.frozen names %r, who said nothing in the episodes of a shard. Those who spoke: %s.",
-        role,
-        spoke or "nobody",
-    )
 
 
 def _collect(

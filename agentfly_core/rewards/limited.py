@@ -13,6 +13,7 @@ from contextlib import suppress
 
 SECONDS = 5
 MEMORY = 1 << 30
+NOT_BEGUN = 3
 _RESULT = struct.Struct("d")
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 
@@ -22,7 +23,8 @@ def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
     bytes more; None where it raises, or needs more than that.
 
     Raises RuntimeError where the fork was killed by something else, such as a machine without
-    memory. It is for the processes of `process=True`, which have one thread.
+    memory, and where it could not begin. It is for the processes of `process=True`, which have one
+    thread.
     """
     read, write = os.pipe()
     if (child := os.fork()) == 0:
@@ -33,18 +35,28 @@ def limited(work: Callable[[], float], seconds: int = SECONDS) -> float | None:
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status) and (number := os.WTERMSIG(status)) in _FROM_OUTSIDE:
         raise RuntimeError(f"the process that compares was killed: {signal.Signals(number).name}")
+    if status and os.waitstatus_to_exitcode(status) == NOT_BEGUN:
+        raise RuntimeError("the process that compares could not begin: its limits cannot be set")
     return float(_RESULT.unpack(result)[0]) if result else None
 
 
 def _compute(work: Callable[[], float], seconds: int, write: int) -> None:
     """Do the work, say what it returned, and end the fork."""
+    code = NOT_BEGUN
     try:
         with open("/proc/self/statm", encoding="ascii") as sizes:
             used = int(sizes.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+        _limit(resource.RLIMIT_AS, used + MEMORY)
+        _limit(resource.RLIMIT_CORE, 0)
+        _limit(resource.RLIMIT_CPU, seconds)
+        code = 0
         with suppress(Exception):  # whatever an answer makes libraries raise, it is wrong
             os.write(write, _RESULT.pack(work()))
     finally:
-        os._exit(0)
+        os._exit(code)
+
+
+def _limit(kind: int, most: int) -> None:
+    """Lower a soft limit; the hard one, which a machine may have set lower, stays."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

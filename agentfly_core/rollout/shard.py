@@ -162,7 +162,7 @@ async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | No
         return over.ending, None
     except ServiceFailure:
         raise
-    except Exception as error:
+    except Exception as error:  # an author's agent: its error ends this episode alone
         if episode.fault and _stems_from(error, episode.fault):
             raise episode.fault from None
         where = _place(error, spec)

@@ -64,7 +64,7 @@ class Stage:
             return await self.here.do(work, EpisodeOver(Ending.FAILED))
         except EpisodeOver:
             raise
-        except Exception as error:
+        except Exception as error:  # raised again: it is only noted that it is not the agent's
             self.fault = error
             raise
 

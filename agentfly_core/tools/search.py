@@ -61,13 +61,17 @@ class Index:
 class Search:
     """A search of the JSON-lines file `corpus`, whose rows have an `id`, a `title` and a `text`.
 
-    It shows `results` pages at a time. With `sha256`, which may be its first digits, the experiment
-    says which version of the file it means, and another is refused. Tools of one process share the
-    index of a corpus. Raises ValueError for a corpus that cannot be read.
+    It shows `results` pages at a time. `sha256`, of which 16 digits do, says which version of the
+    file the experiment means, so that runs over two versions are never taken for one; another is
+    refused. Tools of one process share the index of a corpus. Raises ValueError for a corpus that
+    cannot be read.
     """
 
     def __init__(
-        self, corpus: str, sha256: str = "", results: Annotated[int, Field(ge=1)] = 3
+        self,
+        corpus: str,
+        sha256: Annotated[str, Field(pattern="^[0-9a-f]{16,64}$")],
+        results: Annotated[int, Field(ge=1)] = 3,
     ) -> None:
         self.results = results
         self.index = index(str(Path(corpus).resolve()), _version(corpus, sha256))
@@ -106,7 +110,9 @@ def rows(corpus: str) -> list[Row]:
     ValueError for a file that cannot be read, a row that is no page and an id given twice.
     """
     found: dict[str, Row] = {}
-    for number, line in enumerate(_content(corpus).decode().splitlines(), start=1):
+    for number, line in enumerate(_text(corpus).split("\n"), start=1):
+        if not line.strip():
+            continue
         try:
             row = _ROW.validate_json(line)
         except ValidationError as error:
@@ -124,7 +130,9 @@ def rows(corpus: str) -> list[Row]:
 def _version(corpus: str, expected: str) -> str:
     """The sha256 of a corpus's file."""
     if importlib.util.find_spec("bm25s") is None:
-        raise ValueError("The tool Search needs the package bm25s: pip install bm25s")
+        raise ValueError(
+            "The tool Search needs the package bm25s: pip install bm25s (the extra `search`)"
+        )
     found = hashlib.sha256(_content(corpus)).hexdigest()
     if not found.startswith(expected):
         raise ValueError(
@@ -139,6 +147,13 @@ def _content(corpus: str) -> bytes:
         return Path(corpus).read_bytes()
     except OSError as error:
         raise ValueError(f"The corpus {corpus} cannot be read: {error}") from None
+
+
+def _text(corpus: str) -> str:
+    try:
+        return _content(corpus).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"The corpus {corpus} is not UTF-8: {error}") from None
 
 
 def _words(text: str) -> list[str]:

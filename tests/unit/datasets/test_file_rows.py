@@ -49,6 +49,12 @@ def test_a_row_of_a_table_is_named_as_spreadsheets_number_it(tmp_path: Path) -> 
     ]
 
 
+def test_a_cell_is_as_long_as_it_is(tmp_path: Path) -> None:
+    long = "1+" * 100_000 + "1"
+    path = table(tmp_path / "sums.csv", f"question,answer\n{long},100001\n")
+    assert [row.prompt for row in read(path) if isinstance(row, Problem)] == [long]
+
+
 SYSTEM, USER = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}
 SAID = {"role": "assistant", "content": "2"}
 

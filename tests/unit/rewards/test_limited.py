@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Callable
 
@@ -40,6 +41,25 @@ def test_a_result_is_handed_back() -> None:
 @pytest.mark.parametrize("work", [too_long, too_much, without_end, crash, lambda: 1 / 0])
 def test_what_overruns_its_limits_or_raises_has_no_result(work: Callable[[], float]) -> None:
     assert limited(work, seconds=1) is None
+
+
+def below_the_limits_of_a_cluster(status: Callable[[], bool]) -> bool:
+    """What a fork says whose hard limits are lower than those of an answer."""
+    if (child := os.fork()) == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (3, 3))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY * 64, MEMORY * 64))
+        os._exit(0 if status() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_lower_limits_of_the_machine_make_no_answer_wrong() -> None:
+    assert below_the_limits_of_a_cluster(lambda: limited(lambda: 1.0, seconds=5) == 1.0)
+
+
+def test_what_fails_before_the_work_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: 1 / 0)
+    with pytest.raises(RuntimeError, match="could not begin"):
+        limited(lambda: 1.0)
 
 
 def test_what_is_killed_from_outside_is_no_verdict() -> None:

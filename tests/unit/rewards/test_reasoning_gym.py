@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from importlib.util import find_spec
@@ -72,8 +73,18 @@ def test_only_arithmetic_is_evaluated(answer: str) -> None:
     assert runs_code("countdown", answer)
 
 
+@pytest.mark.parametrize("spare", ["(x/x)", "cos(x-x)", "True"])
+async def test_a_number_that_was_not_given_makes_no_target(spare: str) -> None:
+    problem = one_of("countdown")
+    given = ast.literal_eval(problem.facts["entry"])["metadata"]
+    numbers = "+".join(map(str, given["numbers"]))
+    answer = f"({numbers})*({spare}-{spare})" + f" + {spare}" * given["target"]
+    assert await scored(problem, answer) == Score(0.0, {"partial": 0.0})
+
+
 def test_plain_answers_are_not_taken_for_code() -> None:
-    assert not runs_code("countdown", "(25 + 3)*4 - sqrt(16)")
+    assert not runs_code("countdown", "(25 + 3)*4 - 16/2")
+    assert not runs_code("intermediate_integration", "sqrt(x) + C")
     assert not runs_code("simple_integration", "-x**2/2 + sin(x) + C")
     assert not runs_code("binary_matrix", "0 1\n1 0")
     assert not runs_code("chain_sum", "open('x')")

@@ -10,7 +10,7 @@ import pytest
 
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.records.trajectory import Observation, ToolCall
-from agentfly_core.tools.search import NOTHING, Index, Page, Search
+from agentfly_core.tools.search import NOTHING, Index, Page, Search, rows
 
 PAGES = [
     Page("7", "Amber Mills", "A company, founded by Anna Berg."),
@@ -23,15 +23,19 @@ PAGES = [
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    rows = [{"id": page.id, "title": page.title, "text": page.text} for page in PAGES]
+    pages = [{"id": page.id, "title": page.title, "text": page.text} for page in PAGES]
     path = tmp_path / "pages.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    path.write_text("".join(f"{json.dumps(page)}\n" for page in pages))
     return path
 
 
 @pytest.fixture
 def search(corpus: Path) -> Tool:
-    return Search.with_settings(corpus=str(corpus), results=2)
+    return Search.with_settings(corpus=str(corpus), sha256=version(corpus), results=2)
+
+
+def version(corpus: Path) -> str:
+    return hashlib.sha256(corpus.read_bytes()).hexdigest()[:16]
 
 
 async def asked(search: Tool, **arguments: str | int | list[str]) -> Observation:
@@ -82,19 +86,37 @@ def test_the_searches_of_a_process_share_the_index_of_a_corpus(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(corpus.parent)
-    one = Search.with_settings(corpus=str(corpus)).function
-    other = Search.with_settings(corpus="pages.jsonl", results=1).function
+    one = Search.with_settings(corpus=str(corpus), sha256=version(corpus)).function
+    other = Search.with_settings(corpus="pages.jsonl", sha256=version(corpus), results=1).function
     assert one.index is other.index
     corpus.write_text('{"id": "1", "title": "Ink", "text": "It is blue."}\n')
-    changed = Search.with_settings(corpus=str(corpus)).function
+    changed = Search.with_settings(corpus=str(corpus), sha256=version(corpus)).function
     assert [page.id for page in changed.index.ranked("blue")] == ["1"]
 
 
 def test_another_version_of_the_corpus_is_refused(corpus: Path) -> None:
-    version = hashlib.sha256(corpus.read_bytes()).hexdigest()
-    Search.with_settings(corpus=str(corpus), sha256=version[:16])
-    with pytest.raises(ValueError, match=f"has the sha256 {version}, expected abc1: fetch"):
-        Search.with_settings(corpus=str(corpus), sha256="abc1")
+    found = hashlib.sha256(corpus.read_bytes()).hexdigest()
+    Search.with_settings(corpus=str(corpus), sha256=found)
+    with pytest.raises(ValueError, match=f"has the sha256 {found}, expected 0123456789abcdef: "):
+        Search.with_settings(corpus=str(corpus), sha256="0123456789abcdef")
+
+
+def test_the_experiment_says_which_version_of_the_corpus_it_means(corpus: Path) -> None:
+    with pytest.raises(ValueError, match="sha256"):
+        Search.with_settings(corpus=str(corpus))
+    with pytest.raises(ValueError, match="sha256"):
+        Search.with_settings(corpus=str(corpus), sha256=version(corpus)[:15])
+
+
+def test_a_line_ends_where_json_lines_end_it(corpus: Path) -> None:
+    corpus.write_text('{"id": "1", "title": "Ink", "text": "Blue\u2028 or black."}\n\n')
+    assert rows(str(corpus)) == [{"id": "1", "title": "Ink", "text": "Blue\u2028 or black."}]
+
+
+def test_a_corpus_that_is_no_text_is_refused_by_name(corpus: Path) -> None:
+    corpus.write_bytes(b"\xff")
+    with pytest.raises(ValueError, match=r"pages.jsonl is not UTF-8"):
+        Search.with_settings(corpus=str(corpus), sha256=version(corpus))
 
 
 @pytest.mark.parametrize(
@@ -109,12 +131,12 @@ def test_another_version_of_the_corpus_is_refused(corpus: Path) -> None:
 def test_a_file_that_is_no_corpus_is_refused(corpus: Path, text: str, message: str) -> None:
     corpus.write_text(text)
     with pytest.raises(ValueError, match=message):
-        Search.with_settings(corpus=str(corpus))
+        Search.with_settings(corpus=str(corpus), sha256=version(corpus))
 
 
 def test_a_corpus_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"none.jsonl cannot be read: .*No such file"):
-        Search.with_settings(corpus=str(tmp_path / "none.jsonl"))
+        Search.with_settings(corpus=str(tmp_path / "none.jsonl"), sha256="0" * 16)
 
 
 def test_the_model_is_told_of_the_query_pages_and_exclusions_only(search: Tool) -> None:
