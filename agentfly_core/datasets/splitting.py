@@ -6,8 +6,6 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from agentfly_core.records.trajectory import Problem
-
 T = TypeVar("T")
 
 
@@ -23,10 +21,10 @@ def shares(items: Sequence[T], sizes: Mapping[str, int]) -> dict[str, Sequence[T
     return found
 
 
-def sample(
-    draw: random.Random, problems: Sequence[Problem], size: int, split: str
-) -> list[Problem]:
-    """`size` of the problems; raises ValueError where there are fewer."""
+def sample(draw: random.Random, problems: Sequence[T], size: int, split: str) -> list[T]:
+    """`size` of the problems, or of what each is made from; raises ValueError where there are
+    fewer.
+    """
     if size > len(problems):
         raise ValueError(
             f"data.{split} asks for {size} problems, {len(problems)} are left for it; "

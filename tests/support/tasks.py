@@ -27,10 +27,14 @@ async def played(
     tools: Sequence[Tool],
     tokenizer: PreTrainedTokenizerBase,
     kinds: Sequence[type[Environment]] = (),
+    rewards: Sequence[Reward] = (),
 ) -> list[Trajectory]:
-    """An episode of each problem, of six turns at most."""
+    """An episode of each problem, of six turns at most; `rewards` are those that need one of the
+    `kinds`.
+    """
     rules = rollout_spec(
         *tools,
+        rewards=rewards,
         template=Hermes(tokenizer, show_tools=False),
         limits=dict.fromkeys(kinds, 8),
         max_turns=6,

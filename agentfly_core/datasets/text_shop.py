@@ -1,0 +1,105 @@
+"""Wishes for the text shop: a kind of product, its options and what it may cost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from agentfly_core.datasets.names import SHARES
+from agentfly_core.datasets.splitting import sample, shares
+from agentfly_core.environments.text_shop_catalogue import (
+    CATEGORIES,
+    DEPARTMENTS,
+    OPTIONS,
+    Product,
+    catalogue,
+)
+from agentfly_core.formats.text import with_article
+from agentfly_core.records.generated_dataset import generated
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.rewards.text_shop import Wish
+
+Kind = tuple[str, ...]
+"""A category and the attributes that are asked for: `("shirt", "cotton", "slim")`."""
+ROOM = (10, 20, 30)
+"""How far above the price's tens a limit is: for $23 it is 30, 40 or 50."""
+
+
+@generated
+def text_shop(
+    seed: int,
+    train: int,
+    validation: int,
+    test: int,
+    products: Annotated[int, Field(ge=1000, le=9000)] = 1000,
+    attributes: Annotated[int, Field(ge=1, le=3)] = 2,
+    options: Annotated[int, Field(ge=0, le=2)] = 1,
+) -> dict[str, list[Problem]]:
+    """Problems for each split, all in one catalogue of so many `products`:
+
+        Problem("7-slim-cotton-shirt-red-40", "Buy a slim cotton shirt (red) for at most $40.", {
+            "catalogue": {"seed": 7, "products": 1000},
+            "wish": {"category": "shirt", "attributes": ["cotton", "slim"], "options": ["red"],
+                     "limit": 40},
+            "department": "clothing",
+        })
+
+    Each wish asks for so many `attributes` and `options`, and the catalogue has a product that
+    fulfils it. What is asked for in one split, a category with its attributes, is never asked for
+    in another, under any seed, and so are the products that it fits. Raises ValueError for more
+    problems than there are.
+    """
+    sizes = {"train": train, "validation": validation, "test": test}
+    draw, known = random.Random(seed), catalogue(seed, products)
+    shop: dict[str, Any] = {"catalogue": {"seed": seed, "products": products}}
+    found = {}
+    for split, kinds in kinds_of(attributes).items():
+        fitting = [one for one in known.products.values() if _kind(one, attributes) in kinds]
+        wishes = dict.fromkeys(_wishes(fitting, attributes, options) if sizes[split] else ())
+        asked = sample(draw, list(wishes), sizes[split], split)
+        found[split] = [problem(shop, wish) for wish in asked]
+    return found
+
+
+def kinds_of(attributes: int) -> Mapping[str, frozenset[Kind]]:
+    """What each split may ask for; its words occur in all of them."""
+    kinds = [
+        (category, *chosen)
+        for category, department in CATEGORIES.items()
+        for chosen in product(*DEPARTMENTS[department].attributes[:attributes])
+    ]
+    random.Random(0).shuffle(kinds)
+    return {split: frozenset(share) for split, share in shares(kinds, SHARES).items()}
+
+
+def problem(shop: Mapping[str, Any], wish: Wish) -> Problem:
+    """A wish in the shop that facts name."""
+    title = " ".join((*reversed(wish.attributes), wish.category))
+    chosen = f" ({', '.join(wish.options)})" if wish.options else ""
+    prompt = f"Buy {with_article(title)}{chosen} for at most ${wish.limit}."
+    words = (str(shop["catalogue"]["seed"]), *title.split(), *wish.options, str(wish.limit))
+    asked = {
+        "category": wish.category,
+        "attributes": list(wish.attributes),
+        "options": list(wish.options),
+        "limit": wish.limit,
+    }
+    facts = {**shop, "wish": asked, "department": CATEGORIES[wish.category]}
+    return Problem("-".join(words), prompt, facts)
+
+
+def _kind(one: Product, attributes: int) -> Kind:
+    return one.category, *one.attributes[:attributes]
+
+
+def _wishes(products: Sequence[Product], attributes: int, options: int) -> Iterator[Wish]:
+    """All that these products fulfil."""
+    for one in products:
+        category, *asked = _kind(one, attributes)
+        offered = (one.options[kind] for kind in islice(OPTIONS, options))
+        for chosen, room in product(product(*offered), ROOM):
+            yield Wish(category, tuple(asked), chosen, one.price // 10 * 10 + room)

@@ -1,0 +1,136 @@
+"""Policies for the wishes of `datasets.text_shop`: what they do follows from the prompt and from
+the pages that they read.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.datasets.demonstrations import Script
+from agentfly_core.datasets.mistakes import mistake, observed
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.templates.chatml import call_text
+
+MISTAKES = ("walk out", "take another", "mistake the option")
+GIVES_UP = "Nothing fits."
+_WISH = re.compile(r"Buy an? ([a-z ]+?)(?: \(([a-z, ]+)\))? for at most \$(\d+)\.")
+_LINE = re.compile(r"^(\d{4}) ([a-z ]+) \$(\d+)$", re.MULTILINE)
+_OPTIONS = re.compile(r"^([a-z]+): ([a-z, ]+)$", re.MULTILINE)
+_PAGE = re.compile(r"^page (\d+) of (\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A product as it is listed: `Line("4172", "plain slim cotton shirt", 23)`."""
+
+    product: str
+    title: str
+    price: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a prompt asks for: `Wanted("slim cotton shirt", ("red",), 40)`."""
+
+    words: str
+    options: tuple[str, ...]
+    limit: int
+
+    def fits(self, line: Line) -> bool:
+        """Whether a product may be it, but for its options."""
+        return {*self.words.split()} <= {*line.title.split()} and line.price <= self.limit
+
+
+def text_shop(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Script:
+    """Browse for the words of the wish, view what fits in title and price, from the top, and buy
+    the first that has the options.
+
+    A share `spoilt` of the episodes walks out when it has found it, or buys a product that does not
+    fit, or another option.
+    """
+
+    async def policy(conversation: Conversation) -> str:
+        return _shopped(conversation, mistake(conversation, seed, spoilt, MISTAKES))
+
+    return policy
+
+
+async def random_shopper(conversation: Conversation) -> str:
+    """Browse for words of the prompt, or view or buy any product that was listed, each as likely;
+    of options that were seen, one of a kind at random.
+    """
+    draw = random.Random(conversation.seed)
+    pages = observed(conversation)
+    seen = [line.product for page in pages for line in listed(page)]
+    action = draw.choice(("browse", "view", "buy") if seen else ("browse",))
+    if action == "browse":
+        words = re.findall(r"[a-z]+", conversation.problem.prompt)
+        return call_text("browse", words=" ".join(draw.sample(words, draw.randint(1, 3))))
+    product = draw.choice(seen)
+    if action == "view":
+        return call_text("view", product=product)
+    offered = dict(viewed(pages)).get(product, {}).values()
+    return call_text("buy", product=product, options=[draw.choice(values) for values in offered])
+
+
+def understood(prompt: str) -> Wanted:
+    """What a prompt asks for; raises ValueError for one that is no wish."""
+    found = _WISH.fullmatch(prompt)
+    if found is None:
+        raise ValueError(f"Got {prompt!r}, expected a wish of datasets.text_shop.")
+    options = tuple(found[2].split(", ")) if found[2] else ()
+    return Wanted(found[1], options, int(found[3]))
+
+
+def listed(page: str) -> list[Line]:
+    """The products of a page."""
+    return [Line(number, title, int(price)) for number, title, price in _LINE.findall(page)]
+
+
+def viewed(pages: Sequence[str]) -> Iterator[tuple[str, Mapping[str, list[str]]]]:
+    """The products whose own page was read, with their options by kind."""
+    for page in pages:
+        options = {kind: values.split(", ") for kind, values in _OPTIONS.findall(page)}
+        if options:
+            yield listed(page)[0].product, options
+
+
+def _shopped(conversation: Conversation, wrong: str) -> str:
+    wanted, pages = understood(conversation.problem.prompt), observed(conversation)
+    seen, lines = dict(viewed(pages)), [line for page in pages for line in listed(page)]
+    for product, options in seen.items():
+        if {*wanted.options} <= {value for values in options.values() for value in values}:
+            return _decided(conversation, wanted, lines, product, options, wrong)
+    for line in lines:
+        if wanted.fits(line) and line.product not in seen:
+            return call_text("view", product=line.product)
+    if not pages:
+        return call_text("browse", words=wanted.words)
+    for page, last in reversed([found for text in pages for found in _PAGE.findall(text)]):
+        if int(page) < int(last):
+            return call_text("browse", words=wanted.words, page=int(page) + 1)
+    return GIVES_UP
+
+
+def _decided(
+    conversation: Conversation,
+    wanted: Wanted,
+    lines: Sequence[Line],
+    product: str,
+    options: Mapping[str, list[str]],
+    wrong: str,
+) -> str:
+    """What is done with a product that is as wanted: it is bought, or by mistake is not."""
+    draw = random.Random(conversation.seed)
+    chosen, others = list(wanted.options), [one for one in lines if not wanted.fits(one)]
+    if wrong == "take another" and others:
+        return call_text("buy", product=draw.choice(others).product)
+    if wrong == "mistake the option" and chosen:
+        [offered] = [values for values in options.values() if chosen[0] in values]
+        chosen[0] = draw.choice([value for value in offered if value != chosen[0]])
+        return call_text("buy", product=product, options=chosen)
+    return GIVES_UP if wrong else call_text("buy", product=product, options=list(chosen))

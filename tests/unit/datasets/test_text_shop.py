@@ -1,0 +1,183 @@
+"""Generated wishes for the text shop, and what it takes to fulfil them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.datasets import text_shop_demonstrations
+from agentfly_core.datasets.text_shop import text_shop
+from agentfly_core.datasets.text_shop_demonstrations import random_shopper, understood
+from agentfly_core.environments.text_shop import Purchase, TextShop
+from agentfly_core.environments.text_shop_catalogue import catalogue
+from agentfly_core.inference.random_policy import random_policy
+from agentfly_core.inference.scripted import Policy
+from agentfly_core.records.trajectory import Observation, Problem, Score, Trajectory
+from agentfly_core.rewards.text_shop import Wish, fit, purchase
+from agentfly_core.tools.text_shop import browse, buy, view
+from tests.support import tasks
+
+Bought = tuple[str, tuple[str, ...]]
+
+
+@pytest.fixture(scope="module")
+def hundred() -> list[Problem]:
+    """A held-out problem of each of a hundred seeds, and so of as many catalogues."""
+    return [text_shop(seed, 0, 0, 1)["test"][0] for seed in range(100)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(nano)
+
+
+async def shopped(
+    problems: Sequence[Problem], policy: Policy, tokenizer: PreTrainedTokenizerBase
+) -> list[Trajectory]:
+    tools = (browse, view, buy)
+    return await tasks.played(problems, policy, tools, tokenizer, [TextShop], [purchase])
+
+
+def rewards(trajectories: Sequence[Trajectory]) -> list[float]:
+    scores = [trajectory.observed["purchase"] for trajectory in trajectories]
+    return [score.value for score in scores if isinstance(score, Score)]
+
+
+def solved(trajectories: Sequence[Trajectory]) -> float:
+    return rewards(trajectories).count(1.0) / len(trajectories)
+
+
+def fulfilling(problem: Problem) -> Iterator[Bought]:
+    """All purchases of a colour and a size that earn 1."""
+    wish = Wish(**problem.facts["wish"])
+    for one in catalogue(**problem.facts["catalogue"]).products.values():
+        if one.category == wish.category:
+            for options in product(*one.options.values()):
+                if fit(Purchase(one, options), wish).value == 1.0:
+                    yield one.id, options
+
+
+def test_a_prompt_says_all_that_is_wished(hundred: list[Problem]) -> None:
+    for problem in hundred:
+        wanted, wish = understood(problem.prompt), Wish(**problem.facts["wish"])
+        assert wanted.words == " ".join((*reversed(wish.attributes), wish.category))
+        assert (list(wanted.options), wanted.limit) == (wish.options, wish.limit)
+
+
+def test_in_a_hundred_seeds_the_shop_has_what_is_wished(hundred: list[Problem]) -> None:
+    assert all(any(fulfilling(problem)) for problem in hundred)
+
+
+def test_no_two_splits_share_what_is_asked_for_or_a_product_that_it_fits_under_any_seeds() -> None:
+    asked, bought = defaultdict[str, set[str]](set), defaultdict[str, set[Bought]](set)
+    for seed in (0, 1):
+        for split, problems in text_shop(seed, 200, 50, 50).items():
+            for problem in problems:
+                asked[split].add(understood(problem.prompt).words)
+                bought[split] |= {(f"{seed}-{one}", ()) for one, _ in fulfilling(problem)}
+    assert all(len(found) > 20 for found in asked.values())
+    for named in (asked, bought):
+        for one, other in combinations(named.values(), 2):
+            assert not one & other
+    words = {
+        split: {word for name in names for word in name.split()} for split, names in asked.items()
+    }
+    assert words["validation"] | words["test"] <= words["train"]
+
+
+def test_the_same_seed_makes_the_same_problems_and_another_seed_others() -> None:
+    assert text_shop(3, 14, 2, 2) == text_shop(3, 14, 2, 2)
+    ids = [
+        {p.id for problems in text_shop(seed, 14, 2, 2).values() for p in problems}
+        for seed in (3, 4)
+    ]
+    assert (len(ids[0]), len(ids[1]), ids[0] & ids[1]) == (18, 18, set())
+
+
+def test_more_problems_than_there_are_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"data.test asks for 2000 problems, \d+ are left for it"):
+        text_shop(0, 0, 0, 2000)
+
+
+async def test_the_oracle_buys_what_is_wished_from_what_it_reads(
+    hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
+) -> None:
+    played = await shopped(hundred, text_shop_demonstrations.text_shop(hundred, 0, 0.0), tokenizer)
+    print(solved(played), Counter(len(trajectory.turns) for trajectory in played))
+    assert not any(o.error for trajectory in played for o in trajectory.observations)
+
+
+@pytest.mark.parametrize(("attributes", "options"), [(1, 0), (1, 2), (3, 2)])
+async def test_the_oracle_knows_wishes_of_more_and_of_less(
+    attributes: int, options: int, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    problems = text_shop(0, 0, 0, 40, attributes=attributes, options=options)["test"]
+    assert {len(understood(problem.prompt).options) for problem in problems} == {options}
+    played = await shopped(
+        problems, text_shop_demonstrations.text_shop(problems, 0, 0.0), tokenizer
+    )
+    print(solved(played), Counter(len(trajectory.turns) for trajectory in played))
+
+
+async def test_random_calls_buy_nearly_nothing_that_is_wished(
+    hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
+) -> None:
+    for policy in (random_policy, tasks.wanderer, random_shopper):
+        played = await shopped(hundred, policy, tokenizer)
+        print(
+            solved(played),
+            sum(rewards(played)) / 100,
+            Counter(o.error for t in played for o in t.observations),
+        )
+
+
+def test_a_purchase_that_reads_no_page_is_seldom_right(hundred: list[Problem]) -> None:
+    splits = text_shop(0, 1000, 0, 100)
+    for problems in (hundred, splits["test"]):
+        bought = Counter(one for problem in problems for one in fulfilling(problem))
+        print(bought.most_common(2))
+    seen = defaultdict[str, Counter[Bought]](Counter)
+    for problem in splits["train"]:
+        seen[problem.facts["wish"]["category"]].update(fulfilling(problem))
+    best = {category: counted.most_common(1)[0][0] for category, counted in seen.items()}
+    print(sum(best[p.facts["wish"]["category"]] in fulfilling(p) for p in splits["test"]))
+    again = text_shop(0, 0, 0, 500)["test"]
+    seen = defaultdict[str, Counter[Bought]](Counter)
+    for problem in again[:300]:
+        seen[problem.facts["wish"]["category"]].update(fulfilling(problem))
+    best = {category: counted.most_common(1)[0][0] for category, counted in seen.items()}
+    print(sum(best.get(p.facts["wish"]["category"]) in fulfilling(p) for p in again[300:]) / 200)
+
+
+async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
+    hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
+) -> None:
+    played = await shopped(hundred, text_shop_demonstrations.text_shop(hundred, 0, 1.0), tokenizer)
+    assert solved(played) == 0.0
+    assert not any(o.error for trajectory in played for o in trajectory.observations)
+    assert len({*rewards(played)}) >= 4
+
+
+async def test_the_share_asked_for_is_spoilt(
+    hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
+) -> None:
+    played = await shopped(hundred, text_shop_demonstrations.text_shop(hundred, 0, 0.4), tokenizer)
+    assert solved(played) == pytest.approx(0.6, abs=0.12)
+
+
+async def test_an_oracle_that_finds_nothing_says_so(hundred: list[Problem]) -> None:
+    said = (Observation("browse", "Nothing was found."),)
+    conversation = Conversation(hundred[0], 0, 1, said, (), seed=0)
+    oracle = text_shop_demonstrations.text_shop(hundred, 0, 0.0)
+    assert await oracle(conversation) == "Nothing fits."
+
+
+def test_a_prompt_that_is_no_wish_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Got 'Buy!', expected a wish of datasets.text_shop"):
+        understood("Buy!")
