@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,8 +51,8 @@ class TextShop(Environment):
         $23`.
         """
         found = self.catalogue.search(words)
-        pages = -(-len(found) // self.results)
-        if found and not 1 <= page <= pages:
+        pages = math.ceil(len(found) / self.results)
+        if found and page > pages:
             raise ToolError(f"There is no page {page}, the last one is {pages}.")
         shown = found[(page - 1) * self.results : page * self.results]
         lines = [*map(_line, shown), f"page {page} of {pages}"]

@@ -56,7 +56,8 @@ def solved(trajectories: Sequence[Trajectory]) -> float:
 def fulfilling(problem: Problem) -> Iterator[Bought]:
     """All purchases of a colour and a size that earn 1."""
     wish = Wish(**problem.facts["wish"])
-    for one in catalogue(**problem.facts["catalogue"]).products.values():
+    drawn = problem.facts["catalogue"]
+    for one in catalogue(drawn["seed"], drawn["products"]).products.values():
         if one.category == wish.category:
             for options in product(*one.options.values()):
                 if fit(Purchase(one, options), wish).value == 1.0:
@@ -75,12 +76,12 @@ def test_in_a_hundred_seeds_the_shop_has_what_is_wished(hundred: list[Problem]) 
 
 
 def test_no_two_splits_share_what_is_asked_for_or_a_product_that_it_fits_under_any_seeds() -> None:
-    asked, bought = defaultdict[str, set[str]](set), defaultdict[str, set[Bought]](set)
+    asked, bought = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for seed in (0, 1):
         for split, problems in text_shop(seed, 200, 50, 50).items():
             for problem in problems:
                 asked[split].add(understood(problem.prompt).words)
-                bought[split] |= {(f"{seed}-{one}", ()) for one, _ in fulfilling(problem)}
+                bought[split] |= {f"{seed}-{product_id}" for product_id, _ in fulfilling(problem)}
     assert all(len(found) > 20 for found in asked.values())
     for named in (asked, bought):
         for one, other in combinations(named.values(), 2):
@@ -109,50 +110,57 @@ async def test_the_oracle_buys_what_is_wished_from_what_it_reads(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
     played = await shopped(hundred, text_shop_demonstrations.text_shop(hundred, 0, 0.0), tokenizer)
-    print(solved(played), Counter(len(trajectory.turns) for trajectory in played))
+    assert solved(played) >= 0.99
     assert not any(o.error for trajectory in played for o in trajectory.observations)
+    assert {len(trajectory.turns) for trajectory in played} >= {3, 4, 5}
 
 
-@pytest.mark.parametrize(("attributes", "options"), [(1, 0), (1, 2), (3, 2)])
-async def test_the_oracle_knows_wishes_of_more_and_of_less(
+@pytest.mark.parametrize(("attributes", "options"), [(1, 0), (3, 2)])
+async def test_the_oracle_fulfils_wishes_for_more_and_for_less(
     attributes: int, options: int, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     problems = text_shop(0, 0, 0, 40, attributes=attributes, options=options)["test"]
-    assert {len(understood(problem.prompt).options) for problem in problems} == {options}
+    wanted = [understood(problem.prompt) for problem in problems]
+    assert {(len(one.words.split()), len(one.options)) for one in wanted} == {
+        (attributes + 1, options)
+    }
     played = await shopped(
         problems, text_shop_demonstrations.text_shop(problems, 0, 0.0), tokenizer
     )
-    print(solved(played), Counter(len(trajectory.turns) for trajectory in played))
+    assert solved(played) == 1.0
 
 
-async def test_random_calls_buy_nearly_nothing_that_is_wished(
+async def test_an_oracle_turns_to_the_next_page_where_the_first_has_nothing_that_fits() -> None:
+    problem = text_shop(7, 0, 0, 1)["test"][0]
+    wanted = understood(problem.prompt)
+    said = (Observation("browse", f"1000 {wanted.words} ${wanted.limit + 1}\npage 1 of 28"),)
+    oracle = text_shop_demonstrations.text_shop([problem], 0, 0.0)
+    reply = str(await oracle(Conversation(problem, 0, 1, said, (), seed=0)))
+    assert f'{{"words": "{wanted.words}", "page": 2}}' in reply
+
+
+async def test_random_calls_fulfil_nearly_no_wish(
     hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
 ) -> None:
-    for policy in (random_policy, tasks.wanderer, random_shopper):
-        played = await shopped(hundred, policy, tokenizer)
-        print(
-            solved(played),
-            sum(rewards(played)) / 100,
-            Counter(o.error for t in played for o in t.observations),
-        )
+    assert solved(await shopped(hundred, random_policy, tokenizer)) <= 0.05
+    played = await shopped(hundred, random_shopper, tokenizer)
+    assert solved(played) <= 0.05
+    seen = [found for trajectory in played for found in trajectory.observations]
+    assert {found.tool for found in seen} == {"browse", "view", "buy"}
+    assert not any(found.error for found in seen)
 
 
-def test_a_purchase_that_reads_no_page_is_seldom_right(hundred: list[Problem]) -> None:
-    splits = text_shop(0, 1000, 0, 100)
-    for problems in (hundred, splits["test"]):
-        bought = Counter(one for problem in problems for one in fulfilling(problem))
-        print(bought.most_common(2))
+def test_a_purchase_that_reads_no_page_is_seldom_right() -> None:
+    """Neither the best for all, nor the best for a category among other wishes of that shop."""
+    problems = text_shop(0, 0, 0, 500)["test"]
+    [(_, right)] = Counter(one for p in problems for one in fulfilling(p)).most_common(1)
+    assert right / 500 <= 0.05
     seen = defaultdict[str, Counter[Bought]](Counter)
-    for problem in splits["train"]:
+    for problem in problems[:400]:
         seen[problem.facts["wish"]["category"]].update(fulfilling(problem))
     best = {category: counted.most_common(1)[0][0] for category, counted in seen.items()}
-    print(sum(best[p.facts["wish"]["category"]] in fulfilling(p) for p in splits["test"]))
-    again = text_shop(0, 0, 0, 500)["test"]
-    seen = defaultdict[str, Counter[Bought]](Counter)
-    for problem in again[:300]:
-        seen[problem.facts["wish"]["category"]].update(fulfilling(problem))
-    best = {category: counted.most_common(1)[0][0] for category, counted in seen.items()}
-    print(sum(best.get(p.facts["wish"]["category"]) in fulfilling(p) for p in again[300:]) / 200)
+    guessed = [best.get(p.facts["wish"]["category"]) in fulfilling(p) for p in problems[400:]]
+    assert sum(guessed) / 100 <= 0.15
 
 
 async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
@@ -162,13 +170,6 @@ async def test_spoilt_episodes_are_all_wrong_without_breaking_a_tool(
     assert solved(played) == 0.0
     assert not any(o.error for trajectory in played for o in trajectory.observations)
     assert len({*rewards(played)}) >= 4
-
-
-async def test_the_share_asked_for_is_spoilt(
-    hundred: list[Problem], tokenizer: PreTrainedTokenizerBase
-) -> None:
-    played = await shopped(hundred, text_shop_demonstrations.text_shop(hundred, 0, 0.4), tokenizer)
-    assert solved(played) == pytest.approx(0.6, abs=0.12)
 
 
 async def test_an_oracle_that_finds_nothing_says_so(hundred: list[Problem]) -> None:
