@@ -1,11 +1,18 @@
 """What docs/environments.md shows can be done."""
 
+import json
 import re
+
+from transformers import AutoTokenizer
 
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
+from agentfly_core.environments.text_shop import TextShop
+from agentfly_core.inference.policy_path import policy_at
 from agentfly_core.pipeline import checks
+from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Ending, Observation, Problem, Score
+from agentfly_core.rewards.text_shop import purchase
 from agentfly_core.rollout.resources import Limit, ResourceManager
 from agentfly_core.testing.episodes import (
     episode_specs,
@@ -14,6 +21,7 @@ from agentfly_core.testing.episodes import (
     saying,
     scripted,
 )
+from tests.support import tasks
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs/environments.md").read_text()
@@ -52,3 +60,25 @@ def test_every_metric_that_the_page_names_is_measured():
     told = {*re.findall(r"`(?:resources/Game/)?(\w+)`", PAGE[PAGE.index("Each step's metrics") :])}
     known = ResourceManager({type("Game", (), {}): Limit(1)}).metrics()
     assert {f"resources/Game/{name}" for name in told if name != "RUN"} <= set(known)
+
+
+async def test_the_oracle_shops_as_the_page_shows(monkeypatch, nano):
+    monkeypatch.chdir(ROOT)
+    science = loading.read("text-shop").science
+    name = re.search(r"--problem (0-round\S+)`", PAGE)[1]
+    problems = dataset.build(science.data, science.seed)["test"]
+    [problem] = [one for one in problems if one.id == name]
+    oracle = policy_at(science.warm_start.demonstrations, {"spoilt": 0.0}, [], 0)
+    tools = [load(tool.use) for tool in science.tools]
+    tokenizer = AutoTokenizer.from_pretrained(nano)
+    [played] = await tasks.played([problem], oracle, tools, tokenizer, [TextShop], [purchase])
+    shown = re.search(rf"^problem {name}.*?^ +after", PAGE, re.DOTALL | re.MULTILINE)[0]
+    text = " ".join(re.findall(r"^ *(?:read|sampled)? *[|>] (.*)$", shown, re.MULTILINE))
+    called = [call for turn in played.turns for call in turn.reply.calls]
+    assert re.findall("<tool_call> (.*?) </tool_call>", text) == [
+        json.dumps({"name": call.name, "arguments": call.arguments}) for call in called
+    ]
+    assert re.findall("<tool_response> (.*?) </tool_response>", text) == [
+        " ".join(read.content.splitlines()) for read in played.observations[:-1]
+    ]
+    assert played.observed["purchase"].value == 1.0

@@ -21,6 +21,7 @@ from agentfly_core.environments.database import Database
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.office import Office
 from agentfly_core.environments.shop import Shop
+from agentfly_core.environments.text_shop import TextShop
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
@@ -40,6 +41,8 @@ FACTS: dict[str, Any] = {
     "seconds": 1,
     "products": {"a7": {"name": "red cup", "price": 3, "stock": 5}},
     "order": {"a7": 1},
+    "catalogue": {"seed": 0, "products": 1000},
+    "wish": {"category": "coat", "attributes": ["cotton"], "options": ["red"], "limit": 60},
     "database": "CREATE TABLE t (x)",
     "files": {"a.txt": "a"},
     "dataset": "chain_sum",
@@ -48,7 +51,7 @@ FACTS: dict[str, Any] = {
 }
 PROBLEM = Problem("all", "Do everything.", FACTS)
 LIMITS: dict[type[Environment], int] = dict.fromkeys(
-    (Database, Interpreter, Office, Shop, Workspace), 1
+    (Database, Interpreter, Office, Shop, TextShop, Workspace), 1
 )
 READ = """
 import resource
