@@ -1,5 +1,6 @@
 """The ready-made tools and rewards."""
 
+import hashlib
 import importlib
 import pkgutil
 from dataclasses import replace
@@ -18,7 +19,9 @@ CORPUS = ROOT / "data/raw/encyclopaedia.jsonl"
 
 def shipped_tools() -> list[Tool]:
     """Each tool; the search of a corpus has one, and a name that the shop's does not have."""
-    search = replace(Search.with_settings(corpus=str(CORPUS)), name="search_corpus")
+    version = hashlib.sha256(CORPUS.read_bytes()).hexdigest()
+    corpus = Search.with_settings(corpus=str(CORPUS), sha256=version)
+    search = replace(corpus, name="search_corpus")
     return [search if one is Search else one for one in shipped(tools, Tool)]
 
 
