@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import pkgutil
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
@@ -19,10 +20,14 @@ CORPUS = ROOT / "data/raw/encyclopaedia.jsonl"
 
 def shipped_tools() -> list[Tool]:
     """Each tool; the search of a corpus has one, and a name that the shop's does not have."""
-    version = hashlib.sha256(CORPUS.read_bytes()).hexdigest()
-    corpus = Search.with_settings(corpus=str(CORPUS), sha256=version)
-    search = replace(corpus, name="search_corpus")
+    search = replace(search_of(CORPUS), name="search_corpus")
     return [search if one is Search else one for one in shipped(tools, Tool)]
+
+
+def search_of(corpus: Path, results: int = 3) -> Tool:
+    """The search of a corpus in the version that its file has now."""
+    version = hashlib.sha256(corpus.read_bytes()).hexdigest()
+    return Search.with_settings(corpus=str(corpus), sha256=version, results=results)
 
 
 def shipped_rewards() -> list[Reward]:

@@ -22,15 +22,16 @@ from agentfly_core.inference.scripted import Policy
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rewards.qa import qa_em
 from agentfly_core.tools.answer import answer
-from agentfly_core.tools.search import Row, Search, rows
+from agentfly_core.tools.search import Row, rows
 from tests.support import tasks
 from tests.support.project import ROOT
+from tests.support.shipped import search_of
 
 CORPUS = str(ROOT / "data/raw/encyclopaedia.jsonl")
 PAGES = {row["id"]: row for row in rows(CORPUS)}
 SPLITS = encyclopaedia(0, 1920, 140, 100, CORPUS)
 HUNDRED = SPLITS["test"]
-SEARCH = Search.with_settings(corpus=CORPUS, results=2)
+SEARCH = search_of(Path(CORPUS), results=2)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ async def test_with_shuffled_pages_the_oracle_is_right_by_chance_only(
 ) -> None:
     shuffled = tmp_path / "shuffled.jsonl"
     shuffled.write_text("".join(f"{json.dumps(row)}\n" for row in _shuffled(rows(CORPUS))))
-    search = Search.with_settings(corpus=str(shuffled), results=2)
+    search = search_of(shuffled, results=2)
     oracle = search_demonstrations.search(HUNDRED, 0, 0.0)
     played = await answered(oracle, tokenizer, search)
     assert await tasks.success(played, qa_em) <= 0.15
