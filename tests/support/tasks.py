@@ -27,10 +27,12 @@ async def played(
     tools: Sequence[Tool],
     tokenizer: PreTrainedTokenizerBase,
     kinds: Sequence[type[Environment]] = (),
+    rewards: Sequence[Reward] = (),
 ) -> list[Trajectory]:
     """An episode of each problem, of six turns at most."""
     rules = rollout_spec(
         *tools,
+        rewards=rewards,
         template=Hermes(tokenizer, show_tools=False),
         limits=dict.fromkeys(kinds, 8),
         max_turns=6,
@@ -45,6 +47,14 @@ async def played(
 async def success(trajectories: Sequence[Trajectory], reward: Reward) -> float:
     """The mean of a reward that needs no environment."""
     scores = [await reward.score(trajectory, {}) for trajectory in trajectories]
+    found = [score.value for score in scores if isinstance(score, Score)]
+    assert len(found) == len(trajectories)
+    return sum(found) / len(found)
+
+
+def observed_success(trajectories: Sequence[Trajectory], reward: Reward) -> float:
+    """The mean of a reward that was observed during the episodes."""
+    scores = [trajectory.observed[reward.name] for trajectory in trajectories]
     found = [score.value for score in scores if isinstance(score, Score)]
     assert len(found) == len(trajectories)
     return sum(found) / len(found)
