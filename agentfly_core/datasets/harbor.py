@@ -28,8 +28,11 @@ SECONDS, MOST_SECONDS = 60.0, 600.0
 TOLD = ("category", "difficulty")
 """What a task says of itself that becomes a fact, for `evaluate.by`."""
 _BARE = re.compile(r"(?:[\w.-]+/)*(?:ubuntu|debian|python|bash)[\w.-]*(?::[\w.-]+)?")
-_MISSING = re.compile(
-    r"\b(apt|apt-get|apk|conda|curl|docker|npm|pip|pip3|pytest|uv|uvx|wget)\b(?![.\w/-])"
+_REFUSED = re.compile(
+    r"\b(apt|apt-get|apk|conda|curl|docker|git|npm|pip|pip3|pytest|uv|uvx|wget)\b(?![.\w/-])"
+)
+WHY_NOT = (
+    "a check has no network and no packages, and does not ask git, which the workspace's .git rules"
 )
 _HIDDEN = ("tests", "solution.sh", "solution.yaml", "run-tests.sh", "task.yaml")
 
@@ -69,7 +72,7 @@ def harbor(
 
     For `rewards.folder:hidden_check`. There is no container: a task is a BadRow, with the file and
     the line, where its Dockerfile does more than copy text into /app of a bare image, and where its
-    check calls what a sandbox without a network does not have.
+    check calls a program that needs a network, a package, or what the workspace says of itself.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -108,7 +111,8 @@ def _harbor(folder: Path) -> Task:
     script = folder / "tests/test.sh"
     if "/logs/verifier/reward.txt" not in _text(script):
         raise Refused(script, 1, "it writes no /logs/verifier/reward.txt")
-    check = _check(folder, script, told.get("verifier", {}).get("timeout_sec", SECONDS))
+    seconds = told.get("verifier", {}).get("timeout_sec", SECONDS)
+    check = _check(folder, script, _seconds(settings, seconds))
     instruction = _text(folder / "instruction.md").strip()
     return Task(instruction, told.get("metadata", {}), folder / "environment", check)
 
@@ -118,27 +122,32 @@ def _terminal_bench(folder: Path) -> Task:
     told = _yaml(settings)
     if containers.exists() and len(_yaml(containers).get("services", ())) > 1:
         raise Refused(containers, 1, "it needs several containers")
-    seconds = told.get("max_test_timeout_sec", SECONDS)
+    seconds = _seconds(settings, told.get("max_test_timeout_sec", SECONDS))
     if not isinstance(instruction := told.get("instruction"), str):
         raise Refused(settings, 1, "it has no instruction")
     check = _check(folder, folder / "run-tests.sh", seconds)
     return Task(instruction.strip(), told, folder, check)
 
 
-def _check(folder: Path, script: Path, seconds: object) -> dict[str, Any]:
+def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
     for number, line in enumerate(_text(script).splitlines(), 1):
-        if found := _MISSING.search(line.partition("#")[0]):
-            raise Refused(script, number, f"it calls {found[1]}, which a sandbox does not have")
-    if not isinstance(seconds, int | float) or not seconds > 0:
-        raise Refused(script, 1, f"it may take {seconds!r} seconds, expected more than 0")
+        if found := _REFUSED.search(line.partition("#")[0]):
+            raise Refused(script, number, f"it calls {found[1]}: {WHY_NOT}")
     tests = folder / "tests"
     files = {str(path.relative_to(tests)): _text(path) for path in _files(tests)}
     return {
         "files": files | {script.name: _text(script)},
         "script": script.name,
         "by_exit_code": script.parent == folder,
-        "seconds": min(float(seconds), MOST_SECONDS),
+        "seconds": seconds,
     }
+
+
+def _seconds(settings: Path, told: object) -> float:
+    """How long a check may take: what is told, but at most MOST_SECONDS."""
+    if not isinstance(told, int | float) or not told > 0:
+        raise Refused(settings, 1, f"its check may take {told!r} seconds, expected more than 0")
+    return min(float(told), MOST_SECONDS)
 
 
 def _copied(context: Path) -> dict[str, str]:
@@ -195,7 +204,7 @@ def _instructions(dockerfile: Path) -> Iterator[tuple[int, str]]:
         begun = begun if parts else number
         parts.append(line.strip().removesuffix("\\"))
         if not line.rstrip().endswith("\\"):
-            yield begun, " ".join(parts)
+            yield begun, " ".join(" ".join(parts).split())
             parts = []
 
 

@@ -25,7 +25,6 @@ import json, os, subprocess
 with open("check.json") as file:
     nonce, script, by_exit_code = json.load(file)
 os.remove("check.json")
-GIT = [("core.hooksPath", "/dev/null"), ("core.fsmonitor", "false")]
 
 def checked():
     for folder in ("work", "home", "logs/verifier"):
@@ -33,10 +32,6 @@ def checked():
     if os.path.realpath("/app") != os.path.realpath("work"):
         return "{_NO_CHECK} there is no /app"
     settings = dict(os.environ, HOME=os.path.realpath("home"), TEST_DIR="/tests")
-    settings["GIT_CONFIG_COUNT"] = str(len(GIT))
-    for number, (key, value) in enumerate(GIT):
-        settings["GIT_CONFIG_KEY_%d" % number] = key
-        settings["GIT_CONFIG_VALUE_%d" % number] = value
     command = ["/bin/bash", "/tests/" + script]
     try:
         done = subprocess.run(command, cwd="/tests", env=settings, stdin=subprocess.DEVNULL)
