@@ -10,8 +10,10 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +29,10 @@ APP = PurePosixPath("/app")
 SECONDS, MOST_SECONDS = 60.0, 600.0
 TOLD = ("category", "difficulty")
 """What a task says of itself that becomes a fact, for `evaluate.by`."""
-_BARE = re.compile(r"(?:[\w.-]+/)*(?:ubuntu|debian|python|bash)[\w.-]*(?::[\w.-]+)?")
+_BARE = re.compile(
+    r"(?:(?:[\w.-]+/)*library/)?(?:ubuntu|debian|python|bash)(?::[\w.-]+)?"
+    r"|(?:[\w.-]+/)*t-bench/(?:ubuntu|python)-[\d-]+(?::[\w.-]+)?"
+)
 _REFUSED = re.compile(
     r"\b(apt|apt-get|apk|conda|curl|docker|git|npm|pip|pip3|pytest|uv|uvx|wget)\b(?![.\w/-])"
 )
@@ -134,6 +139,7 @@ def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
         if found := _REFUSED.search(line.partition("#")[0]):
             raise Refused(script, number, f"it calls {found[1]}: {WHY_NOT}")
     tests = folder / "tests"
+    _require_modules([path for path in _files(tests) if path.suffix == ".py"])
     files = {str(path.relative_to(tests)): _text(path) for path in _files(tests)}
     return {
         "files": files | {script.name: _text(script)},
@@ -141,6 +147,23 @@ def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
         "by_exit_code": script.parent == folder,
         "seconds": seconds,
     }
+
+
+def _require_modules(programs: list[Path]) -> None:
+    """Refuse what imports neither Python's own modules nor one of these."""
+    own = {name for path in programs for name in (path.stem, path.parent.name)}
+    known = sys.stdlib_module_names | own
+    for path in programs:
+        try:
+            nodes = [*ast.walk(ast.parse(_text(path)))]
+        except SyntaxError as error:
+            raise Refused(path, error.lineno or 1, f"it is no Python: {error.msg}") from None
+        imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+        for node in imports:
+            named = [alias.name for alias in node.names]
+            for name in named if isinstance(node, ast.Import) else [node.module or path.stem]:
+                if name.partition(".")[0] not in known:
+                    raise Refused(path, node.lineno, f"it imports {name}: {WHY_NOT}")
 
 
 def _seconds(settings: Path, told: object) -> float:

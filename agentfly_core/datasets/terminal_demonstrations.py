@@ -75,8 +75,8 @@ def _sort(asked: Mapping[str, str]) -> Plan:
 def _move(asked: Mapping[str, str]) -> Plan:
     listed = yield "ls"
     stem, folder = asked["stem"], asked["folder"]
-    ending = next(_ending(name) for name in listed.split() if name.startswith(f"{stem}."))
-    return f"mkdir {folder}; mv *.{ending} {folder}"
+    [name] = [name for name in listed.split() if name.startswith(f"{stem}.")]
+    return f"mkdir {folder}; mv *.{_ending(name)} {folder}"
 
 
 def _join(asked: Mapping[str, str]) -> Plan:
@@ -143,7 +143,7 @@ def _said(conversation: Conversation, wrong: str) -> str:
         command = ended.value
         if wrong == "miscopy":
             command = _miscopied(random.Random(conversation.seed), command)
-    except (LookupError, ValueError, RuntimeError):
+    except (LookupError, ValueError):
         return DONE
     return call_text("shell", command=command)
 

@@ -28,10 +28,12 @@ BENCH = {
     "task.yaml": "instruction: Say hello in hello.txt.\n"
     "difficulty: easy\nmax_test_timeout_sec: 9\n",
     "docker-compose.yaml": "services:\n  client:\n    build: .\n",
-    "Dockerfile": "FROM ghcr.io/laude-institute/t-bench/ubuntu-24-04:latest\nCOPY data data\n",
+    "Dockerfile": "FROM images.example/t-bench/ubuntu-24-04:latest\nCOPY data data\n",
     "data/a.txt": "a\n",
     "run-tests.sh": "python3 $TEST_DIR/test_outputs.py\n",
-    "tests/test_outputs.py": "assert open('/app/hello.txt').read() == 'hello\\n'\n",
+    "tests/expected.py": "TEXT = 'hello\\n'\n",
+    "tests/test_outputs.py": "import sys\nfrom expected import TEXT\n"
+    "assert open('/app/hello.txt').read() == TEXT\n",
     "solution.sh": "echo hello > hello.txt\n",
 }
 
@@ -67,7 +69,7 @@ def test_a_task_of_terminal_bench_is_judged_by_the_exit_code_of_its_tests(tmp_pa
     )
     check = problem.facts["check"]
     assert (check["script"], check["by_exit_code"], check["seconds"]) == ("run-tests.sh", True, 9)
-    assert check["files"].keys() == {"run-tests.sh", "test_outputs.py"}
+    assert check["files"].keys() == {"run-tests.sh", "expected.py", "test_outputs.py"}
     assert problem.facts["difficulty"] == "easy"
 
 
@@ -91,6 +93,7 @@ async def test_its_check_passes_what_its_solution_leaves_and_not_what_it_begins_
     [
         (HARBOR, DOCKER, DOCKERFILE + "RUN make \\\n  all", 6, "RUN make all: th"),
         (HARBOR, DOCKER, "FROM postgres:16", 1, "FROM postgres:16: there is no"),
+        (HARBOR, DOCKER, "FROM me/python:3", 1, "FROM me/python:3: there is no container"),
         (HARBOR, DOCKER, "FROM ubuntu\nWORKDIR /srv", 2, "WORKDIR /srv: there"),
         (HARBOR, DOCKER, "COPY notes.txt /etc/notes", 1, "expected a place in"),
         (HARBOR, DOCKER, "COPY notes.txt ../notes", 1, "expected a place in /app"),
@@ -105,6 +108,9 @@ async def test_its_check_passes_what_its_solution_leaves_and_not_what_it_begins_
         (HARBOR, "tests/test.sh", "git -C /app status # 1\n" + TEST, 1, "it calls git: a"),
         (HARBOR, "tests/test.sh", "exit 0", 1, "it writes no /logs/verifier/reward.txt"),
         (BENCH, "run-tests.sh", "# install\nuvx pytest $TEST_DIR", 2, "it calls uvx"),
+        (BENCH, "tests/test_outputs.py", "import os\nimport pytest", 2, "it imports pytest: "),
+        (BENCH, "tests/test_outputs.py", "from yaml.nodes import Node", 1, "it imports yaml.nodes"),
+        (BENCH, "tests/test_outputs.py", "x =", 1, "it is no Python: invalid syntax"),
         (BENCH, "docker-compose.yaml", "services: {a: {}, b: {}}", 1, "several containers"),
         (BENCH, "Dockerfile", "COPY . .", 1, "it would show the check or the solution"),
         (BENCH, "task.yaml", "difficulty: easy", 1, "it has no instruction"),
