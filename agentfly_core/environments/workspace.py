@@ -27,9 +27,14 @@ with open("command.txt") as file:
 os.makedirs("work", exist_ok=True)
 done = subprocess.run(["sh", "-c", command], cwd="work", stdin=subprocess.DEVNULL)
 kept = {}
-for folder, _, names in os.walk("work"):
-    for path in (os.path.join(folder, name) for name in names):
-        if stat.S_ISREG(os.lstat(path).st_mode):
+os.chmod("work", 0o700)
+for folder, folders, names in os.walk("work"):
+    for path in (os.path.join(folder, name) for name in (*folders, *names)):
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode):
+            os.chmod(path, 0o700)
+        if stat.S_ISREG(mode):
+            os.chmod(path, 0o600)
             with open(path, "rb") as file:
                 kept[os.path.relpath(path, "work")] = file.read(1_000_001).decode(errors="replace")
 with open("kept.json", "w") as file:

@@ -7,6 +7,7 @@ from transformers import AutoTokenizer
 
 from agentfly_core.config import loading
 from agentfly_core.config.import_path import load
+from agentfly_core.datasets.harbor import harbor
 from agentfly_core.environments.text_shop import TextShop
 from agentfly_core.inference.policy_path import policy_at
 from agentfly_core.pipeline import checks
@@ -54,6 +55,39 @@ async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_
     assert (measured["resources/Game/started"], measured["resources/Game/closed"]) == (3, 0)
     episodes, _, _ = await play_all(problems, rules, scripted(saying(*["62"] * 20)))
     assert [episode.observed for episode in episodes] == [{"few_guesses": Score(0.0)}] * 3
+
+
+def test_the_task_of_the_page_is_read_and_its_settings_are_those_of_an_experiment(
+    tmp_path, monkeypatch
+):
+    section = PAGE[PAGE.index("### Tasks of your own") :]
+    tree = re.search(r"```\n(count-words/\n.*?)```", section, re.DOTALL)[1]
+    texts, name = {}, ""
+    for line in tree.splitlines()[1:]:
+        name, text = line[2:29].strip() or name, line[29:]
+        texts[name] = texts.get(name, "") + f"{text}\n"
+    for name, text in texts.items():
+        (tmp_path / "my-tasks/count-words" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "my-tasks/count-words" / name).write_text(text)
+    settings = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)[1]
+    (tmp_path / "mine.yaml").write_text(f"model: nano\nsteps: 1\n{settings}")
+    monkeypatch.chdir(tmp_path)
+    science = loading.read("mine.yaml").science
+    assert list(science.rewards) == ["agentfly_core.rewards.folder:hidden_check"]
+    [problem] = harbor(0, 1, 0, 0, science.data.settings["folder"])["train"]
+    assert problem == Problem(
+        "count-words",
+        "Write how many words notes.txt has into count.txt.",
+        {
+            "files": {"notes.txt": "one two three\n"},
+            "check": {
+                "files": {"test.sh": texts["tests/test.sh"]},
+                "script": "test.sh",
+                "by_exit_code": False,
+                "seconds": 10.0,
+            },
+        },
+    )
 
 
 def test_every_metric_that_the_page_names_is_measured():

@@ -54,6 +54,14 @@ async def success(trajectories: Sequence[Trajectory], reward: Reward) -> float:
     return sum(found) / len(found)
 
 
+def observed_success(trajectories: Sequence[Trajectory], reward: Reward) -> float:
+    """The mean of a reward that was observed during the episodes."""
+    scores = [trajectory.observed[reward.name] for trajectory in trajectories]
+    found = [score.value for score in scores if isinstance(score, Score)]
+    assert len(found) == len(trajectories)
+    return sum(found) / len(found)
+
+
 async def wanderer(conversation: Conversation) -> Message:
     """Any of the tools, with texts and numbers that were read: what is one of a few is one of them,
     all else a word, a number or a name of two words.

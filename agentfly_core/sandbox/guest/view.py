@@ -41,6 +41,9 @@ STREAMS = {
     "/dev/stderr": "/proc/self/fd/2",
 }
 
+FOLDERS = {"/app": f"{WORK}/work", "/tests": f"{WORK}/tests", "/logs": f"{WORK}/logs"}
+"""Where tasks in the layouts of Harbor and terminal-bench expect their files."""
+
 
 def visible() -> list[Path]:
     """The files and folders of this machine that are shown, read-only, where they lie."""
@@ -65,8 +68,12 @@ def packages() -> list[Path]:
 
 
 def links() -> dict[str, str]:
-    """Symbolic links of the root, by path: `{"/bin": "usr/bin"}`."""
-    return {path: os.readlink(path) for path in _LINKED if os.path.islink(path)}
+    """Symbolic links of the root, by path: `{"/bin": "usr/bin", "/app": "/sandbox/work"}`; none
+    where something of this machine is shown.
+    """
+    taken = {f"/{path.parts[1]}" for path in (*visible(), *packages())}
+    free = {place: target for place, target in FOLDERS.items() if place not in taken}
+    return {path: os.readlink(path) for path in _LINKED if os.path.islink(path)} | free
 
 
 def enter() -> None:

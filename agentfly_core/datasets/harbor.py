@@ -1,0 +1,257 @@
+"""Problems from folders of tasks in the layouts of Harbor and of terminal-bench.
+
+| | Harbor | terminal-bench |
+|---|---|---|
+| instruction | `instruction.md` | `instruction` of `task.yaml` |
+| settings | `task.toml` | `task.yaml` |
+| image | `environment/Dockerfile` | `Dockerfile` |
+| check | `tests/test.sh` | `run-tests.sh`, `tests` |
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from agentfly_core.environments.workspace import MOST_BYTES, MOST_FILES
+from agentfly_core.formats import strict_yaml
+from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.trajectory import Problem
+
+APP = PurePosixPath("/app")
+SECONDS, MOST_SECONDS = 60.0, 600.0
+TOLD = ("category", "difficulty")
+"""What a task says of itself that becomes a fact, for `evaluate.by`."""
+_BARE = re.compile(
+    r"(?:(?:[\w.-]+/)*library/)?(?:ubuntu|debian|python|bash)(?::[\w.-]+)?"
+    r"|(?:[\w.-]+/)*t-bench/(?:ubuntu|python)-[\d-]+(?::[\w.-]+)?"
+)
+_REFUSED = re.compile(
+    r"\b(apt|apt-get|apk|conda|curl|docker|git|npm|pip|pip3|pytest|uv|uvx|wget)\b(?![.\w/-])"
+)
+WHY_NOT = (
+    "a check has no network and no packages, and does not ask git, which the workspace's .git rules"
+)
+_HIDDEN = ("tests", "solution.sh", "solution.yaml", "run-tests.sh", "task.yaml")
+
+
+class Refused(Exception):
+    """A task that cannot be played here, and the line that says so."""
+
+    def __init__(self, path: Path, line: int, why: str) -> None:
+        super().__init__(why)
+        self.path, self.line = path, line
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a task's folder says, however it is laid out.
+
+    `context` is what its Dockerfile copies from, `says` its category and difficulty.
+    """
+
+    instruction: str
+    says: Mapping[str, Any]
+    context: Path
+    check: Mapping[str, Any]
+
+
+def harbor(
+    seed: int, train: int, validation: int, test: int, folder: str
+) -> dict[str, list[Problem | BadRow]]:
+    """Problems for each split from the tasks in a folder, one in each folder below it:
+
+        Problem("count-words", "Write how many words notes.txt has to /app/count.txt.", {
+            "files": {"notes.txt": "..."},
+            "check": {"files": {"test.sh": "..."}, "script": "test.sh", "by_exit_code": False,
+                "seconds": 60.0},
+            "category": "files",
+        })
+
+    For `rewards.folder:hidden_check`. There is no container: a task is a BadRow, with the file and
+    the line, where its Dockerfile does more than copy text into /app of a bare image, and where its
+    check calls a program that needs a network, a package, or what the workspace says of itself.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise ValueError(f"folder: got {folder!r}, expected a folder with a folder for each task.")
+    read = [_problem(path, root) for path in sorted(root.iterdir()) if path.is_dir()]
+    problems = [row for row in read if isinstance(row, Problem)]
+    random.Random(seed).shuffle(problems)
+    built: dict[str, list[Problem | BadRow]] = {}
+    for split, size in {"test": test, "validation": validation, "train": train}.items():
+        built[split], problems = [*problems[:size]], problems[size:]
+    built["train"] += [row for row in read if isinstance(row, BadRow)]
+    return built
+
+
+def _problem(folder: Path, root: Path) -> Problem | BadRow:
+    try:
+        task = _harbor(folder) if (folder / "task.toml").exists() else _terminal_bench(folder)
+        files = _copied(task.context)
+    except Refused as refused:
+        return BadRow(str(refused.path.relative_to(root)), refused.line, str(refused))
+    told = {key: str(task.says[key]) for key in TOLD if key in task.says}
+    return Problem(folder.name, task.instruction, {"files": files, "check": task.check, **told})
+
+
+def _harbor(folder: Path) -> Task:
+    settings = folder / "task.toml"
+    try:
+        told = tomllib.loads(_text(settings))
+    except tomllib.TOMLDecodeError as error:
+        raise Refused(settings, 1, f"it is no TOML: {error}") from None
+    image = told.get("environment", {}).get("docker_image")
+    if image is not None and not _BARE.fullmatch(image):
+        raise Refused(settings, 1, f"it needs the image {image}, expected a bare one")
+    if (several := folder / "environment/docker-compose.yaml").exists():
+        raise Refused(several, 1, "it needs several containers")
+    script = folder / "tests/test.sh"
+    if "/logs/verifier/reward.txt" not in _text(script):
+        raise Refused(script, 1, "it writes no /logs/verifier/reward.txt")
+    seconds = told.get("verifier", {}).get("timeout_sec", SECONDS)
+    check = _check(folder, script, _seconds(settings, seconds))
+    instruction = _text(folder / "instruction.md").strip()
+    return Task(instruction, told.get("metadata", {}), folder / "environment", check)
+
+
+def _terminal_bench(folder: Path) -> Task:
+    settings, containers = folder / "task.yaml", folder / "docker-compose.yaml"
+    told = _yaml(settings)
+    if containers.exists() and len(_yaml(containers).get("services", ())) > 1:
+        raise Refused(containers, 1, "it needs several containers")
+    seconds = _seconds(settings, told.get("max_test_timeout_sec", SECONDS))
+    if not isinstance(instruction := told.get("instruction"), str):
+        raise Refused(settings, 1, "it has no instruction")
+    check = _check(folder, folder / "run-tests.sh", seconds)
+    return Task(instruction.strip(), told, folder, check)
+
+
+def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
+    for number, line in enumerate(_text(script).splitlines(), 1):
+        if found := _REFUSED.search(line.partition("#")[0]):
+            raise Refused(script, number, f"it calls {found[1]}: {WHY_NOT}")
+    tests = folder / "tests"
+    _require_modules([path for path in _files(tests) if path.suffix == ".py"])
+    files = {str(path.relative_to(tests)): _text(path) for path in _files(tests)}
+    return {
+        "files": files | {script.name: _text(script)},
+        "script": script.name,
+        "by_exit_code": script.parent == folder,
+        "seconds": seconds,
+    }
+
+
+def _require_modules(programs: list[Path]) -> None:
+    """Refuse what imports neither Python's own modules nor one of these."""
+    own = {name for path in programs for name in (path.stem, path.parent.name)}
+    known = sys.stdlib_module_names | own
+    for path in programs:
+        try:
+            nodes = [*ast.walk(ast.parse(_text(path)))]
+        except SyntaxError as error:
+            raise Refused(path, error.lineno or 1, f"it is no Python: {error.msg}") from None
+        imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+        for node in imports:
+            named = [alias.name for alias in node.names]
+            for name in named if isinstance(node, ast.Import) else [node.module or path.stem]:
+                if name.partition(".")[0] not in known:
+                    raise Refused(path, node.lineno, f"it imports {name}: {WHY_NOT}")
+
+
+def _seconds(settings: Path, told: object) -> float:
+    """How long a check may take: what is told, but at most MOST_SECONDS."""
+    if not isinstance(told, int | float) or not told > 0:
+        raise Refused(settings, 1, f"its check may take {told!r} seconds, expected more than 0")
+    return min(float(told), MOST_SECONDS)
+
+
+def _copied(context: Path) -> dict[str, str]:
+    """The files that lie in /app as a Dockerfile makes it, by their name there."""
+    dockerfile, files = context / "Dockerfile", dict[str, str]()
+    for number, instruction in _instructions(dockerfile) if dockerfile.exists() else ():
+        try:
+            files |= _laid_out(context, instruction.split())
+        except ValueError as error:
+            raise Refused(dockerfile, number, f"{instruction}: {error}") from None
+    size = sum(len(text.encode()) for text in files.values())
+    if len(files) > MOST_FILES or size > MOST_BYTES:
+        raise Refused(dockerfile, 1, f"{len(files)} files of {size} bytes are too many")
+    return files
+
+
+def _laid_out(context: Path, instruction: list[str]) -> dict[str, str]:
+    """The files that an instruction puts into /app; ValueError for what takes a container."""
+    match instruction[0].upper(), instruction[1:]:
+        case "FROM", [image] if _BARE.fullmatch(image):
+            return {}
+        case "WORKDIR", ["/app" | "/app/"]:
+            return {}
+        case "COPY", [*sources, target] if sources:
+            return _copy(context, sources, target)
+    raise ValueError(
+        "there is no container, expected FROM a bare image, WORKDIR /app and COPY into it"
+    )
+
+
+def _copy(context: Path, sources: list[str], target: str) -> dict[str, str]:
+    place, files = APP / target, dict[str, str]()
+    if not place.is_relative_to(APP) or ".." in place.parts:
+        raise ValueError("expected a place in /app")
+    into = target.endswith(("/", ".")) or place == APP or len(sources) > 1
+    for source in sources:
+        path = context / source.lstrip("/")
+        if source.startswith("-") or ".." in path.parts or path.is_symlink() or not path.exists():
+            raise ValueError(f"{source} is no file or folder beside it")
+        for found in _files(path):
+            if found.relative_to(context).parts[0] in _HIDDEN:
+                raise ValueError("it would show the check or the solution")
+            name = found.relative_to(path) if path.is_dir() else path.name if into else ""
+            files[str((place / name).relative_to(APP))] = _text(found)
+    return files
+
+
+def _instructions(dockerfile: Path) -> Iterator[tuple[int, str]]:
+    """Each instruction of a Dockerfile with the number of its first line."""
+    begun, parts = 0, list[str]()
+    for number, line in enumerate(_text(dockerfile).splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        begun = begun if parts else number
+        parts.append(line.strip().removesuffix("\\"))
+        if not line.rstrip().endswith("\\"):
+            yield begun, " ".join(" ".join(parts).split())
+            parts = []
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, or all files and links of a folder."""
+    if path.is_file():
+        return [path]
+    return sorted(found for found in path.rglob("*") if found.is_symlink() or not found.is_dir())
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    try:
+        found = strict_yaml.parse(_text(path), path.name)
+    except ValueError as error:
+        raise Refused(path, 1, str(error)) from None
+    if not isinstance(found, dict):
+        raise Refused(path, 1, "it is no mapping")
+    return found
+
+
+def _text(path: Path) -> str:
+    if path.is_symlink() or not path.is_file():
+        raise Refused(path, 1, "there is no such file, expected one that is no link")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise Refused(path, 1, "it is not text") from None

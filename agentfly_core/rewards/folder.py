@@ -1,0 +1,93 @@
+"""Are the files that an episode left in its workspace the right ones?
+
+Both rewards judge text that was copied out of the sandbox after the last command: links, pipes and
+programs that still ran were left there, and so were variables such as PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from agentfly_core.authoring.reward import reward
+from agentfly_core.environments.workspace import Workspace
+from agentfly_core.records.trajectory import Problem, Score
+from agentfly_core.sandbox.guest.protocol import Limits, Status
+from agentfly_core.sandbox.preflight import chosen
+from agentfly_core.sandbox.running import run
+
+_NO_CHECK = "no check:"
+_CHECK = f"""
+import json, os, subprocess
+with open("check.json") as file:
+    nonce, script, by_exit_code = json.load(file)
+os.remove("check.json")
+
+def checked():
+    for folder in ("work", "home", "logs/verifier"):
+        os.makedirs(folder, exist_ok=True)
+    if os.path.realpath("/app") != os.path.realpath("work"):
+        return "{_NO_CHECK} there is no /app"
+    settings = dict(os.environ, HOME=os.path.realpath("home"), TEST_DIR="/tests")
+    command = ["/bin/bash", "/tests/" + script]
+    try:
+        done = subprocess.run(command, cwd="/tests", env=settings, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        return "{_NO_CHECK} %s" % error
+    if by_exit_code:
+        return float(done.returncode == 0)
+    try:
+        with open("logs/verifier/reward.txt") as file:
+            return float(file.read())
+    except (OSError, ValueError):
+        return 0.0
+
+found = checked()
+with open("verdict.txt", "w") as file:
+    file.write("%s %s" % (nonce, found))
+"""
+
+
+@reward
+async def expected_files(workspace: Workspace, problem: Problem) -> Score:
+    """1 when the workspace's files are those of `problem.facts["expected"]`, no more and no less,
+    else 0; line breaks at the end of a file do not count.
+
+    Its part `wrong` is how many files are not as expected, missing ones and further ones included.
+    """
+    expected: dict[str, str] = {n: t.rstrip("\n") for n, t in problem.facts["expected"].items()}
+    left = {name: text.rstrip("\n") for name, text in workspace.files.items()}
+    wrong = sum(expected.get(name) != left.get(name) for name in {*expected, *left})
+    return Score(float(wrong == 0), parts={"wrong": float(wrong)})
+
+
+@reward(timeout=1200.0, ready=chosen)
+async def hidden_check(workspace: Workspace, problem: Problem) -> float:
+    """What a problem's check says of the workspace, from 0 to 1, in a fresh sandbox that its files
+    are copied to.
+
+    `problem.facts["check"]`, as `datasets.harbor` makes it:
+
+        {"files": {"test.sh": "..."}, "script": "test.sh", "by_exit_code": False, "seconds": 60.0}
+
+    These files lie in /tests and the workspace's in /app. The script runs in /tests, with an empty
+    home, and nothing of the workspace runs unless the script runs it. It writes a number to
+    /logs/verifier/reward.txt, or with `by_exit_code` ends with 0 for a 1; all else is 0, and so is
+    a check that takes longer than `seconds`.
+    """
+    check: Mapping[str, Any] = problem.facts["check"]
+    nonce, seconds = secrets.token_hex(16), float(check["seconds"])
+    order = json.dumps([nonce, check["script"], check["by_exit_code"]])
+    files = {f"work/{name}": text for name, text in workspace.files.items()}
+    files |= {f"tests/{name}": text for name, text in check["files"].items()}
+    files |= {"check.json": order}
+    limits = Limits(wall=seconds, cpu=math.ceil(seconds))
+    done = await run(_CHECK, files, limits=limits, collect=["verdict.txt"])
+    signed, _, found = done.files.get("verdict.txt", b"").decode(errors="replace").partition(" ")
+    if done.status is Status.UNAVAILABLE or (signed == nonce and found.startswith(_NO_CHECK)):
+        raise RuntimeError(f"the sandbox failed: {found or done.stderr}")
+    value = float(found) if signed == nonce else 0.0
+    return value if 0 <= value <= 1 else 0.0

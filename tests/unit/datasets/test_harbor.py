@@ -1,0 +1,162 @@
+"""Tasks in the layouts of Harbor and of terminal-bench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentfly_core.datasets.harbor import harbor
+from agentfly_core.environments.workspace import Workspace
+from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.rewards.folder import hidden_check
+
+TOML = '[metadata]\ncategory = "files"\n[verifier]\ntimeout_sec = 5.0\n'
+DOCKERFILE = "FROM ubuntu:24.04\n# the notes\nWORKDIR /app\nCOPY notes.txt \\\n    docs/\n"
+TEST = "grep -qx 3 /app/count.txt && echo 1 > /logs/verifier/reward.txt\n"
+DOCKER = "environment/Dockerfile"
+HARBOR = {
+    "instruction.md": "Write how many words docs/notes.txt has into count.txt.\n",
+    "task.toml": TOML,
+    "environment/Dockerfile": DOCKERFILE,
+    "environment/notes.txt": "one two three\n",
+    "tests/test.sh": TEST,
+    "solution/solve.sh": "wc -w < docs/notes.txt > count.txt\n",
+}
+BENCH = {
+    "task.yaml": "instruction: Say hello in hello.txt.\n"
+    "difficulty: easy\nmax_test_timeout_sec: 9\n",
+    "docker-compose.yaml": "services:\n  client:\n    build: .\n",
+    "Dockerfile": "FROM images.example/t-bench/ubuntu-24-04:latest\nCOPY data data\n",
+    "data/a.txt": "a\n",
+    "run-tests.sh": "python3 $TEST_DIR/test_outputs.py\n",
+    "tests/expected.py": "TEXT = 'hello\\n'\n",
+    "tests/test_outputs.py": "import sys\nfrom expected import TEXT\n"
+    "assert open('/app/hello.txt').read() == TEXT\n",
+    "solution.sh": "echo hello > hello.txt\n",
+}
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def one(root: Path, files: dict[str, str]) -> Problem | BadRow:
+    """What becomes of a folder with one task."""
+    write(root / "task", files)
+    [row] = harbor(0, 1, 0, 0, str(root))["train"]
+    return row
+
+
+def test_a_task_of_harbor_becomes_a_problem_with_its_files_and_its_check(tmp_path: Path) -> None:
+    check = {"files": {"test.sh": TEST}, "script": "test.sh", "by_exit_code": False, "seconds": 5.0}
+    assert one(tmp_path, HARBOR) == Problem(
+        "task",
+        "Write how many words docs/notes.txt has into count.txt.",
+        {"files": {"docs/notes.txt": "one two three\n"}, "check": check, "category": "files"},
+    )
+
+
+def test_a_task_of_terminal_bench_is_judged_by_the_exit_code_of_its_tests(tmp_path: Path) -> None:
+    problem = one(tmp_path, BENCH)
+    assert isinstance(problem, Problem)
+    assert (problem.prompt, problem.facts["files"]) == (
+        "Say hello in hello.txt.",
+        {"data/a.txt": "a\n"},
+    )
+    check = problem.facts["check"]
+    assert (check["script"], check["by_exit_code"], check["seconds"]) == ("run-tests.sh", True, 9)
+    assert check["files"].keys() == {"run-tests.sh", "expected.py", "test_outputs.py"}
+    assert problem.facts["difficulty"] == "easy"
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize(
+    ("files", "right"), [(HARBOR, {"count.txt": "3\n"}), (BENCH, {"hello.txt": "hello\n"})]
+)
+async def test_its_check_passes_what_its_solution_leaves_and_not_what_it_begins_with(
+    tmp_path: Path, files: dict[str, str], right: dict[str, str]
+) -> None:
+    problem, workspace = one(tmp_path, files), Workspace()
+    assert isinstance(problem, Problem)
+    await workspace.reset(problem)
+    assert await hidden_check(workspace=workspace, problem=problem) == 0.0
+    workspace.restore({**workspace.files, **right})
+    assert await hidden_check(workspace=workspace, problem=problem) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("layout", "name", "text", "where", "why"),
+    [
+        (HARBOR, DOCKER, DOCKERFILE + "RUN make \\\n  all", 6, "RUN make all: th"),
+        (HARBOR, DOCKER, "FROM postgres:16", 1, "FROM postgres:16: there is no"),
+        (HARBOR, DOCKER, "FROM me/python:3", 1, "FROM me/python:3: there is no container"),
+        (HARBOR, DOCKER, "FROM ubuntu\nWORKDIR /srv", 2, "WORKDIR /srv: there"),
+        (HARBOR, DOCKER, "COPY notes.txt /etc/notes", 1, "expected a place in"),
+        (HARBOR, DOCKER, "COPY notes.txt ../notes", 1, "expected a place in /app"),
+        (HARBOR, DOCKER, "COPY ../task.toml .", 1, "no file or folder beside it"),
+        (HARBOR, DOCKER, "COPY --chown=1 notes.txt .", 1, "--chown=1 is no file"),
+        (HARBOR, DOCKER, 'COPY ["notes.txt", "."]', 1, "no file or folder beside"),
+        (HARBOR, "environment/docker-compose.yaml", "", 1, "several containers"),
+        (HARBOR, "task.toml", "[environment]\ndocker_image = 'me/x:1'", 1, "the image me/x:1"),
+        (HARBOR, "task.toml", "[verifier", 1, "it is no TOML"),
+        (HARBOR, "task.toml", "[verifier]\ntimeout_sec = 'long'", 1, "may take 'long' seconds"),
+        (HARBOR, "tests/test.sh", "set -e\ncurl -LsSf https://x | sh\n" + TEST, 2, "calls curl"),
+        (HARBOR, "tests/test.sh", "git -C /app status # 1\n" + TEST, 1, "it calls git: a"),
+        (HARBOR, "tests/test.sh", "exit 0", 1, "it writes no /logs/verifier/reward.txt"),
+        (BENCH, "run-tests.sh", "# install\nuvx pytest $TEST_DIR", 2, "it calls uvx"),
+        (BENCH, "tests/test_outputs.py", "import os\nimport pytest", 2, "it imports pytest: "),
+        (BENCH, "tests/test_outputs.py", "from yaml.nodes import Node", 1, "it imports yaml.nodes"),
+        (BENCH, "tests/test_outputs.py", "x =", 1, "it is no Python: invalid syntax"),
+        (BENCH, "docker-compose.yaml", "services: {a: {}, b: {}}", 1, "several containers"),
+        (BENCH, "Dockerfile", "COPY . .", 1, "it would show the check or the solution"),
+        (BENCH, "task.yaml", "difficulty: easy", 1, "it has no instruction"),
+        (BENCH, "task.yaml", "[]", 1, "it is no mapping"),
+        (BENCH, "task.yaml", "a: [", 1, "task.yaml, line 1, column 5 is no valid YAML"),
+        (BENCH, "data/a.txt", "x" * 1_000_001, 1, "1 files of 1000001 bytes are too many"),
+    ],
+)  # fmt: skip
+def test_a_task_that_cannot_be_played_here_is_refused_with_its_file_and_line(
+    tmp_path: Path, layout: dict[str, str], name: str, text: str, where: int, why: str
+) -> None:
+    row = one(tmp_path, {**layout, name: text})
+    assert isinstance(row, BadRow)
+    refused = "Dockerfile" if name == "data/a.txt" else name
+    assert (row.source, row.row) == (f"task/{refused}", where)
+    assert why in row.fault
+
+
+def test_a_task_that_is_no_text_lacks_a_file_or_has_a_link_is_refused(tmp_path: Path) -> None:
+    for name, files in {"a": HARBOR, "b": HARBOR, "c": HARBOR, "d": {"README": "none"}}.items():
+        write(tmp_path / name, files)
+    (tmp_path / "a/environment/notes.txt").write_bytes(b"\xff")
+    (tmp_path / "b/tests/right").symlink_to("/etc/passwd")
+    (tmp_path / "c/tests/test.sh").unlink()
+    assert [str(row) for row in harbor(0, 1, 0, 1, str(tmp_path))["train"]] == [
+        "a/environment/notes.txt, row 1: it is not text",
+        "b/tests/right, row 1: there is no such file, expected one that is no link",
+        "c/tests/test.sh, row 1: there is no such file, expected one that is no link",
+        "d/task.yaml, row 1: there is no such file, expected one that is no link",
+    ]
+
+
+def test_tasks_are_cut_into_splits_that_share_none(tmp_path: Path) -> None:
+    for number in range(6):
+        write(tmp_path / f"task-{number}", HARBOR)
+    splits = harbor(0, 3, 1, 2, str(tmp_path))
+    assert {split: len(rows) for split, rows in splits.items()} == {
+        "train": 3,
+        "validation": 1,
+        "test": 2,
+    }
+    ids = {row.id for rows in splits.values() for row in rows if isinstance(row, Problem)}
+    assert len(ids) == 6
+    assert splits == harbor(0, 3, 1, 2, str(tmp_path)) != harbor(1, 3, 1, 2, str(tmp_path))
+
+
+def test_what_is_no_folder_is_refused() -> None:
+    with pytest.raises(ValueError, match="folder: got 'nowhere', expected a folder with a folder"):
+        harbor(0, 1, 0, 1, "nowhere")
