@@ -27,13 +27,16 @@ async def played(
     tools: Sequence[Tool],
     tokenizer: PreTrainedTokenizerBase,
     kinds: Sequence[type[Environment]] = (),
+    rewards: Sequence[Reward] = (),
+    max_turns: int = 6,
 ) -> list[Trajectory]:
-    """An episode of each problem, of six turns at most."""
+    """An episode of each problem; `rewards` are those that need an environment."""
     rules = rollout_spec(
         *tools,
+        rewards=rewards,
         template=Hermes(tokenizer, show_tools=False),
         limits=dict.fromkeys(kinds, 8),
-        max_turns=6,
+        max_turns=max_turns,
         max_tokens=400,
         max_model_len=8000,
     )
