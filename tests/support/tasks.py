@@ -28,16 +28,15 @@ async def played(
     tokenizer: PreTrainedTokenizerBase,
     kinds: Sequence[type[Environment]] = (),
     rewards: Sequence[Reward] = (),
+    max_turns: int = 6,
 ) -> list[Trajectory]:
-    """An episode of each problem, of six turns at most; `rewards` are those that need one of the
-    `kinds`.
-    """
+    """An episode of each problem; `rewards` are those that need one of the `kinds`."""
     rules = rollout_spec(
         *tools,
         rewards=rewards,
         template=Hermes(tokenizer, show_tools=False),
         limits=dict.fromkeys(kinds, 8),
-        max_turns=6,
+        max_turns=max_turns,
         max_tokens=400,
         max_model_len=8000,
     )

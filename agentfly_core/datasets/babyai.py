@@ -1,0 +1,86 @@
+"""Missions in the levels of BabyAI, about things of which no split knows another's."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from agentfly_core.datasets.splitting import shares
+from agentfly_core.environments.babyai import level, mission, told
+from agentfly_core.records.generated_dataset import generated
+from agentfly_core.records.trajectory import Problem
+
+LEVELS = ("BabyAI-GoToLocal-v0", "BabyAI-PickupDist-v0", "BabyAI-PutNextLocalS6N4-v0")
+COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
+PORTABLE = ("key", "ball", "box")
+_THING = re.compile(
+    rf"\b(?:an? |the )((?:(?:{'|'.join(COLORS)}) )?(?:{'|'.join(PORTABLE)}|door|object))"
+)
+_MOST_SEEDS = 1000
+"""So many seeds are tried for a problem, at most."""
+
+
+@generated
+def babyai(
+    seed: int, train: int, validation: int, test: int, levels: Sequence[str] = LEVELS
+) -> dict[str, list[Problem]]:
+    """Problems for each split, of the levels in turn, told with what is seen at first:
+
+        Problem("PickupDist-4711", "pick up the green key\\nblue ball 2 ahead; wall 3 ahead",
+            {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"})
+
+    The things that missions name, such as a green key, or any ball, are of one split only, under
+    any seed. Raises ValueError for a level that is none, or whose missions name no thing of a
+    split's.
+    """
+    sizes = {"train": train, "validation": validation, "test": test}
+    mine = things()
+    draw = random.Random(seed)
+    found: dict[str, list[Problem]] = {}
+    for split, size in sizes.items():
+        made = [_problems(name, mine[split], draw) for name in levels]
+        found[split] = [next(made[number % len(made)]) for number in range(size)]
+    return found
+
+
+def things() -> Mapping[str, Sequence[str]]:
+    """The things of each split, four ninths, two and three of each form: `red ball`, `box`, `grey
+    object`.
+    """
+    forms = [
+        [f"{color} {what}" for color in COLORS for what in PORTABLE],
+        [f"{color} door" for color in COLORS],
+        [*PORTABLE, "door"],
+        [f"{color} object" for color in COLORS],
+    ]
+    cut = {"train": 4, "validation": 2, "test": 3}
+    draw = random.Random(0)
+    shared = [shares(draw.sample(form, len(form)), cut) for form in forms]
+    return {split: [thing for form in shared for thing in form[split]] for split in cut}
+
+
+def _problems(name: str, mine: Sequence[str], draw: random.Random) -> Iterator[Problem]:
+    """Problems of a level, without end, each about things of these."""
+    grid = level(name)
+    taken = set[int]()
+    while True:
+        for _ in range(_MOST_SEEDS):
+            seed = draw.randrange(2**31)
+            asked = mission(grid, seed)
+            if seed not in taken and named(asked) and set(named(asked)) <= set(mine):
+                break
+        else:
+            raise ValueError(
+                f"{name}: of {_MOST_SEEDS} missions, such as {asked!r}, none is about only "
+                f"{', '.join(mine)}. Name other levels."
+            )
+        taken.add(seed)
+        kind = name.removeprefix("BabyAI-").removesuffix("-v0")
+        facts = {"level": name, "seed": seed, "mission": asked, "kind": kind}
+        yield Problem(f"{kind}-{seed}", f"{asked}\n{told(grid)}", facts)
+
+
+def named(asked: str) -> list[str]:
+    """The things that a mission names: `put the red ball next to a box` names red ball and box."""
+    return _THING.findall(asked)

@@ -1,0 +1,142 @@
+"""Missions in a grid of rooms, those of BabyAI in MiniGrid, told in words."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from agentfly_core.authoring.environment import Environment
+from agentfly_core.formats import hashing
+from agentfly_core.records.trajectory import Problem
+
+if TYPE_CHECKING:
+    from minigrid.core.world_object import WorldObj
+    from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
+
+ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "open or close")
+"""What can be done, in the order of MiniGrid's numbers for it."""
+THINGS = ("door", "key", "ball", "box")
+
+
+class BabyAI(Environment):
+    """A level of BabyAI (Chevalier-Boisvert et al., arXiv 1810.08272), which a problem's facts name
+    with the seed of its grid and the mission that it has there:
+
+        {"level": "BabyAI-PickupDist-v0", "seed": 4711, "mission": "pick up the green key"}
+
+    `solved` says whether the mission was carried out; nothing can be done afterwards, nor after as
+    many steps as the level allows. It needs the package minigrid (the extra `babyai`).
+    """
+
+    async def reset(self, problem: Problem) -> None:
+        """Make the grid; raises KeyError without a fact, and ValueError for a level that is none
+        and for another mission than the facts', as another version of minigrid may make it.
+        """
+        facts = problem.facts
+        self._grid = level(facts["level"])
+        found = mission(self._grid, facts["seed"])
+        if found != facts["mission"]:
+            raise ValueError(
+                f"{facts['level']} has at seed {facts['seed']} the mission {found!r}, expected "
+                f"{facts['mission']!r}: prepare the problems again, with this version of minigrid."
+            )
+        self.solved = self.over = False
+
+    def act(self, action: str, times: int) -> None:
+        """Do one of ACTIONS so many times, or until the mission is over."""
+        number = ACTIONS.index(action)
+        for _ in range(times):
+            if self.over:
+                return
+            _, reward, done, late, _ = self._grid.step(cast(Any, number))
+            self.solved, self.over = float(reward) > 0, done or late
+
+    def view(self) -> str:
+        """What is seen now, see `told`."""
+        return told(self._grid)
+
+    def state_key(self) -> str:
+        """The grid, where one stands in it, what one carries and whether it is over."""
+        carried = self._grid.carrying
+        held = f"{carried.color} {carried.type}" if carried else ""
+        return hashing.digest([self._grid.hash(64), held, self.over])
+
+
+def level(name: str) -> RoomGridLevel:
+    """A grid of this level, without a mission yet; raises ValueError where there is none."""
+    levels = sorted(known for known in _gymnasium().registry if known.startswith("BabyAI-"))
+    if name not in levels:
+        raise ValueError(f"Got the level {name!r}, expected one of {', '.join(levels)}.")
+    return cast("RoomGridLevel", _gymnasium().make(name, disable_env_checker=True).unwrapped)
+
+
+def mission(grid: RoomGridLevel, seed: int) -> str:
+    """Make the grid of a seed, and return its mission."""
+    grid.reset(seed=seed)
+    return str(grid.mission)
+
+
+def told(grid: RoomGridLevel) -> str:
+    """What is seen, the nearest first, how far the walls are, and what is carried:
+
+        "red ball 2 ahead 1 left, blue key 1 right; wall 3 ahead, 2 left; you carry a grey box"
+
+    The view is MiniGrid's, of seven by seven cells: six ahead, three to each side.
+    """
+    seen, visible = grid.gen_obs_grid()
+    middle, here = seen.width // 2, seen.height - 1
+    cells = {
+        (here - y, x - middle): cell
+        for x, y in np.argwhere(visible)
+        if (x, y) != (middle, here) and (cell := seen.get(x, y))
+    }
+    things = [
+        f"{_looks(cell)} {_place(*where)}"
+        for where, cell in sorted(cells.items())
+        if cell.type in THINGS
+    ]
+    lines = {"ahead": (1, 0), "left": (0, -1), "right": (0, 1)}
+    walls = [
+        f"{far} {side}"
+        for side, (ahead, aside) in lines.items()
+        for far in range(1, seen.height)
+        if (cell := cells.get((far * ahead, far * aside))) and cell.type == "wall"
+    ]
+    parts = [", ".join(things) or "nothing", f"wall {', '.join(walls)}" if walls else ""]
+    parts.append(f"you carry a {_looks(grid.carrying)}" if grid.carrying else "")
+    return "; ".join(filter(None, parts))
+
+
+def _looks(cell: WorldObj) -> str:
+    """`red ball`, `open grey door`."""
+    opened = {True: "open ", False: "closed "}
+    state = opened[cell.is_open] if cell.type == "door" else ""
+    return f"{state}{cell.color} {cell.type}"
+
+
+def _place(ahead: int, aside: int) -> str:
+    """`2 ahead 1 left`."""
+    sideways = f"{abs(aside)} {'left' if aside < 0 else 'right'}" if aside else ""
+    return " ".join(filter(None, [f"{ahead} ahead" if ahead else "", sideways]))
+
+
+@cache
+def _gymnasium() -> Any:
+    """The package with MiniGrid's levels in its registry."""
+    try:
+        import gymnasium
+        import minigrid  # noqa: F401
+        from minigrid.envs.babyai.core import roomgrid_level
+    except ImportError as error:
+        raise ValueError(
+            f"BabyAI needs the package minigrid: pip install minigrid (the extra `babyai`): {error}"
+        ) from None
+    # It prints each layout that it rejects.
+    roomgrid_level.print = _in_silence
+    return gymnasium
+
+
+def _in_silence(*words: object) -> None:
+    """Print nothing."""

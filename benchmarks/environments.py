@@ -1,0 +1,142 @@
+"""How fast the environments of experiments are: episodes a second and the latency of a turn.
+
+    python -m benchmarks.environments [--experiment shop office] [--at-once 1 8 32]
+        [--policy oracle] [--episodes 64] [--repeats 3]
+
+Each experiment is played as `agentfly play` plays it, with any policy that it takes, so many
+episodes at the same time; they are stored and scored. The latency is the time from a reply to the
+next prompt of its episode: the tools, the environment, the template, and the wait for the other
+episodes on the event loop. The experiments take turns; medians of all runs.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from agentfly_core.inference.sampler import Request, Sampler, SamplerSession
+from agentfly_core.play.session import Wish, play, table
+from agentfly_core.play.way import Usual
+from agentfly_core.records.trajectory import Sampled
+from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.episodes import Decode
+from benchmarks import harness
+from flows.context import context_of
+
+EXPERIMENTS = ["shop", "office", "search"]
+COLUMNS = ("experiment", "at once", "episodes/s", "turns/s", "p50, ms", "p95, ms")
+Episode = tuple[str, int]
+
+
+class Measured(NamedTuple):
+    """`Measured(episodes=212.0, turns=850.0, latencies=[0.002, 0.011])`; in a second,
+    and in seconds.
+    """
+
+    episodes: float
+    turns: float
+    latencies: list[float]
+
+
+@dataclass
+class Timed(Usual):
+    """The usual way of playing, which notes how long after a reply its episode asks again."""
+
+    replied: dict[Episode, float] = field(default_factory=dict)
+    latencies: list[float] = field(default_factory=list)
+
+    def sampler(self, sampler: Sampler, decode: Decode) -> Sampler:
+        """The sampler, listened to."""
+        return _Heard(sampler, self)
+
+
+@dataclass
+class _Heard:
+    """A sampler, and its session, whose replies and requests are timed."""
+
+    inner: Sampler
+    way: Timed
+
+    def load(self, policy: Path, version: int, base: Path | None = None) -> None:
+        self.inner.load(policy, version, base)
+
+    def rest(self) -> None:
+        self.inner.rest()
+
+    @asynccontextmanager
+    async def shard(self, episodes: int) -> AsyncIterator[SamplerSession]:
+        async with self.inner.shard(episodes) as session:
+            yield _Session(session, self.way)
+
+
+@dataclass
+class _Session:
+    inner: SamplerSession
+    way: Timed
+
+    async def sample(self, request: Request) -> Sampled:
+        episode = request.conversation.problem.id, request.conversation.chain
+        if replied := self.way.replied.get(episode):
+            self.way.latencies.append(time.perf_counter() - replied)
+        reply = await self.inner.sample(request)
+        self.way.replied[episode] = time.perf_counter()
+        return reply
+
+    def open(self) -> None:
+        self.inner.open()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def main() -> None:
+    """Play and print the table."""
+    options = harness.parser(
+        __doc__,
+        experiment=EXPERIMENTS,
+        at_once=[1, 8, 32],
+        policy="oracle",
+        episodes=64,
+        repeats=3,
+    ).parse_args()
+    with tempfile.TemporaryDirectory(prefix="agentfly-") as store:
+        contexts = {name: context_of(name, [], "local", store) for name in options.experiment}
+        ways = {
+            (name, at_once): partial(measured, context, options.policy, options.episodes, at_once)
+            for name, context in contexts.items()
+            for at_once in options.at_once
+        }
+        taken = harness.in_turns(ways, options.repeats)
+    title = f"policy {options.policy}, {options.episodes} episodes, {options.repeats} runs"
+    harness.show(COLUMNS, [row(*one) for one in taken.items()], title)
+
+
+def measured(context: ExperimentContext, policy: str, episodes: int, at_once: int) -> Measured:
+    """Play the first problems of the training split."""
+    wish = Wish(policy, "train", episodes, "", "python -m benchmarks.environments")
+    way = Timed()
+    with tempfile.TemporaryDirectory(prefix="agentfly-") as logs:
+        played = play(context, table(context, wish, at_once), Path(logs), way)
+    turns = sum(len(trajectory.turns) for trajectory in played.episodes)
+    return Measured(len(played.episodes) / played.seconds, turns / played.seconds, way.latencies)
+
+
+def row(way: tuple[str, int], runs: Sequence[Measured]) -> list[str]:
+    """An experiment at a number of episodes at once."""
+    name, at_once = way
+    rates = [median(run.episodes for run in runs), median(run.turns for run in runs)]
+    gaps = 1000 * np.percentile([gap for run in runs for gap in run.latencies], [50, 95])
+    return [name, str(at_once), *(f"{rate:.0f}" for rate in rates), *(f"{gap:.1f}" for gap in gaps)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Missions in grids, and what it takes to carry them out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.datasets.babyai import babyai, named, things
+from agentfly_core.datasets.babyai_demonstrations import Goal
+from agentfly_core.datasets.babyai_demonstrations import babyai as oracle
+from agentfly_core.datasets.mistakes import observed
+from agentfly_core.environments.babyai import ACTIONS, BabyAI, level, told
+from agentfly_core.environments.babyai import mission as mission_of
+from agentfly_core.inference.random_policy import random_policy
+from agentfly_core.inference.scripted import Policy
+from agentfly_core.records.trajectory import Problem, Trajectory
+from agentfly_core.rewards.babyai import mission
+from agentfly_core.templates.chatml import call_text
+from agentfly_core.tools.babyai import act
+from tests.support import tasks
+
+pytest.importorskip("minigrid")
+HUNDRED = [babyai(seed, 0, 0, 3)["test"][seed % 3] for seed in range(100)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(nano: Path) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(nano)
+
+
+async def played(
+    policy: Policy, tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem] = HUNDRED
+) -> list[Trajectory]:
+    return await tasks.played(problems, policy, [act], tokenizer, [BabyAI], [mission], 12)
+
+
+async def test_the_oracle_carries_out_what_it_reads(tokenizer: PreTrainedTokenizerBase) -> None:
+    trajectories = await played(oracle(HUNDRED, 0, 0.0), tokenizer)
+    assert tasks.observed_success(trajectories, mission) >= 0.95
+    assert not any(o.error for trajectory in trajectories for o in trajectory.observations)
+
+
+async def test_random_calls_carry_out_nearly_none(tokenizer: PreTrainedTokenizerBase) -> None:
+    assert tasks.observed_success(await played(random_policy, tokenizer), mission) <= 0.1
+
+
+async def test_spoilt_episodes_carry_out_nearly_none(tokenizer: PreTrainedTokenizerBase) -> None:
+    assert tasks.observed_success(await played(oracle(HUNDRED, 0, 1.0), tokenizer), mission) <= 0.1
+
+
+async def test_the_same_calls_for_all_carry_out_nearly_none(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    best = 0.0
+    for seed in range(3):
+        draw = random.Random(seed)
+        calls = [(draw.choice(ACTIONS[:4]), draw.randint(1, 6)) for _ in range(12)]
+
+        async def unread(
+            conversation: Conversation, calls: Sequence[tuple[str, int]] = calls
+        ) -> str:
+            action, times = calls[len(observed(conversation))]
+            return call_text("act", action=action, times=times)
+
+        best = max(best, tasks.observed_success(await played(unread, tokenizer), mission))
+    assert best <= 0.15
+
+
+def test_no_two_splits_name_the_same_thing_under_any_seeds() -> None:
+    names: dict[str, set[str]] = {"train": set(), "validation": set(), "test": set()}
+    for seed in (0, 1):
+        for split, problems in babyai(seed, 60, 20, 20).items():
+            for problem in problems:
+                names[split] |= {*named(problem.facts["mission"])}
+    for split, found in names.items():
+        assert found <= {*things()[split]}
+    for one, other in combinations(names.values(), 2):
+        assert not one & other
+
+
+def test_what_is_seen_is_told_row_by_row_with_walls_and_what_is_carried() -> None:
+    grid = level("BabyAI-PutNextLocalS6N4-v0")
+    assert mission_of(grid, 119985226) == "put the red key next to the purple box"
+    assert told(grid) == (
+        "purple box 1 ahead 2 right, red key 2 ahead, green box 2 ahead 1 right, "
+        "grey key 3 ahead 3 right; wall 4 ahead, 1 left"
+    )
+    for action in ("go forward", "pick up"):
+        grid.step(ACTIONS.index(action))
+    assert told(grid) == (
+        "purple box 2 right, green box 1 ahead 1 right, grey key 2 ahead 3 right; "
+        "wall 3 ahead, 1 left; you carry a red key"
+    )
+
+
+def test_a_level_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="Got the level 'GoTo', expected one of BabyAI-Action"):
+        babyai(0, 1, 1, 1, levels=["GoTo"])
+
+
+def test_missions_that_name_nothing_of_a_split_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"such as 'go to (a|the) red ball', none is about only "):
+        babyai(0, 0, 1, 0, levels=["BabyAI-GoToRedBall-v0"])
+
+
+async def test_problems_of_another_version_of_minigrid_are_refused() -> None:
+    problem = replace(HUNDRED[0], facts={**HUNDRED[0].facts, "mission": "go to the sun"})
+    with pytest.raises(ValueError, match="expected 'go to the sun': prepare the problems again"):
+        await BabyAI().reset(problem)
+
+
+async def test_the_same_state_has_the_same_name_however_it_was_reached() -> None:
+    one, other = BabyAI(), BabyAI()
+    for babyai_ in (one, other):
+        await babyai_.reset(HUNDRED[1])
+    assert one.state_key() == other.state_key()
+    one.act("turn left", 3)
+    other.act("turn right", 1)
+    assert one.state_key() == other.state_key()
+    one.act("turn right", 1)
+    assert one.state_key() != other.state_key()
+
+
+def test_a_mission_of_another_form_is_none_for_the_oracle() -> None:
+    with pytest.raises(ValueError, match="Got the mission 'open the red door', expected to go"):
+        Goal.of("open the red door")
