@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import aiohttp
 
@@ -42,7 +43,8 @@ class ChatService:
     """A service that a site names: `ChatService("judge", site.endpoints["judge"], Answers(store),
     Budget("judge", 1000, 2_000_000))`.
 
-    `pause` are the seconds before the second attempt; each further one waits twice as long.
+    `pause` are the seconds before the second attempt; each further one waits twice as long. All who
+    open it, on one event loop, share its budget and its `concurrency`.
     """
 
     name: str
@@ -56,6 +58,11 @@ class ChatService:
         """The service with the budget that its settings give it."""
         budget = Budget(name, settings.max_requests, settings.max_tokens)
         return cls(name, settings, answers, budget)
+
+    @cached_property
+    def room(self) -> asyncio.Semaphore:
+        """How many requests may be under way at a time."""
+        return asyncio.Semaphore(self.settings.concurrency)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Chat]:
@@ -74,7 +81,7 @@ class ChatService:
         async with aiohttp.ClientSession(
             connector=connector, timeout=limit, headers=key, trust_env=True
         ) as session:
-            yield Chat(self, session, asyncio.Semaphore(self.settings.concurrency))
+            yield Chat(self, session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,6 @@ class Chat:
 
     service: ChatService
     session: aiohttp.ClientSession
-    room: asyncio.Semaphore
 
     async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
         """What the service says; the same to the same request and `draw`, for ever.
@@ -106,7 +112,7 @@ class Chat:
         for attempt in range(attempts):
             self.service.budget.take()
             try:
-                async with self.room:
+                async with self.service.room:
                     return await self._sent(body)
             except _Passing as passing:
                 told = str(passing)

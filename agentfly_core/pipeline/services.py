@@ -90,12 +90,13 @@ def rollout_services(
     """The sampler that the site asks for and the environments, starting, for `model` and policies
     trained from it; raises ValueError for a frozen speaker that cannot speak.
     """
+    chats = chat_services(context, endpoint_of(context.store, model))
     with (
-        sampler_service(context, model, owner, logs) as sampler,
+        sampler_service(context, model, owner, logs, chats) as sampler,
         environments_service(context) as environments,
     ):
         tokenizer = tokenizer_of(context, model)
-        frozen = frozen_speakers(context, tokenizer)
+        frozen = frozen_speakers(context, tokenizer, chats)
         yield RolloutServices(sampler, environments, tokenizer, frozen)
 
 
@@ -109,19 +110,23 @@ def demonstration_services(
         learner_service(context, owner, logs) as learner,
     ):
         tokenizer = tokenizer_of(context, model)
-        frozen = frozen_speakers(context, tokenizer)
+        frozen = frozen_speakers(context, tokenizer, chat_services(context))
         yield TrainingServices(in_process(context), environments, tokenizer, frozen, learner)
 
 
 @contextmanager
 def sampler_service(
-    context: ExperimentContext, model: Artifact, owner: str, logs: Path
+    context: ExperimentContext,
+    model: Artifact,
+    owner: str,
+    logs: Path,
+    chats: Mapping[str, ChatService],
 ) -> Iterator[Sampler]:
-    """The sampler that the site asks for, starting, or the chat service that `model` is; a vLLM
+    """The sampler that the site asks for, starting, or of `chats` the one that `model` is; a vLLM
     server ends with the block.
     """
     if name := endpoint_of(context.store, model):
-        yield _asking(context, name, model)
+        yield _asking(context, chats[name], model)
         return
     if context.site.sampler == "transformers":
         yield in_process(context)
@@ -173,8 +178,26 @@ def learner_service(
             checkpointer.wait()
 
 
+def chat_services(context: ExperimentContext, *policies: str) -> dict[str, ChatService]:
+    """The chat services that speak in a session, by name, frozen ones and those that are `policies`
+    themselves: each has one budget, whoever asks it.
+    """
+    frozen = context.science.agent.frozen.values()
+    named = {who.removeprefix(ENDPOINT) for who in frozen if who.startswith(ENDPOINT)}
+    names = {name for name in (*named, *policies) if name}
+    if not names:
+        return {}
+    from agentfly_core.endpoints.answers import Answers
+    from agentfly_core.endpoints.service import ChatService  # loads aiohttp
+
+    answers = Answers(context.store)
+    return {name: ChatService.of(name, context.site.endpoint(name), answers) for name in names}
+
+
 def frozen_speakers(
-    context: ExperimentContext, tokenizer: PreTrainedTokenizerBase
+    context: ExperimentContext,
+    tokenizer: PreTrainedTokenizerBase,
+    chats: Mapping[str, ChatService],
 ) -> dict[str, Frozen]:
     """Who speaks for the frozen roles, policies with their weights loaded; raises ValueError for
     one that is not there, or has other tokens than the experiment's model.
@@ -183,7 +206,7 @@ def frozen_speakers(
     keys = {who: f"agent.frozen.{role}" for role, who in frozen.items()}
     for who, key in keys.items():
         if who.startswith(ENDPOINT):
-            speakers[who] = FrozenEndpoint(who, _service(context, who.removeprefix(ENDPOINT)))
+            speakers[who] = FrozenEndpoint(who, chats[who.removeprefix(ENDPOINT)])
         else:
             speakers[who] = _frozen_policy(context, key, who, tokenizer)
     return {role: speakers[who] for role, who in frozen.items()}
@@ -212,21 +235,14 @@ def endpoint_of(store: Store, policy: Artifact) -> str:
     return str(found["name"]) if found else ""
 
 
-def _asking(context: ExperimentContext, name: str, policy: Artifact) -> Sampler:
+def _asking(context: ExperimentContext, chat: ChatService, policy: Artifact) -> Sampler:
     """The sampler that asks a chat service of the site."""
     from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
     tokenizer = tokenizer_of(context, policy)
     encode = partial(tokenizer.encode, add_special_tokens=False)
     stop = template_of(context.science.template, tokenizer).stop_tokens[0]
-    return EndpointSampler(_service(context, name), encode, stop)
-
-
-def _service(context: ExperimentContext, name: str) -> ChatService:
-    from agentfly_core.endpoints.answers import Answers
-    from agentfly_core.endpoints.service import ChatService  # loads aiohttp
-
-    return ChatService.of(name, context.site.endpoint(name), Answers(context.store))
+    return EndpointSampler(chat, encode, stop)
 
 
 def divided(context: ExperimentContext) -> Site:

@@ -17,8 +17,9 @@ from transformers import AutoTokenizer
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.site import Site
-from agentfly_core.pipeline import checks
-from agentfly_core.pipeline.services import frozen_speakers
+from agentfly_core.inference.endpoint import EndpointSampler
+from agentfly_core.pipeline import checks, inputs
+from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
 from agentfly_core.records.schedule import first_round
 from agentfly_core.rollout.frozen import FrozenEndpoint, FrozenPolicy
@@ -129,12 +130,24 @@ def test_roles_of_one_policy_have_one_sampler_and_a_service_has_none(
         tmp_path, {"critic": "run:demo@1", "referee": "run:demo@1", "judge": "endpoint:gpt"}
     )
     publish(here.store, 1, [*nano.iterdir()])
-    found = frozen_speakers(here, AutoTokenizer.from_pretrained(nano))
+    found = frozen_speakers(here, AutoTokenizer.from_pretrained(nano), chat_services(here))
     critic, referee, judge = found["critic"], found["referee"], found["judge"]
     assert isinstance(critic, FrozenPolicy) and isinstance(referee, FrozenPolicy)
     assert critic.sampler is referee.sampler
     assert isinstance(judge, FrozenEndpoint)
     assert [one.name for one in found.values()] == ["run:demo@1", "run:demo@1", "endpoint:gpt"]
+
+
+def test_a_service_that_plays_and_speaks_for_a_frozen_role_is_one_with_one_budget(
+    tmp_path: Path,
+) -> None:
+    here = context(tmp_path, {"critic": "endpoint:gpt", "judge": "endpoint:gpt"})
+    plays = inputs.endpoint(here, "gpt")
+    with rollout_services(here, plays, "owner", tmp_path) as found:
+        critic, judge = found.frozen["critic"], found.frozen["judge"]
+        assert isinstance(found.sampler, EndpointSampler)
+        assert isinstance(critic, FrozenEndpoint) and isinstance(judge, FrozenEndpoint)
+        assert critic.service is judge.service is found.sampler.service
 
 
 def test_a_policy_with_tokens_of_another_model_is_refused(tmp_path: Path, nano: Path) -> None:
@@ -145,7 +158,7 @@ def test_a_policy_with_tokens_of_another_model_is_refused(tmp_path: Path, nano: 
     with pytest.raises(
         ValueError, match=r"critic: run:demo@1 has other tokens .* model=run:demo@0"
     ):
-        frozen_speakers(here, tokenizer)
+        frozen_speakers(here, tokenizer, {})
 
 
 def test_a_training_in_which_nobody_is_trained_stops() -> None:
