@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
 from agentfly_core.rollout.frozen import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.parts import template_of
 from agentfly_core.rollout.shard import LEASE_SECONDS
-from agentfly_core.runs.context import ExperimentContext, of_run
+from agentfly_core.runs.context import ExperimentContext, digest_of_speaker, of_run
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 ENDPOINT_FILE = "endpoint.json"
 """Beside the tokenizer in a policy that is a chat service: which."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +202,36 @@ def frozen_speakers(
     chats: Mapping[str, ChatService],
 ) -> dict[str, Frozen]:
     """Who speaks for the frozen roles, policies with their weights loaded; raises ValueError for
-    one that is not there, or has other tokens than the experiment's model.
+    one that is not there, is another than the one that the run began with, or has other tokens than
+    the experiment's model.
     """
     frozen, speakers = context.science.agent.frozen, dict[str, Frozen]()
-    keys = {who: f"agent.frozen.{role}" for role, who in frozen.items()}
-    for who, key in keys.items():
+    for role, who in frozen.items():
+        _compare_with_beginning(context, role, who)
         if who.startswith(ENDPOINT):
             speakers[who] = FrozenEndpoint(who, chats[who.removeprefix(ENDPOINT)])
-        else:
-            speakers[who] = _frozen_policy(context, key, who, tokenizer)
+        elif who not in speakers:
+            speakers[who] = _frozen_policy(context, f"agent.frozen.{role}", who, tokenizer)
     return {role: speakers[who] for role, who in frozen.items()}
+
+
+def _compare_with_beginning(context: ExperimentContext, role: str, who: str) -> None:
+    """Raise ValueError for another policy than the one that the run began with; of a chat service
+    that has changed, which its site may have moved, a warning tells.
+    """
+    if digest_of_speaker(context, role, who) == context.frozen[role]:
+        return
+    if not who.startswith(ENDPOINT):
+        raise ValueError(
+            f"agent.frozen.{role}: {who} is another policy than when the run began. Put back that "
+            "one from a copy, or start another run with --new."
+        )
+    logger.warning(
+        "agent.frozen.%s: the run began with another url, model or extra of %s. What it has played "
+        "stays as it is, and the service as it is now speaks from here on.",
+        role,
+        who,
+    )
 
 
 def _frozen_policy(

@@ -33,6 +33,7 @@ from agentfly_core.runs.context import (
     Resolved,
     policy_of,
     require_same_tokens,
+    resolve,
 )
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision
@@ -202,9 +203,13 @@ def science_of(record: RunRecord) -> Science:
     return Science.model_validate(Science.restored(record["science"]))
 
 
-def site_of(record: RunRecord) -> Site:
-    """Of the site where a run last continued, what its stages depend on: the chat services."""
-    return Site.model_validate({"endpoints": record["site"].get("endpoints", {})})
+def context_of(record: RunRecord, store: Store) -> ExperimentContext:
+    """A run's experiment, as this release reads it, in a store; of the site where it last continued
+    it has what stages depend on, the chat services.
+    """
+    site = Site.model_validate({"endpoints": record["site"].get("endpoints", {})})
+    resolved, frozen = resolve(science_of(record)), record.get("frozen")
+    return ExperimentContext(record["experiment"], resolved, record["origin"], site, store, frozen)
 
 
 def problems_played(store: Store, name: str, before: int | None = None) -> int:
@@ -283,8 +288,9 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         store.write_json(layout.record, as_json({**record, **current}))
         came = record["parent"]
         parent = Parent(came["run"], Artifact(came["uri"], came["digest"])) if came else None
+        here = replace(context, pinned=record.get("frozen"))
         try:
-            yield Run(context, name, record["uid"], record["created_ms"], parent)
+            yield Run(here, name, record["uid"], record["created_ms"], parent)
         except ValueError:
             if new is record:
                 _forget_if_empty(store, layout.uri)
@@ -328,6 +334,7 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
     came_from: ParentPolicy | None = None
     if parent:
         came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest}
+    frozen: Any = {"frozen": dict(context.frozen)} if context.frozen else {}
     # all of it, of which a SiteRecord knows what is read
     site: Any = context.site.model_dump(mode="json")
     versions = {}
@@ -349,6 +356,7 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
         "created_ms": int(time.time() * 1000),
         "parent": came_from,
         "reference": {"uri": reference.uri, "digest": reference.digest} if reference else None,
+        **frozen,
         "science": context.science.identity(),
         "site": site,
     }

@@ -13,7 +13,7 @@ import pandas as pd
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.stage_metrics import measured
-from agentfly_core.artifacts.store import Artifact
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
@@ -159,16 +159,20 @@ def with_stored_datasets(
     return replace(found, datasets=datasets)
 
 
+def evaluation_keys(
+    context: ExperimentContext, policy: Artifact, data: Artifact, split: str
+) -> list[ArtifactKey]:
+    """The keys of a policy's held-out episodes, shard by shard."""
+    science, frozen = context.science, context.frozen
+    shards = range(shards_of_split(science, context.store.open(data), split))
+    return [keys.evaluation(science, policy, data, split, shard, frozen) for shard in shards]
+
+
 def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) -> Evaluation:
     """An evaluation that was made before; raises FileNotFoundError where it was not."""
     data = context.store.artifact(keys.prepare(context.science).uri)
-    shards = range(shards_of_split(context.science, context.store.open(data), split))
-    found = [
-        context.store.artifact(
-            keys.evaluation(context.science, policy, data, split, shard, context.frozen).uri
-        )
-        for shard in shards
-    ]
+    targets = evaluation_keys(context, policy, data, split)
+    found = [context.store.artifact(target.uri) for target in targets]
     if not found:
         raise FileNotFoundError(f"The split {split} has no problems, so there is no evaluation.")
     return evaluation(

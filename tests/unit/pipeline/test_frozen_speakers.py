@@ -24,6 +24,7 @@ from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_froze
 from agentfly_core.records.schedule import first_round
 from agentfly_core.rollout.frozen import FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.run import context_of, opened
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import experiments
 
@@ -111,6 +112,44 @@ def test_the_agent_itself_cannot_be_frozen(tmp_path: Path) -> None:
     science = context(tmp_path, {"tool_loop": "endpoint:gpt"}).science
     with pytest.raises(ValueError, match=r"agent\.frozen\.tool_loop: .* --policy endpoint:gpt"):
         checks.check(science)
+
+
+def test_a_policy_that_was_kept_without_its_weights_is_refused_before_any_work(
+    tmp_path: Path, nano: Path
+) -> None:
+    here = context(tmp_path, {"critic": "run:demo@1"})
+    publish(here.store, 1, [nano / "model.safetensors"])
+    here.store.strip("runs/demo/steps/000001/policy", "*.safetensors")
+    with pytest.raises(
+        ValueError, match=r"^agent\.frozen\.critic: run:demo@1 was kept without"
+    ):
+        checks.check_run(here, "mine")
+
+
+def test_a_run_goes_on_with_the_speakers_that_it_began_with(
+    tmp_path: Path, nano: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frozen = {"critic": "run:demo@1", "judge": "endpoint:gpt"}
+    here = context(tmp_path, frozen)
+    publish(here.store, 1, [*nano.iterdir()])
+    with opened(here, "mine") as run:
+        assert run.record["frozen"] == here.frozen
+        assert context_of(run.record, here.store).frozen == here.frozen
+    moved = context(tmp_path, frozen, url="http://127.0.0.1:8/v1")
+    assert moved.frozen["judge"] != here.frozen["judge"]
+    with opened(moved, "mine") as run:
+        assert run.context.frozen == here.frozen
+        tokenizer = AutoTokenizer.from_pretrained(nano)
+        frozen_speakers(run.context, tokenizer, chat_services(run.context))
+        assert "another url, model or extra of endpoint:gpt" in caplog.text
+        publish(here.store, 1, [nano / "config.json"])
+        with pytest.raises(ValueError, match=r"critic: run:demo@1 is another policy than when"):
+            frozen_speakers(run.context, tokenizer, chat_services(run.context))
+
+
+def test_the_record_of_a_run_without_them_names_none(tmp_path: Path) -> None:
+    with opened(experiments.context(tmp_path), "mine") as run:
+        assert "frozen" not in run.record
 
 
 def test_who_is_not_there_is_refused_before_any_work(tmp_path: Path) -> None:
