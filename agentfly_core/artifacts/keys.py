@@ -87,9 +87,9 @@ def chat_service(settings: Endpoint) -> str:
 
 
 def demonstrations(
-    science: Science, model: Artifact, data: Artifact, frozen: Mapping[str, str] = {}
+    science: Science, model: Artifact, data: Artifact, frozen: Mapping[str, str]
 ) -> ArtifactKey:
-    """The demonstrations that the warm start imitates."""
+    """The demonstrations that the warm start imitates; `frozen`: see `ExperimentContext.frozen`."""
     inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
     return _shared("demonstrate", science, (*PLAY, "warm_start"), inputs)
 
@@ -113,7 +113,7 @@ def rollout(
     data: Artifact,
     sampling_round: SamplingRound,
     shard: int,
-    frozen: Mapping[str, str] = {},
+    frozen: Mapping[str, str],
 ) -> ArtifactKey:
     """One shard of one step's episodes; `frozen`: see `ExperimentContext.frozen`."""
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
@@ -139,9 +139,11 @@ def evaluation(
     data: Artifact,
     split: str,
     shard: int,
-    frozen: Mapping[str, str] = {},
+    frozen: Mapping[str, str],
 ) -> ArtifactKey:
-    """One shard of the held-out episodes of a policy, shared by all who ask for it."""
+    """One shard of the held-out episodes of a policy, shared by all who ask for it; `frozen`: see
+    `ExperimentContext.frozen`.
+    """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
     reads = (*PLAY, "evaluate")
     target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)

@@ -84,8 +84,8 @@ def test_settings_are_part_of_the_keys_of_what_they_change(tmp_path: Path) -> No
         science = read(tmp_path, f"rewards={json.dumps(rewards.pop('rewards'))}", *rewards.values())
         policy, data = Artifact("artifacts/p", "p" * 8), Artifact("artifacts/d", "d" * 8)
         return [
-            keys.rollout(science, "demo", policy, data, first_round(science, 1, False), 0).key,
-            keys.evaluation(science, policy, data, "test", 0).key,
+            keys.rollout(science, "demo", policy, data, first_round(science, 1, False), 0, {}).key,
+            keys.evaluation(science, policy, data, "test", 0, {}).key,
             keys.scored(science, [policy]).key,
         ]
 

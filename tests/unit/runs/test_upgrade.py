@@ -179,14 +179,14 @@ def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(
     found = [
         keys.prepare(science),
         keys.model(science),
-        keys.demonstrations(science, model, data),
+        keys.demonstrations(science, model, data, {}),
         warm,
         policy,
     ]
-    found += [keys.evaluation(science, start, data, "test", 0), keys.scored(science, [played])]
+    found += [keys.evaluation(science, start, data, "test", 0, {}), keys.scored(science, [played])]
     found += [
         keys.rollout(
-            science, NAME, start, data, first_round(science, 1, resolve(science).greedy), 0
+            science, NAME, start, data, first_round(science, 1, resolve(science).greedy), 0, {}
         ),
         *map(keys.learner, (warm, policy)),
     ]
