@@ -240,7 +240,7 @@ def _frozen_policy(
     named = step_named(who)
     assert named is not None, "the setting takes no other"
     policy = of_run(context.store, who, key).policy
-    if tokenizer_of(context, policy).get_vocab() != tokenizer.get_vocab():
+    if _written(tokenizer_of(context, policy)) != _written(tokenizer):
         raise ValueError(
             f"{key}: {who} has other tokens than the model that it would speak with. Name a run of "
             f"this model, or start from one of its: model=run:{named[0]}@0."
@@ -249,6 +249,15 @@ def _frozen_policy(
     folder, base = adapter_artifact.folders(context.store, policy)
     sampler.load(folder, named[1], base)
     return FrozenPolicy(who, sampler)
+
+
+def _written(tokenizer: PreTrainedTokenizerBase) -> str:
+    """All that a tokenizer does to a text, of which its vocabulary is a part."""
+    from transformers import PreTrainedTokenizerFast
+
+    if isinstance(tokenizer, PreTrainedTokenizerFast):
+        return tokenizer.backend_tokenizer.to_str()
+    return repr(tokenizer.get_vocab())  # one that is written in Python
 
 
 def endpoint_of(store: Store, policy: Artifact) -> str:

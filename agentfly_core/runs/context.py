@@ -18,7 +18,7 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, construct, load
-from agentfly_core.config.parts import ENDPOINT, AgentPart
+from agentfly_core.config.parts import ENDPOINT, NAME, AgentPart
 from agentfly_core.config.site import Site
 from agentfly_core.formats.text import nearest
 from agentfly_core.rollout.episode import Agent
@@ -27,8 +27,6 @@ from agentfly_core.rollout.pool import Limit
 
 if TYPE_CHECKING:
     from agentfly_core.rl.interface import Algorithm
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ def of_run(store: Store, where: str, key: str) -> Parent:
     """
     name, step = step_named(where) or (where.removeprefix("run:"), None)
     with at(key):
-        if not NAME.fullmatch(name):
+        if not re.fullmatch(NAME, name):
             raise ValueError(
                 f"got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is the "
                 "start."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
+from agentfly_core.config.parts import NAME
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import as_json
@@ -27,7 +29,6 @@ from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records import ledger
 from agentfly_core.records.run_record import ParentPolicy, RunRecord, Summary
 from agentfly_core.runs.context import (
-    NAME,
     ExperimentContext,
     Parent,
     Resolved,
@@ -252,7 +253,7 @@ def name_of(context: ExperimentContext, name: str, new: bool) -> str:
 
     Raises ValueError for a name that could not be a folder's.
     """
-    if name and not NAME.fullmatch(name):
+    if name and not re.fullmatch(NAME, name):
         raise ValueError(
             f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as "
             "my-run.2."

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers.normalizers import Lowercase
 from transformers import AutoTokenizer
 
 from agentfly_core.artifacts import keys
@@ -120,9 +121,7 @@ def test_a_policy_that_was_kept_without_its_weights_is_refused_before_any_work(
     here = context(tmp_path, {"critic": "run:demo@1"})
     publish(here.store, 1, [nano / "model.safetensors"])
     here.store.strip("runs/demo/steps/000001/policy", "*.safetensors")
-    with pytest.raises(
-        ValueError, match=r"^agent\.frozen\.critic: run:demo@1 was kept without"
-    ):
+    with pytest.raises(ValueError, match=r"^agent\.frozen\.critic: run:demo@1 was kept without"):
         checks.check_run(here, "mine")
 
 
@@ -189,11 +188,17 @@ def test_a_service_that_plays_and_speaks_for_a_frozen_role_is_one_with_one_budge
         assert critic.service is judge.service is found.sampler.service
 
 
-def test_a_policy_with_tokens_of_another_model_is_refused(tmp_path: Path, nano: Path) -> None:
+@pytest.mark.parametrize("same_vocabulary", [False, True])
+def test_a_policy_with_tokens_of_another_model_is_refused(
+    same_vocabulary: bool, tmp_path: Path, nano: Path
+) -> None:
     here = context(tmp_path, {"critic": "run:demo@1"})
     publish(here.store, 1, [*nano.iterdir()])
     tokenizer = AutoTokenizer.from_pretrained(nano)
-    tokenizer.add_tokens(["<think>"])
+    if same_vocabulary:
+        tokenizer.backend_tokenizer.normalizer = Lowercase()
+    else:
+        tokenizer.add_tokens(["<think>"])
     with pytest.raises(
         ValueError, match=r"critic: run:demo@1 has other tokens .* model=run:demo@0"
     ):
