@@ -19,8 +19,8 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
-from agentfly_core.rollout.frozen import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.parts import template_of
+from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.shard import LEASE_SECONDS
 from agentfly_core.runs.context import ExperimentContext, digest_of_speaker, of_run
 from agentfly_core.system.service import new_address, supervised

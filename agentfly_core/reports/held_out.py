@@ -12,9 +12,8 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, evaluation_keys
 from agentfly_core.runs.metrics import solved
-from agentfly_core.runs.summary import evaluation_keys
 
 GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
 Outcome = Mapping[str, float]

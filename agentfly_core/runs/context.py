@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, done_by
-from agentfly_core.artifacts.store import Artifact, Store
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
@@ -21,6 +21,7 @@ from agentfly_core.config.import_path import at, construct, load
 from agentfly_core.config.parts import ENDPOINT, NAME, AgentPart
 from agentfly_core.config.site import Site
 from agentfly_core.formats.text import nearest
+from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.parts import limits_of, refuse_misfits, reward_of, tool_of
 from agentfly_core.rollout.pool import Limit
@@ -165,6 +166,15 @@ def digest_of_speaker(context: ExperimentContext, role: str, who: str) -> str:
         return of_run(context.store, who, key).policy.digest
     with at(key):
         return keys.chat_service(context.site.endpoint(who.removeprefix(ENDPOINT)))
+
+
+def evaluation_keys(
+    context: ExperimentContext, policy: Artifact, data: Artifact, split: str
+) -> list[ArtifactKey]:
+    """The keys of a policy's held-out episodes, shard by shard."""
+    science, frozen = context.science, context.frozen
+    shards = range(shards_of_split(science, context.store.open(data), split))
+    return [keys.evaluation(science, policy, data, split, shard, frozen) for shard in shards]
 
 
 def of_run(store: Store, where: str, key: str) -> Parent:

@@ -289,9 +289,9 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         store.write_json(layout.record, as_json({**record, **current}))
         came = record["parent"]
         parent = Parent(came["run"], Artifact(came["uri"], came["digest"])) if came else None
-        here = replace(context, pinned=record.get("frozen"))
+        begun = replace(context, pinned=record.get("frozen"))
         try:
-            yield Run(here, name, record["uid"], record["created_ms"], parent)
+            yield Run(begun, name, record["uid"], record["created_ms"], parent)
         except ValueError:
             if new is record:
                 _forget_if_empty(store, layout.uri)
@@ -335,14 +335,13 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
     came_from: ParentPolicy | None = None
     if parent:
         came_from = {"run": parent.run, "uri": parent.policy.uri, "digest": parent.policy.digest}
-    frozen: Any = {"frozen": dict(context.frozen)} if context.frozen else {}
     # all of it, of which a SiteRecord knows what is read
     site: Any = context.site.model_dump(mode="json")
     versions = {}
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-    return {
+    found: RunRecord = {
         "uid": uuid.uuid4().hex,
         "name": name,
         "experiment": context.experiment,
@@ -357,10 +356,12 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
         "created_ms": int(time.time() * 1000),
         "parent": came_from,
         "reference": {"uri": reference.uri, "digest": reference.digest} if reference else None,
-        **frozen,
         "science": context.science.identity(),
         "site": site,
     }
+    if frozen := context.frozen:
+        found["frozen"] = dict(frozen)
+    return found
 
 
 def _require_continuable(record: RunRecord, context: ExperimentContext, name: str) -> None:

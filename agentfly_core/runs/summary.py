@@ -13,16 +13,15 @@ import pandas as pd
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.stage_metrics import measured
-from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
-from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.run_record import Details, Summary
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
 from agentfly_core.runs import intervals
-from agentfly_core.runs.context import ExperimentContext, Parent
+from agentfly_core.runs.context import ExperimentContext, Parent, evaluation_keys
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import outcomes_by_problem, tag
 
@@ -157,15 +156,6 @@ def with_stored_datasets(
             other = stored_evaluation(context.on(context.science.on(dataset)), policy, "test")
             datasets[name] = replace(other, split=name)
     return replace(found, datasets=datasets)
-
-
-def evaluation_keys(
-    context: ExperimentContext, policy: Artifact, data: Artifact, split: str
-) -> list[ArtifactKey]:
-    """The keys of a policy's held-out episodes, shard by shard."""
-    science, frozen = context.science, context.frozen
-    shards = range(shards_of_split(science, context.store.open(data), split))
-    return [keys.evaluation(science, policy, data, split, shard, frozen) for shard in shards]
 
 
 def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) -> Evaluation:

@@ -60,7 +60,9 @@ def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
     for step in STEPS:
         sampling_round = first_round(science, step, resolve(science).greedy)
         shards = [
-            keys.rollout(science, "demo", made(policy), made(data), sampling_round, shard, {})
+            keys.rollout(
+                science, "demo", made(policy), made(data), step, shard, sampling_round.drawn, {}
+            )
             for shard in sampling_round.shards
         ]
         yield from shards

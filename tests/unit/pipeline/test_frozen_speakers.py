@@ -23,7 +23,7 @@ from agentfly_core.pipeline import checks, inputs
 from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
 from agentfly_core.records.schedule import first_round
-from agentfly_core.rollout.frozen import FrozenEndpoint, FrozenPolicy
+from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import context_of, opened
 from agentfly_core.testing.trajectories import trajectory, turn
@@ -53,8 +53,9 @@ def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
 def episodes(here: ExperimentContext) -> list[str]:
     """The keys of what is played with the frozen speakers."""
     science, frozen = here.science, here.frozen
+    drawn = first_round(science, 1, False).drawn
     return [
-        keys.rollout(science, "mine", POLICY, DATA, first_round(science, 1, False), 0, frozen).key,
+        keys.rollout(science, "mine", POLICY, DATA, 1, 0, drawn, frozen).key,
         keys.evaluation(science, POLICY, DATA, "test", 0, frozen).key,
         keys.demonstrations(science, POLICY, DATA, frozen).key,
     ]
