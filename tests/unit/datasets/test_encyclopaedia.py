@@ -21,6 +21,7 @@ from agentfly_core.inference.random_policy import random_policy
 from agentfly_core.inference.scripted import Policy
 from agentfly_core.records.trajectory import Trajectory
 from agentfly_core.rewards.qa import qa_em
+from agentfly_core.system import files
 from agentfly_core.tools.answer import answer
 from agentfly_core.tools.search import Row, Search, rows
 from tests.support import tasks
@@ -30,7 +31,8 @@ CORPUS = str(ROOT / "data/raw/encyclopaedia.jsonl")
 PAGES = {row["id"]: row for row in rows(CORPUS)}
 SPLITS = encyclopaedia(0, 1920, 140, 100, CORPUS)
 HUNDRED = SPLITS["test"]
-SEARCH = Search.with_settings(corpus=CORPUS, results=2)
+SHA256 = "e38495ce66520e2e"  # conf/search.yaml
+SEARCH = Search.with_settings(corpus=CORPUS, sha256=SHA256, results=2)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +111,8 @@ async def test_with_shuffled_pages_the_oracle_is_right_by_chance_only(
 ) -> None:
     shuffled = tmp_path / "shuffled.jsonl"
     shuffled.write_text("".join(f"{json.dumps(row)}\n" for row in _shuffled(rows(CORPUS))))
-    search = Search.with_settings(corpus=str(shuffled), results=2)
+    version = files.sha256(shuffled)
+    search = Search.with_settings(corpus=str(shuffled), sha256=version, results=2)
     oracle = search_demonstrations.search(HUNDRED, 0, 0.0)
     played = await answered(oracle, tokenizer, search)
     assert await tasks.success(played, qa_em) <= 0.15
