@@ -31,11 +31,14 @@ MOST_TOLD = 500
 
 
 class _Passing(Exception):
-    """An attempt without an answer; `pause` are the seconds that the service asks for."""
+    """An attempt without an answer; `pause` are the seconds for which the service asks by a
+    Retry-After header, 0 for one with a date or without.
+    """
 
-    def __init__(self, told: str, pause: float = 0.0) -> None:
+    def __init__(self, told: str, retry_after: str = "") -> None:
         super().__init__(told)
-        self.pause = pause
+        in_seconds = retry_after.isascii() and retry_after.isdecimal()
+        self.pause = float(retry_after) if in_seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ class Chat:
             raise _Passing(fault(error)) from error
         told = f"{response.status} {redact(clip(content, MOST_TOLD))}"
         if response.status in PASSING or response.status >= 500:
-            raise _Passing(told, _seconds(response.headers.get("Retry-After", "")))
+            raise _Passing(told, response.headers.get("Retry-After", ""))
         if response.status != 200:
             raise EndpointRefused(f"The endpoint {self.service.name!r} refuses a request: {told}")
         try:
@@ -151,8 +154,3 @@ class Chat:
             if len(content) > most:
                 raise _Passing(f"its answer has more than {most} bytes, see max_answer_bytes")
         return content.decode("utf-8", "replace")
-
-
-def _seconds(text: str) -> float:
-    """The seconds of a Retry-After header, 0 for one with a date or without."""
-    return float(text) if text.isascii() and text.isdecimal() else 0.0

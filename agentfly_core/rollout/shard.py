@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cache, partial
+from operator import attrgetter
 
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.author_call import Overdue
@@ -106,12 +107,10 @@ async def collect(
         raise failure
     assert len(played) == len(episode_specs), "an episode was cancelled from within"
     played.sort(key=lambda pair: (pair[0][0].problem.id, pair[0][0].chain))
-    trajectories = [one for episode, _ in played for one in sorted(episode, key=_agent)]
+    trajectories = [
+        one for episode, _ in played for one in sorted(episode, key=attrgetter("agent"))
+    ]
     return trajectories, [timing for _, timing in played], measured
-
-
-def _agent(trajectory: Trajectory) -> str:
-    return trajectory.agent
 
 
 async def _play_all(
