@@ -4,29 +4,26 @@ with them what was trained with the whole agent.
 
 from __future__ import annotations
 
-from agentfly_core.agents.folding import ASK, Folding
+import random
+
+from agentfly_core.agents.folding import Folding
 from agentfly_core.agents.planner_executor import PlannerExecutor
+from agentfly_core.datasets.ledgers import ENTRIES, NUMBERS
 from agentfly_core.records.trajectory import Message, Observation
 from agentfly_core.rollout.speaker import Context, Speaker
 
 
 class ForeignSummary(Folding):
-    """Goes on with the summary that an episode of another question said last, and with an empty one
-    before there is any.
+    """Goes on with a summary of another ledger, `balance 148, next page 52`, which depends on the
+    question alone, so that an episode reads the same one whoever plays beside it.
     """
 
-    def __init__(self, budget: int, ask: str = ASK) -> None:
-        super().__init__(budget, ask)
-        self._said: dict[str, str] = {}
-
     async def summary(self, context: Context, *read: Message | Observation) -> str:
-        """Another episode's, when this one's was said."""
-        own = await super().summary(context, *read)
+        """The other ledger's, after this one's was said as in the whole agent."""
+        await super().summary(context, *read)
         question, *_ = context.messages[0].content.splitlines()
-        others = [text for asked, text in self._said.items() if asked != question]
-        self._said.pop(question, None)  # the last one said is to be the last one here
-        self._said[question] = own
-        return others[-1] if others else ""
+        draw = random.Random(question)
+        return f"balance {sum(draw.choices(ENTRIES, k=3))}, next page {draw.choice(NUMBERS)}"
 
 
 class BlankSteps(PlannerExecutor):

@@ -19,7 +19,7 @@ EXPERIMENTS = ["react-calculator", "code-block", "folding", "planner-executor"]
 ABLATIONS = {
     "folding": {
         "no folding": "agent.budget=1000000",
-        "another episode's summary": "agent.use=benchmarks.ablations:ForeignSummary",
+        "another ledger's summary": "agent.use=benchmarks.ablations:ForeignSummary",
     },
     "planner-executor": {
         "steps blanked": "agent.use=benchmarks.ablations:BlankSteps",

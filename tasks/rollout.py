@@ -42,16 +42,15 @@ def rollout(
     shard: int,
 ) -> Made:
     """Publish one shard of a step's episodes, played with an earlier step's policy."""
-    target = keys.rollout(
-        run.science, run.name, policy, data, sampling_round, shard, run.context.frozen
-    )
+    step, drawn, frozen = sampling_round.step, sampling_round.drawn, run.context.frozen
+    target = keys.rollout(run.science, run.name, policy, data, step, shard, drawn, frozen)
     if found := run.store.find(target):
         return reused(found)
     dataset = run.store.open(data)
     rows = rows_of(run.science, sampling_round, size_of_split(dataset, "train"))
     problems = split(dataset, "train", rows)
-    assigned = of_step(run.science, problems, sampling_round.step, sampling_round.greedy)
-    part, step = shard - sampling_round.shards.start, sampling_round.step
+    assigned = of_step(run.science, problems, step, sampling_round.greedy)
+    part = shard - sampling_round.shards.start
     with run.store.publish(target) as folder, measuring(folder) as metrics:
         metrics |= _play(
             run.context, services, policy, version, assigned, part, "rollout", step, folder

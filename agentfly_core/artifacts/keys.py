@@ -18,7 +18,6 @@ from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.config.site import Endpoint
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.records.schedule import SamplingRound
 from agentfly_core.system.files import sha256
 
 Stage = Literal[
@@ -87,9 +86,9 @@ def chat_service(settings: Endpoint) -> str:
 
 
 def demonstrations(
-    science: Science, model: Artifact, data: Artifact, frozen: Mapping[str, str] = {}
+    science: Science, model: Artifact, data: Artifact, frozen: Mapping[str, str]
 ) -> ArtifactKey:
-    """The demonstrations that the warm start imitates."""
+    """The demonstrations that the warm start imitates; `frozen`: see `ExperimentContext.frozen`."""
     inputs = {"model": model.digest, "data": data.digest, **_speakers(frozen)}
     return _shared("demonstrate", science, (*PLAY, "warm_start"), inputs)
 
@@ -111,26 +110,18 @@ def rollout(
     run: str,
     policy: Artifact,
     data: Artifact,
-    sampling_round: SamplingRound,
+    step: int,
     shard: int,
-    frozen: Mapping[str, str] = {},
+    drawn: tuple[int, int, bool, int],
+    frozen: Mapping[str, str],
 ) -> ArtifactKey:
-    """One shard of one step's episodes; `frozen`: see `ExperimentContext.frozen`."""
+    """One shard of one step's episodes of the problems `drawn`, see `SamplingRound.drawn`;
+    `frozen`: see `ExperimentContext.frozen`.
+    """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    here = sampling_round
-    key = _key(
-        "rollout",
-        science,
-        (*PLAY, "rollout", "night"),
-        inputs,
-        here.step,
-        shard,
-        here.first,
-        here.count,
-        here.greedy,
-        *([here.before] if science.night else []),
-    )
-    return ArtifactKey(RunLayout(run).step(here.step).rollout(shard), "rollout", key, inputs)
+    reads, place = (*PLAY, "rollout", "night"), drawn if science.night else drawn[:-1]
+    key = _key("rollout", science, reads, inputs, step, shard, *place)
+    return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
 
 
 def evaluation(
@@ -139,9 +130,11 @@ def evaluation(
     data: Artifact,
     split: str,
     shard: int,
-    frozen: Mapping[str, str] = {},
+    frozen: Mapping[str, str],
 ) -> ArtifactKey:
-    """One shard of the held-out episodes of a policy, shared by all who ask for it."""
+    """One shard of the held-out episodes of a policy, shared by all who ask for it; `frozen`: see
+    `ExperimentContext.frozen`.
+    """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
     reads = (*PLAY, "evaluate")
     target = _shared("evaluate", science.of_data, reads, inputs, science.rollout.shard)

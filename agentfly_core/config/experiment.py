@@ -17,6 +17,7 @@ from agentfly_core.config.health_signs import FIRST, SIGNS, Sign
 from agentfly_core.config.held_out_dataset import HeldOutDataset
 from agentfly_core.config.import_path import full_name
 from agentfly_core.config.parts import (
+    NAME,
     AgentPart,
     Nano,
     OwnSettings,
@@ -34,8 +35,7 @@ from agentfly_core.formats.json_value import JSON
 T = TypeVar("T")
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
-RUN_STEP = re.compile(r"run:([A-Za-z0-9][A-Za-z0-9._-]*)@(\d+)")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+RUN_STEP = re.compile(rf"run:({NAME})@(\d+)")
 RESUMABLE: JsonDict = {"resumable": True}
 SPLITS = ("train", "validation", "test")
 
@@ -214,7 +214,7 @@ class Evaluate(Section):
                 f"expected as many or more: set evaluate.episodes={max(self.pass_at)}"
             )
         for name in self.datasets:
-            if name in SPLITS or not NAME.fullmatch(name):
+            if name in SPLITS or not re.fullmatch(NAME, name):
                 raise ValueError(
                     f"datasets: got the name {name!r}, expected letters, digits, '.', '_' and '-', "
                     "and none of the splits train, validation and test"

@@ -32,6 +32,7 @@ from agentfly_core.formats.text import did_you_mean
 
 T = TypeVar("T")
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+"""Of a run, of a service and of all else that is a file's name or part of a reference."""
 OWN_MODEL = "nano"
 """The model that is made for an experiment, from its training problems and demonstrations."""
 Positive = Annotated[int, Field(ge=1)]

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from agentfly_core.config.credentials import VARIABLE
 from agentfly_core.config.mismatch import UNSHOWN
-from agentfly_core.config.parts import Positive
+from agentfly_core.config.parts import NAME, Positive
 from agentfly_core.config.section import Section
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
@@ -20,7 +20,6 @@ from agentfly_core.formats.text import did_you_mean, redact
 from agentfly_core.system import devices, hardware
 
 T = TypeVar("T")
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 Gpus = tuple[Annotated[int, Field(ge=0)], ...]
 
 
@@ -132,7 +131,7 @@ class Site(Section):
         default="",
         description="name of the environment variable with a URL to call after each night",
     )
-    endpoints: dict[Annotated[str, Field(pattern=NAME)], Endpoint] = Field(
+    endpoints: dict[Annotated[str, Field(pattern=f"^{NAME}$")], Endpoint] = Field(
         default_factory=dict,
         description="chat services by name, for `--policy endpoint:NAME` and `agent.frozen`",
     )

@@ -94,7 +94,15 @@ def office(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
     """
 
     async def policy(conversation: Conversation) -> str:
-        return _looked_up(conversation, mistake(conversation, seed, spoilt, MISTAKES))
+        wrong = mistake(conversation, seed, spoilt, MISTAKES)
+        kind, value = understood(conversation.problem.prompt)
+        plan = {"guess": (), "stop early": PLANS[kind][:-1]}.get(wrong, PLANS[kind])
+        found = observed(conversation)
+        for lookup, observation in zip(plan, found, strict=False):
+            value = lookup.taken(observation)
+        if value and len(found) < len(plan):
+            return plan[len(found)].call(value)
+        return call_text("answer", answer=_said(conversation, kind, value or UNKNOWN, wrong))
 
     return policy
 
@@ -127,17 +135,6 @@ def understood(prompt: str) -> tuple[str, str]:
         if found := re.fullmatch(pattern, prompt):
             return kind, found[1]
     raise ValueError(f"Got {prompt!r}, expected a question of datasets.office.")
-
-
-def _looked_up(conversation: Conversation, wrong: str) -> str:
-    kind, value = understood(conversation.problem.prompt)
-    plan = {"guess": (), "stop early": PLANS[kind][:-1]}.get(wrong, PLANS[kind])
-    found = observed(conversation)
-    for lookup, observation in zip(plan, found, strict=False):
-        value = lookup.taken(observation)
-    if value and len(found) < len(plan):
-        return plan[len(found)].call(value)
-    return call_text("answer", answer=_said(conversation, kind, value or UNKNOWN, wrong))
 
 
 def _said(conversation: Conversation, kind: str, value: str, wrong: str) -> str:

@@ -85,14 +85,12 @@ def stored(entry: Entry) -> str:
 
     Metadata that is none is left out: objects that only the generator uses.
     """
-    metadata = {key: told for key, told in entry["metadata"].items() if _is_literal(told)}
+    metadata = {}
+    for key, told in entry["metadata"].items():
+        with suppress(ValueError, SyntaxError):
+            if ast.literal_eval(repr(told)) == told:
+                metadata[key] = told
     return repr({**entry, "metadata": metadata})
-
-
-def _is_literal(value: object) -> bool:
-    with suppress(ValueError, SyntaxError):
-        return bool(ast.literal_eval(repr(value)) == value)
-    return False
 
 
 def _require_judgement(gym: Any, dataset: str) -> None:

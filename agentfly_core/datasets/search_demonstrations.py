@@ -38,7 +38,19 @@ def search(problems: Sequence[Problem], seed: int, spoilt: float = 0.3) -> Scrip
     """
 
     async def policy(conversation: Conversation) -> str:
-        return _searched(conversation, mistake(conversation, seed, spoilt, MISTAKES))
+        wrong = mistake(conversation, seed, spoilt, MISTAKES)
+        kind, role, value = understood(conversation.problem.prompt)
+        wanted = [role, MISREAD[kind] if wrong == "misread" else kind]
+        plan = {"guess": [], "stop early": wanted[:1]}.get(wrong, wanted)
+        found = observed(conversation)
+        for what, observation in zip(plan, found, strict=False):
+            value = read(observation, value, what)
+        if value and len(found) < len(plan):
+            return call_text("search", query=value)
+        if wrong == "guess":
+            right = str(conversation.problem.facts["answer"])
+            value = another(random.Random(conversation.seed), right, WORDS.get(kind, ()))
+        return call_text("answer", answer=value or UNKNOWN)
 
     return policy
 
@@ -60,18 +72,3 @@ def read(observation: str, title: str, what: str) -> str:
     page = re.search(rf"^\[\w+\] {re.escape(title)}: (.*)$", observation, re.MULTILINE)
     found = page and re.search(STATED[what], page[1])
     return found[1] if found else ""
-
-
-def _searched(conversation: Conversation, wrong: str) -> str:
-    kind, role, value = understood(conversation.problem.prompt)
-    wanted = [role, MISREAD[kind] if wrong == "misread" else kind]
-    plan = {"guess": [], "stop early": wanted[:1]}.get(wrong, wanted)
-    found = observed(conversation)
-    for what, observation in zip(plan, found, strict=False):
-        value = read(observation, value, what)
-    if value and len(found) < len(plan):
-        return call_text("search", query=value)
-    if wrong == "guess":
-        right = str(conversation.problem.facts["answer"])
-        value = another(random.Random(conversation.seed), right, WORDS.get(kind, ()))
-    return call_text("answer", answer=value or UNKNOWN)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.formats import strict_json
@@ -59,6 +60,20 @@ class ChatReply:
 
     message: Message
     finish: Finish
+
+
+class OpenChat(Protocol):
+    """A chat service with its connections, see `endpoints.service.Chat`."""
+
+    async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
+        """What the service says; raises EndpointLost, EndpointRefused and BudgetSpent."""
+
+
+class OpensChat(Protocol):
+    """A chat service that has yet to be opened, see `endpoints.service.ChatService`."""
+
+    def open(self) -> AbstractAsyncContextManager[OpenChat]:
+        """Its connections, on the running event loop."""
 
 
 def reply_of(answer: JSON) -> ChatReply:

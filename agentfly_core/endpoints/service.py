@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import aiohttp
 
@@ -30,11 +31,14 @@ MOST_TOLD = 500
 
 
 class _Passing(Exception):
-    """An attempt without an answer; `pause` are the seconds that the service asks for."""
+    """An attempt without an answer; `pause` are the seconds for which the service asks by a
+    Retry-After header, 0 for one with a date or without.
+    """
 
-    def __init__(self, told: str, pause: float = 0.0) -> None:
+    def __init__(self, told: str, retry_after: str = "") -> None:
         super().__init__(told)
-        self.pause = pause
+        in_seconds = retry_after.isascii() and retry_after.isdecimal()
+        self.pause = float(retry_after) if in_seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,8 @@ class ChatService:
     """A service that a site names: `ChatService("judge", site.endpoints["judge"], Answers(store),
     Budget("judge", 1000, 2_000_000))`.
 
-    `pause` are the seconds before the second attempt; each further one waits twice as long.
+    `pause` are the seconds before the second attempt; each further one waits twice as long. All who
+    open it, on one event loop, share its budget and its `concurrency`.
     """
 
     name: str
@@ -56,6 +61,11 @@ class ChatService:
         """The service with the budget that its settings give it."""
         budget = Budget(name, settings.max_requests, settings.max_tokens)
         return cls(name, settings, answers, budget)
+
+    @cached_property
+    def room(self) -> asyncio.Semaphore:
+        """How many requests may be under way at a time."""
+        return asyncio.Semaphore(self.settings.concurrency)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Chat]:
@@ -74,7 +84,7 @@ class ChatService:
         async with aiohttp.ClientSession(
             connector=connector, timeout=limit, headers=key, trust_env=True
         ) as session:
-            yield Chat(self, session, asyncio.Semaphore(self.settings.concurrency))
+            yield Chat(self, session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,6 @@ class Chat:
 
     service: ChatService
     session: aiohttp.ClientSession
-    room: asyncio.Semaphore
 
     async def ask(self, request: ChatRequest, draw: int) -> ChatReply:
         """What the service says; the same to the same request and `draw`, for ever.
@@ -106,7 +115,7 @@ class Chat:
         for attempt in range(attempts):
             self.service.budget.take()
             try:
-                async with self.room:
+                async with self.service.room:
                     return await self._sent(body)
             except _Passing as passing:
                 told = str(passing)
@@ -125,7 +134,7 @@ class Chat:
             raise _Passing(fault(error)) from error
         told = f"{response.status} {redact(clip(content, MOST_TOLD))}"
         if response.status in PASSING or response.status >= 500:
-            raise _Passing(told, _seconds(response.headers.get("Retry-After", "")))
+            raise _Passing(told, response.headers.get("Retry-After", ""))
         if response.status != 200:
             raise EndpointRefused(f"The endpoint {self.service.name!r} refuses a request: {told}")
         try:
@@ -145,8 +154,3 @@ class Chat:
             if len(content) > most:
                 raise _Passing(f"its answer has more than {most} bytes, see max_answer_bytes")
         return content.decode("utf-8", "replace")
-
-
-def _seconds(text: str) -> float:
-    """The seconds of a Retry-After header, 0 for one with a date or without."""
-    return float(text) if text.isascii() and text.isdecimal() else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import ToolError
@@ -30,6 +30,9 @@ class Office(Environment):
     It lies in this process and can only be read; the same fact fills a `Database`, for SQL that a
     model writes. Its verbs look at one table, and raise ToolError for the model's mistakes.
     """
+
+    def __init__(self) -> None:
+        self._opened = sqlite3.connect(":memory:", check_same_thread=False)
 
     async def reset(self, problem: Problem) -> None:
         """Fill the tables anew; raises KeyError without the fact, sqlite3.Error for a script that
@@ -60,8 +63,7 @@ class Office(Environment):
 
     async def close(self) -> None:
         """Forget it."""
-        with suppress(AttributeError):  # one that was never reset holds nothing
-            self._opened.close()
+        self._opened.close()
 
     def _ask(self, what: str, column: str, value: str | int) -> list[tuple[str | int, ...]]:
         statement = f"SELECT {what} WHERE {column} = ? ORDER BY rowid LIMIT {MOST_ROWS}"

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from agentfly_core.formats.text import counted
 from agentfly_core.inspection.choice import Filter
-from agentfly_core.records.speakers import by_episode, episode_reward
+from agentfly_core.records.speakers import activity, by_episode, episode_reward
 from agentfly_core.records.trajectory import Message, Unscored
 from agentfly_core.runs.episodes import STYLES, Episodes, Pair, Piece, spans
 
@@ -103,8 +103,7 @@ def environments(metrics: Mapping[str, float]) -> list[RenderableType]:
 
 def speakers(stored: Episodes) -> list[RenderableType]:
     """What each speaker did in an episode, on average; nothing where one alone spoke."""
-    spoke = [trajectory for trajectory, _ in stored.pairs if trajectory.turns]
-    episodes = len(by_episode([trajectory for trajectory, _ in stored.pairs]))
+    did = activity([trajectory for trajectory, _ in stored.pairs])
     titles = ("replies", "sampled tokens", "tool calls")
     shown = Table(
         "speaker, by episode",
@@ -113,14 +112,9 @@ def speakers(stored: Episodes) -> list[RenderableType]:
         pad_edge=False,
         header_style="cyan",
     )
-    names = sorted({trajectory.speaker for trajectory in spoke})
-    for name in names:
-        own = [trajectory for trajectory in spoke if trajectory.speaker == name]
-        turns = [turn for trajectory in own for turn in trajectory.turns]
-        tokens = sum(trajectory.sampled_tokens for trajectory in own)
-        did = (len(turns), tokens, sum(len(turn.reply.calls) for turn in turns))
-        shown.add_row(name, *(f"{count / episodes:.1f}" for count in did))
-    return [shown] if len(names) > 1 else []
+    for name, figures in did.items():
+        shown.add_row(name, *(f"{average:.1f}" for average in figures.values()))
+    return [shown] if len(did) > 1 else []
 
 
 def facts(stored: Episodes, pair: Pair) -> RenderableType:

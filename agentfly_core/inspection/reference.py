@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+from agentfly_core.config.parts import NAME
+
 OF_RUN = re.compile(rf"(?:run:)?({NAME})(?:@(\d+))?")
 OF_PLAY = re.compile(rf"play:({NAME})")
 

@@ -14,7 +14,7 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.inspection.reference import PlayReference, Reference
 from agentfly_core.records.run_record import RunRecord
-from agentfly_core.runs.context import frozen_speakers, policy_of
+from agentfly_core.runs.context import policy_of
 from agentfly_core.runs.episodes import (
     Episodes,
     decoder,
@@ -24,7 +24,7 @@ from agentfly_core.runs.episodes import (
     read_step,
     spans,
 )
-from agentfly_core.runs.run import known_run, science_of, site_of
+from agentfly_core.runs.run import known_run, science_of
 
 HELD_OUT = ("test", "validation")
 
@@ -79,7 +79,7 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     """
     record = known_run(store, run)
     played = held_out(store, record, split)
-    frozen = frozen_speakers(played[0], store, site_of(record))
+    frozen = record.get("frozen", {})
     # a fork has the steps behind it as well, from the policy that it starts from back to 0
     begun = range(max([science_of(record).start_step, *RunLayout(run).steps(store)]) + 1)
     asked = reversed(begun) if step is None else [step]

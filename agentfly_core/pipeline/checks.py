@@ -52,8 +52,8 @@ def check_run(context: ExperimentContext, name: str) -> None:
     refuses, unless the run is there already: an earlier release may have begun it, and other
     settings would be another run.
     """
-    _ = context.frozen
     if record_of(context.store, name) is None:
+        _ = context.frozen
         check_beginning(context.science)
 
 

@@ -39,9 +39,8 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.event_loop import EnvironmentLoop
-from agentfly_core.rollout.frozen import Frozen
 from agentfly_core.rollout.parts import template_of
-from agentfly_core.rollout.rules import EpisodeSpec
+from agentfly_core.rollout.rules import EpisodeSpec, Frozen
 from agentfly_core.rollout.shard import collect
 from agentfly_core.runs.context import Resolved
 from agentfly_core.runs.metrics import tag

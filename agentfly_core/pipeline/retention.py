@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
-from agentfly_core.config.experiment import Science
+from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
@@ -27,7 +27,7 @@ class NoSpace(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Steps of a run whose learner states, and whose policies' weights, are kept for its forks:
+    """Steps of a run whose learner states, and whose policies' weights, are kept for other runs:
     `Kept(learners={7}, policies={6, 7})`.
     """
 
@@ -53,7 +53,7 @@ def keeps_state(run: Run, step: int) -> bool:
 
 
 def retain(run: Run, step: int) -> None:
-    """Remove what the settings of the update do not keep and no fork goes on with, if the newest
+    """Remove what the settings of the update do not keep and no other run needs, if the newest
     learner state that has its policy verifies.
 
     The weights of a policy stay, too, when it was evaluated, and when updates may be run again from
@@ -64,44 +64,50 @@ def retain(run: Run, step: int) -> None:
     states = [k for k, here in steps if store.holds(here.learner) and store.holds(here.policy)]
     if not states or not store.whole(store.artifact(run.layout.step(states[-1]).learner)):
         return
-    forks = kept_for_forks(store, run.name)  # at last, so that one that begins now is seen
+    others = kept_for_others(store, run.name)  # at last, so that one that begins now is seen
     for old in states[: -keep.keep_learner]:
-        if old not in forks.learners:
+        if old not in others.learners:
             store.remove(run.layout.step(old).learner)
     needed = min(states[-keep.keep_learner :][0], step - run.science.rollout.max_staleness)
     first = min(needed, step + 1 - keep.keep_policies) if keep.keep_policies else begin
     for old in reversed(range(begin, first)):
-        if run.evaluates(old) or old in forks.policies:
+        if run.evaluates(old) or old in others.policies:
             continue
         if not store.strip(run.layout.step(old).policy, WEIGHTS):
             break
 
 
-def kept_for_forks(store: Store, run: str) -> Kept:
-    """What the forks of a run need of it: the policies that they start with, and until they have
-    finished the learner state as well.
+def kept_for_others(store: Store, run: str) -> Kept:
+    """What other runs need of this one: forks the policies that they start with, and until they
+    have finished the learner state as well; those that have not finished their frozen speakers.
     """
     kept = Kept(set(), set())
     for name in store.names("runs"):
         try:
             record = record_of(store, name)
         except Damaged as damage:
-            logger.warning("%s If it is a fork of %s, nothing is kept for it.", damage, run)
+            logger.warning("%s If it needs policies of %s, none is kept for it.", damage, run)
             continue
-        if record is None or not record["science"].get("fork"):
+        if record is None or not (record["science"].get("fork") or record.get("frozen")):
             continue
-        science = science_of(record)
-        fork, summary = science.fork, summary_of(store, name)
-        assert fork is not None
-        first = first_policy(fork.step, science.rollout.max_staleness)
-        own = {
-            step for step in range(first, fork.step + 1) if done_by(store, fork.run, step) == run
-        }
-        kept.policies.update(own)
+        science, summary = science_of(record), summary_of(store, name)
         finished = summary is not None and summary["steps"] == science.steps
-        if science.inherits_learner and not finished:
-            kept.learners.update(own & {fork.step})
+        if fork := science.fork:
+            first = first_policy(fork.step, science.rollout.max_staleness)
+            begun = range(first, fork.step + 1)
+            own = {step for step in begun if done_by(store, fork.run, step) == run}
+            kept.policies.update(own)
+            if science.inherits_learner and not finished:
+                kept.learners.update(own & {fork.step})
+        if not finished:
+            kept.policies.update(_frozen_by(science, store, run))
     return kept
+
+
+def _frozen_by(science: Science, store: Store, run: str) -> set[int]:
+    """The steps of a run whose policies speak in an experiment, frozen."""
+    named = filter(None, map(step_named, science.agent.frozen.values()))
+    return {step for name, step in named if done_by(store, name, step) == run}
 
 
 def first_policy(step: int, staleness: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,10 +19,10 @@ from agentfly_core.inference.sampler import Sampler
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.rollout.event_loop import EnvironmentLoop, environment_loop
-from agentfly_core.rollout.frozen import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.parts import template_of
+from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.rollout.shard import LEASE_SECONDS
-from agentfly_core.runs.context import ExperimentContext, of_run
+from agentfly_core.runs.context import ExperimentContext, digest_of_speaker, of_run
 from agentfly_core.system.service import new_address, supervised
 from agentfly_core.training import client
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 ENDPOINT_FILE = "endpoint.json"
 """Beside the tokenizer in a policy that is a chat service: which."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +92,13 @@ def rollout_services(
     """The sampler that the site asks for and the environments, starting, for `model` and policies
     trained from it; raises ValueError for a frozen speaker that cannot speak.
     """
+    chats = chat_services(context, endpoint_of(context.store, model))
     with (
-        sampler_service(context, model, owner, logs) as sampler,
+        sampler_service(context, model, owner, logs, chats) as sampler,
         environments_service(context) as environments,
     ):
         tokenizer = tokenizer_of(context, model)
-        frozen = frozen_speakers(context, tokenizer)
+        frozen = frozen_speakers(context, tokenizer, chats)
         yield RolloutServices(sampler, environments, tokenizer, frozen)
 
 
@@ -109,19 +112,23 @@ def demonstration_services(
         learner_service(context, owner, logs) as learner,
     ):
         tokenizer = tokenizer_of(context, model)
-        frozen = frozen_speakers(context, tokenizer)
+        frozen = frozen_speakers(context, tokenizer, chat_services(context))
         yield TrainingServices(in_process(context), environments, tokenizer, frozen, learner)
 
 
 @contextmanager
 def sampler_service(
-    context: ExperimentContext, model: Artifact, owner: str, logs: Path
+    context: ExperimentContext,
+    model: Artifact,
+    owner: str,
+    logs: Path,
+    chats: Mapping[str, ChatService],
 ) -> Iterator[Sampler]:
-    """The sampler that the site asks for, starting, or the chat service that `model` is; a vLLM
+    """The sampler that the site asks for, starting, or of `chats` the one that `model` is; a vLLM
     server ends with the block.
     """
     if name := endpoint_of(context.store, model):
-        yield _asking(context, name, model)
+        yield _asking(context, chats[name], model)
         return
     if context.site.sampler == "transformers":
         yield in_process(context)
@@ -173,20 +180,58 @@ def learner_service(
             checkpointer.wait()
 
 
+def chat_services(context: ExperimentContext, *policies: str) -> dict[str, ChatService]:
+    """The chat services that speak in a session, by name, frozen ones and those that are `policies`
+    themselves: each has one budget, whoever asks it.
+    """
+    frozen = context.science.agent.frozen.values()
+    named = {who.removeprefix(ENDPOINT) for who in frozen if who.startswith(ENDPOINT)}
+    names = {name for name in (*named, *policies) if name}
+    if not names:
+        return {}
+    from agentfly_core.endpoints.answers import Answers
+    from agentfly_core.endpoints.service import ChatService  # loads aiohttp
+
+    answers = Answers(context.store)
+    return {name: ChatService.of(name, context.site.endpoint(name), answers) for name in names}
+
+
 def frozen_speakers(
-    context: ExperimentContext, tokenizer: PreTrainedTokenizerBase
+    context: ExperimentContext,
+    tokenizer: PreTrainedTokenizerBase,
+    chats: Mapping[str, ChatService],
 ) -> dict[str, Frozen]:
     """Who speaks for the frozen roles, policies with their weights loaded; raises ValueError for
-    one that is not there, or has other tokens than the experiment's model.
+    one that is not there, is another than the one that the run began with, or has other tokens than
+    the experiment's model.
     """
     frozen, speakers = context.science.agent.frozen, dict[str, Frozen]()
-    keys = {who: f"agent.frozen.{role}" for role, who in frozen.items()}
-    for who, key in keys.items():
+    for role, who in frozen.items():
+        _compare_with_beginning(context, role, who)
         if who.startswith(ENDPOINT):
-            speakers[who] = FrozenEndpoint(who, _service(context, who.removeprefix(ENDPOINT)))
-        else:
-            speakers[who] = _frozen_policy(context, key, who, tokenizer)
+            speakers[who] = FrozenEndpoint(who, chats[who.removeprefix(ENDPOINT)])
+        elif who not in speakers:
+            speakers[who] = _frozen_policy(context, f"agent.frozen.{role}", who, tokenizer)
     return {role: speakers[who] for role, who in frozen.items()}
+
+
+def _compare_with_beginning(context: ExperimentContext, role: str, who: str) -> None:
+    """Raise ValueError for another policy than the one that the run began with; of a chat service
+    that has changed, which its site may have moved, a warning tells.
+    """
+    if digest_of_speaker(context, role, who) == context.frozen[role]:
+        return
+    if not who.startswith(ENDPOINT):
+        raise ValueError(
+            f"agent.frozen.{role}: {who} is another policy than when the run began. Put back that "
+            "one from a copy, or start another run with --new."
+        )
+    logger.warning(
+        "agent.frozen.%s: the run began with another url, model or extra of %s. What it has played "
+        "stays as it is, and the service as it is now speaks from here on.",
+        role,
+        who,
+    )
 
 
 def _frozen_policy(
@@ -195,7 +240,7 @@ def _frozen_policy(
     named = step_named(who)
     assert named is not None, "the setting takes no other"
     policy = of_run(context.store, who, key).policy
-    if tokenizer_of(context, policy).get_vocab() != tokenizer.get_vocab():
+    if _written(tokenizer_of(context, policy)) != _written(tokenizer):
         raise ValueError(
             f"{key}: {who} has other tokens than the model that it would speak with. Name a run of "
             f"this model, or start from one of its: model=run:{named[0]}@0."
@@ -206,27 +251,29 @@ def _frozen_policy(
     return FrozenPolicy(who, sampler)
 
 
+def _written(tokenizer: PreTrainedTokenizerBase) -> str:
+    """All that a tokenizer does to a text, of which its vocabulary is a part."""
+    from transformers import PreTrainedTokenizerFast
+
+    if isinstance(tokenizer, PreTrainedTokenizerFast):
+        return tokenizer.backend_tokenizer.to_str()
+    return repr(tokenizer.get_vocab())  # one that is written in Python
+
+
 def endpoint_of(store: Store, policy: Artifact) -> str:
     """The name of the chat service that a policy is; empty for one with weights."""
     found = store.part(policy, ENDPOINT_FILE)
     return str(found["name"]) if found else ""
 
 
-def _asking(context: ExperimentContext, name: str, policy: Artifact) -> Sampler:
+def _asking(context: ExperimentContext, chat: ChatService, policy: Artifact) -> Sampler:
     """The sampler that asks a chat service of the site."""
     from agentfly_core.inference.endpoint import EndpointSampler  # loads aiohttp
 
     tokenizer = tokenizer_of(context, policy)
     encode = partial(tokenizer.encode, add_special_tokens=False)
     stop = template_of(context.science.template, tokenizer).stop_tokens[0]
-    return EndpointSampler(_service(context, name), encode, stop)
-
-
-def _service(context: ExperimentContext, name: str) -> ChatService:
-    from agentfly_core.endpoints.answers import Answers
-    from agentfly_core.endpoints.service import ChatService  # loads aiohttp
-
-    return ChatService.of(name, context.site.endpoint(name), Answers(context.store))
+    return EndpointSampler(chat, encode, stop)
 
 
 def divided(context: ExperimentContext) -> Site:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from agentfly_core.inference.scripted import Scripted
 from agentfly_core.pipeline import inputs
 from agentfly_core.pipeline.services import (
     RolloutServices,
+    chat_services,
     endpoint_of,
     frozen_speakers,
     sampler_service,
@@ -29,6 +30,8 @@ from agentfly_core.system.devices import held, numbered
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from agentfly_core.endpoints.service import ChatService
+
 logger = logging.getLogger(__name__)
 
 
@@ -41,14 +44,16 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
     """
     if isinstance(player, Model):
         tokenizer = tokenizer_of(context, player.policy)
+        chats = chat_services(context, endpoint_of(context.store, player.policy))
     else:
         tokenizer, _ = inputs.tokenizer(context)
+        chats = chat_services(context)
     with (
         _gpus(context, player),
         environment_loop(context.resolved.limits) as environments,
-        _sampler(context, player, tokenizer, logs) as sampler,
+        _sampler(context, player, tokenizer, logs, chats) as sampler,
     ):
-        frozen = frozen_speakers(context, tokenizer)
+        frozen = frozen_speakers(context, tokenizer, chats)
         found = RolloutServices(sampler, environments, tokenizer, frozen)
         if isinstance(player, Model):
             found.load(context, player.policy, 0)
@@ -57,7 +62,11 @@ def services(context: ExperimentContext, player: Player, logs: Path) -> Iterator
 
 @contextmanager
 def _sampler(
-    context: ExperimentContext, player: Player, tokenizer: PreTrainedTokenizerBase, logs: Path
+    context: ExperimentContext,
+    player: Player,
+    tokenizer: PreTrainedTokenizerBase,
+    logs: Path,
+    chats: Mapping[str, ChatService],
 ) -> Iterator[Sampler]:
     if isinstance(player, Script):
         encode = partial(tokenizer.encode, add_special_tokens=False)
@@ -65,7 +74,7 @@ def _sampler(
         yield Scripted(encode, stop, player.policy)
         return
     owner = f"play-{player.policy.digest[:16]}"
-    with sampler_service(context, player.policy, owner, logs) as sampler:
+    with sampler_service(context, player.policy, owner, logs, chats) as sampler:
         yield sampler
 
 

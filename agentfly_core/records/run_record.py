@@ -34,7 +34,8 @@ class RunRecord(TypedDict):
     """run.json: what the run is and was started with; earlier releases left out `NotRequired` keys.
 
     `science` is the identity of the experiment and `site` where it last continued, both as their
-    models write them; `planned_steps` were asked for in a run that ended before, as its time was
+    models write them; `frozen`, in a run that has any, are the digests of its frozen speakers, by
+    role; `planned_steps` were asked for in a run that ended before, as its time was
     over.
     """
 
@@ -52,6 +53,7 @@ class RunRecord(TypedDict):
     created_ms: int
     parent: ParentPolicy | None
     reference: NotRequired[Pointer | None]
+    frozen: NotRequired[dict[str, str]]
     science: Mapping[str, JSON]
     science_digest: NotRequired[str]
     site: SiteRecord

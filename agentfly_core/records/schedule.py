@@ -27,6 +27,11 @@ class SamplingRound:
     shards: range
     before: int = 0
 
+    @property
+    def drawn(self) -> tuple[int, int, bool, int]:
+        """Which of the step's problems they are, and how often each is played, as keys have it."""
+        return self.first, self.count, self.greedy, self.before
+
 
 def first_round(science: Science, step: int, greedy: bool, before: int = 0) -> SamplingRound:
     """The first round of step 1, 2, ..., which is always played."""

@@ -36,6 +36,27 @@ def by_episode(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
     return list(episodes.values())
 
 
+def activity(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
+    """What each speaker who spoke did in an episode, on average:
+    `{"planner": {"avg_turns": 3.0, "avg_sampled_tokens": 41.5, "avg_tool_calls": 0.0}}`.
+    """
+    episodes = len({*episode_numbers(trajectories)})
+    turns, tokens, calls = Counter[str](), Counter[str](), Counter[str]()
+    for one in trajectories:
+        if one.turns:
+            turns[one.speaker] += len(one.turns)
+            tokens[one.speaker] += one.sampled_tokens
+            calls[one.speaker] += sum(len(turn.reply.calls) for turn in one.turns)
+    return {
+        name: {
+            "avg_turns": turns[name] / episodes,
+            "avg_sampled_tokens": tokens[name] / episodes,
+            "avg_tool_calls": calls[name] / episodes,
+        }
+        for name in sorted(turns)
+    }
+
+
 def answering(episode: Sequence[Trajectory], main: str = "") -> Trajectory:
     """The trajectory that an episode is scored by: its speaker said the answer, or else is `main`,
     which goes by the agent's own name, or else spoke first.

@@ -9,11 +9,10 @@ from statistics import fmean
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.trajectory import BadCall, Scored, Trajectory, Unscored
-from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.context import ExperimentContext, evaluation_keys
 from agentfly_core.runs.metrics import solved
 
 GOAL, TOKENS, UNREADABLE_CALLS = "goal", "tokens", "unreadable_calls"
@@ -60,13 +59,8 @@ def evaluated_episodes(
     """What a policy that was evaluated before played on a split of a dataset, and its scores;
     raises FileNotFoundError where it was not.
     """
-    shards = range(shards_of_split(context.science, context.store.open(data), split))
-    played = [
-        context.store.artifact(
-            keys.evaluation(context.science, policy, data, split, shard, context.frozen).uri
-        )
-        for shard in shards
-    ]
+    targets = evaluation_keys(context, policy, data, split)
+    played = [context.store.artifact(target.uri) for target in targets]
     scored = context.store.artifact(keys.scored(context.science, played).uri)
     episodes = [
         episode
@@ -80,12 +74,11 @@ def is_evaluated(
     context: ExperimentContext, policy: Artifact, data: Artifact, split: str = "test"
 ) -> bool:
     """Whether `held_out` can read what a policy did on a split; damaged artifacts do not count."""
-    store, science = context.store, context.science
-    shards = range(shards_of_split(science, store.open(data), split))
-    frozen = context.frozen
-    targets = [keys.evaluation(science, policy, data, split, shard, frozen) for shard in shards]
+    store, targets = context.store, evaluation_keys(context, policy, data, split)
     played = [found for target in targets if (found := store.find(target))]
-    return len(played) == len(targets) and store.find(keys.scored(science, played)) is not None
+    return (
+        len(played) == len(targets) and store.find(keys.scored(context.science, played)) is not None
+    )
 
 
 def outcomes(

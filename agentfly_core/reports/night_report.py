@@ -21,9 +21,9 @@ from agentfly_core.reports.episode_choice import Kind, Pair, choose, pairs
 from agentfly_core.reports.held_out import evaluated_episodes
 from agentfly_core.reports.night_ledger import Champion, NightEntry, NightLedger
 from agentfly_core.reports.promotion import Verdict
-from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
+from agentfly_core.runs.context import ExperimentContext, policy_of
 from agentfly_core.runs.intervals import Interval, improvement
-from agentfly_core.runs.run import science_of, site_of, summary_of
+from agentfly_core.runs.run import context_of, science_of, summary_of
 from agentfly_core.runs.summary import Evaluation, run_ledger, stored_evaluation
 
 CURVES = {
@@ -157,11 +157,7 @@ class _Stored:
                 "have changed, so what was played on it is not found. A report that was written "
                 f"before is {RunLayout(night).report}."
             )
-        place = site_of(record), store
-        context = ExperimentContext(
-            record["experiment"], resolve(science), record["origin"], *place
-        )
-        return cls(context, record, summary, history, judged[-1])
+        return cls(context_of(record, store), record, summary, history, judged[-1])
 
     @property
     def details(self) -> Mapping[str, Any]:

@@ -135,7 +135,9 @@ def _is_excluded(answer: str, right: str, problem: Problem) -> bool:
 
 
 def _equal(expected: list[Any], answer: str) -> float:
-    """Whether an answer has the form and the value of what is `expected`, as `_read` gives it."""
+    """Whether an answer has the form and the value of what is `expected`, as `_read` gives it;
+    decimals are compared to PLACES digits of the right number.
+    """
     from math_verify import verify
 
     found = _read(answer)
@@ -144,7 +146,10 @@ def _equal(expected: list[Any], answer: str) -> float:
             if not form.fullmatch(_text(found)):
                 return 0.0
             break
-    places = _places(expected[0])
+    number, places = expected[0], PLACES
+    if getattr(number, "is_Number", False) and number.is_finite:
+        size = abs(float(number))
+        places += max(0, int(-mathematics.log10(size))) if size else PLACES
     return float(verify(expected, found, float_rounding=places, timeout_seconds=None))
 
 
@@ -160,14 +165,6 @@ def _read(text: str) -> list[Any]:
 
 def _text(found: list[Any]) -> str:
     return str(found[-1]).strip() if found else ""
-
-
-def _places(expected: Any) -> int:
-    """The decimal places of a right number to which decimals are compared: PLACES digits of it."""
-    if not getattr(expected, "is_Number", False) or not expected.is_finite:
-        return PLACES
-    size = abs(float(expected))
-    return PLACES + max(0, int(-mathematics.log10(size))) if size else 2 * PLACES
 
 
 def _squeezed(text: str) -> str:

@@ -33,7 +33,12 @@ async def qa_f1(trajectory: Trajectory) -> float:
     recall r = 1.
     """
     said = normalised(trajectory.answer or "").split()
-    return max(_f1(said, normalised(right).split()) for right in right_answers(trajectory.problem))
+    best = 0.0
+    for right in right_answers(trajectory.problem):
+        words = normalised(right).split()
+        if common := (Counter(said) & Counter(words)).total():
+            best = max(best, 2 * common / (len(said) + len(words)))
+    return best
 
 
 def normalised(text: str) -> str:
@@ -53,8 +58,3 @@ def right_answers(problem: Problem) -> list[str]:
     if not found:
         raise ValueError("the fact 'answer' is an empty list, expected a right answer or more")
     return found
-
-
-def _f1(said: list[str], right: list[str]) -> float:
-    common = (Counter(said) & Counter(right)).total()
-    return 2 * common / (len(said) + len(right)) if common else 0.0

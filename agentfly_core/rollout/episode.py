@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
+from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
-from agentfly_core.rollout.frozen import Cast, EndpointSpeaker, Frozen
 from agentfly_core.rollout.pool import Limit
-from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules, EpisodeSpec
-from agentfly_core.rollout.speaker import Speaker, Stage, current_branch
+from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules, EpisodeSpec, Frozen
+from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, Stage, current_branch
 from agentfly_core.rollout.timeline import Branch
 
 R = TypeVar("R")
@@ -33,19 +33,24 @@ class Episode(Speaker):
 
     The episode itself speaks as its main speaker, who has the agent's `name` and the experiment's
     tools. `opening` is what the model reads first, `turns` the record so far, `closing` what was
-    answered and not yet read. `speakers` are all who speak in it, the main one first, and `cast`
-    replies for them.
+    answered and not yet read. `speakers` are all who speak in it, the main one first, and `session`
+    replies for them, but for the roles that `makes` has speakers of their own for.
     """
 
     def __init__(
-        self, episode_spec: EpisodeSpec, rules: EpisodeRules, cast: Cast, name: str
+        self,
+        episode_spec: EpisodeSpec,
+        rules: EpisodeRules,
+        session: SamplerSession,
+        makes: Mapping[str, MakesSpeaker],
+        name: str,
     ) -> None:
         self.problem = episode_spec.problem
         self.opening: tuple[Message | Observation, ...] = rules.opening(self.problem)
         self.lent: dict[type[Lent], Lent] = {Problem: self.problem}
-        stage = Stage(episode_spec, cast, name, rules.max_sampled_tokens, self.lent)
+        stage = Stage(episode_spec, session, name, rules.max_sampled_tokens, self.lent)
         super().__init__(stage, name, rules)
-        self.cast, self.speakers = cast, list[Speaker]([self])
+        self.speakers, self._makes = list[Speaker]([self]), makes
         self.timed, self._opened = self._stage.timed, 0
 
     @property
@@ -105,10 +110,7 @@ class Episode(Speaker):
             max_sampled_tokens=max_sampled_tokens,
         )
         begin = (Message("system", system),) if system else ()
-        if chat := self.cast.chats.get(role):
-            made: Speaker = EndpointSpeaker(self._stage, name, rules, begin, chat)
-        else:
-            made = Speaker(self._stage, name, rules, *begin)
+        made = self._makes.get(role, Speaker)(self._stage, name, rules, *begin)
         self.speakers.append(made)
         return made
 

@@ -5,42 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
-from agentfly_core.endpoints.chat import ChatRequest
+from agentfly_core.endpoints.chat import ChatRequest, OpenChat
 from agentfly_core.endpoints.failures import BudgetSpent, EndpointRefused
 from agentfly_core.formats import hashing
 from agentfly_core.inference.sampler import Request, Sampler, SamplerSession, SamplingParams
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.trajectory import Message, Observation, Sampled
 from agentfly_core.rollout import timeline
-from agentfly_core.rollout.rules import EpisodeRules
-from agentfly_core.rollout.speaker import Speaker, Stage
+from agentfly_core.rollout.rules import EpisodeRules, Frozen, FrozenPolicy
+from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, Stage
 from agentfly_core.rollout.timeline import Branch, Reply
-
-if TYPE_CHECKING:
-    from agentfly_core.endpoints.service import Chat, ChatService  # loads aiohttp
-
-
-@dataclass(frozen=True, slots=True)
-class FrozenPolicy:
-    """A policy that speaks for a role, held by a sampler of its own:
-    `FrozenPolicy("run:demo@7", sampler)`.
-    """
-
-    name: str
-    sampler: Sampler
-
-
-@dataclass(frozen=True, slots=True)
-class FrozenEndpoint:
-    """A chat service that speaks for a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
-
-    name: str
-    service: ChatService
-
-
-Frozen = FrozenPolicy | FrozenEndpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +24,12 @@ class Cast:
     """Who replies in the episodes of a shard, a sampler session for all of them.
 
     `sessions` are that of the policy that plays and those of frozen ones, `places` the place there
-    of a frozen role's. `chats` are by role, `names` those of everybody frozen.
+    of a frozen role's. `speakers` make those of a role for which a chat service speaks.
     """
 
     sessions: Sequence[SamplerSession]
     places: Mapping[str, int]
-    chats: Mapping[str, Chat]
-    names: Mapping[str, str]
+    speakers: Mapping[str, MakesSpeaker]
 
     async def sample(self, request: Request) -> Sampled:
         """One reply of who speaks; raises SamplerLost.
@@ -91,20 +66,20 @@ async def cast(
     ValueError for a chat service without its key.
     """
     samplers, places = [sampler], dict[str, int]()
-    services: dict[str, Chat] = {}
+    chats, speakers = dict[str, OpenChat](), dict[str, MakesSpeaker]()
     async with AsyncExitStack() as stack:
         for role, speaker in frozen.items():
             if isinstance(speaker, FrozenPolicy):
                 if speaker.sampler not in samplers:
                     samplers.append(speaker.sampler)
                 places[role] = samplers.index(speaker.sampler)
-            elif speaker.name not in services:
+                continue
+            if speaker.name not in chats:
                 chat = await stack.enter_async_context(speaker.service.open())
-                services[speaker.name] = chat
+                chats[speaker.name] = chat
+            speakers[role] = partial(EndpointSpeaker, chats[speaker.name])
         sessions = [await stack.enter_async_context(one.shard(episodes)) for one in samplers]
-        names = {role: speaker.name for role, speaker in frozen.items()}
-        chats = {role: services[name] for role, name in names.items() if name in services}
-        yield Cast(sessions, places, chats, names)
+        yield Cast(sessions, places, speakers)
 
 
 class EndpointSpeaker(Speaker):
@@ -114,7 +89,7 @@ class EndpointSpeaker(Speaker):
     """
 
     def __init__(
-        self, stage: Stage, name: str, rules: EpisodeRules, begin: Sequence[Message], chat: Chat
+        self, chat: OpenChat, stage: Stage, name: str, rules: EpisodeRules, *begin: Message
     ) -> None:
         super().__init__(stage, name, rules, *begin)
         self._chat = chat

@@ -1,4 +1,4 @@
-"""The rules of an episode, and how it is said that one of them ended it."""
+"""The rules of an episode, who speaks in it untrained, and how it is said that a rule ended it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Protocol
 
 from agentfly_core.authoring.chat_template import ChatTemplate, ToolSchema
 from agentfly_core.authoring.injection import Asking, Lent
-from agentfly_core.inference.sampler import SamplingParams
+from agentfly_core.endpoints.chat import OpensChat
+from agentfly_core.inference.sampler import Sampler, SamplingParams
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, Role, ToolCall
 
 
@@ -66,6 +67,27 @@ class CallableTool(Asking, Protocol):
 
     async def answer(self, call: ToolCall, lent: Mapping[type[Lent], Lent]) -> Observation:
         """What the model reads next; raises ServiceFailure."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenPolicy:
+    """A policy that speaks for a role, held by a sampler of its own:
+    `FrozenPolicy("run:demo@7", sampler)`.
+    """
+
+    name: str
+    sampler: Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenEndpoint:
+    """A chat service that speaks for a role: `FrozenEndpoint("endpoint:gpt", ChatService(...))`."""
+
+    name: str
+    service: OpensChat
+
+
+Frozen = FrozenPolicy | FrozenEndpoint
 
 
 @dataclass(frozen=True, kw_only=True)

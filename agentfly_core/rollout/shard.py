@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cache, partial
+from operator import attrgetter
 
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.author_call import Overdue
@@ -59,7 +60,7 @@ async def play(
     The trajectory that has the answer comes first: rewards look at it, and it alone has what they
     observed.
     """
-    episode = Episode(episode_spec, spec, cast, injection.name(spec.agent))
+    episode = Episode(episode_spec, spec, cast, cast.speakers, injection.name(spec.agent))
     lease = resources.leases(spec.kinds, episode.problem, LEASE_SECONDS, spec.deadline)
     try:
         async with AsyncExitStack() as stack:
@@ -67,12 +68,12 @@ async def play(
                 lent = await stack.enter_async_context(lease)
             for kind, environment in lent.items():
                 episode.lent[kind] = environment
-            seen, *others = _record(episode_spec, episode, *await _ending(spec, episode))
+            seen, *others = _record(episode_spec, spec, episode, *await _ending(spec, episode))
             with episode.timed("rewards"):
                 observed = {one.name: await one.score(seen, episode.lent) for one in spec.rewards}
         trajectories = [replace(seen, observed=observed), *others]
     except ServiceFailure as failure:
-        trajectories = _record(episode_spec, episode, Ending.FAILED, fault(failure))
+        trajectories = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure))
     return trajectories, Timing(trajectories[0].id, tuple(episode.spans))
 
 
@@ -106,12 +107,10 @@ async def collect(
         raise failure
     assert len(played) == len(episode_specs), "an episode was cancelled from within"
     played.sort(key=lambda pair: (pair[0][0].problem.id, pair[0][0].chain))
-    trajectories = [one for episode, _ in played for one in sorted(episode, key=_agent)]
+    trajectories = [
+        one for episode, _ in played for one in sorted(episode, key=attrgetter("agent"))
+    ]
     return trajectories, [timing for _, timing in played], measured
-
-
-def _agent(trajectory: Trajectory) -> str:
-    return trajectory.agent
 
 
 async def _play_all(
@@ -205,11 +204,16 @@ def _tell(what: str, trace: str) -> None:
 
 
 def _record(
-    episode_spec: EpisodeSpec, episode: Episode, ending: Ending, error: str | None = None
+    episode_spec: EpisodeSpec,
+    spec: RolloutSpec,
+    episode: Episode,
+    ending: Ending,
+    error: str | None = None,
 ) -> list[Trajectory]:
     """The trajectory with the answer, then those of the others who spoke."""
     step, problem, chain = episode_spec.step, episode_spec.problem, episode_spec.chain
     main, *others = episode.speakers
+    policies = {role: frozen.name for role, frozen in spec.frozen.items()}
     answering, answer = episode.answered
     trajectories = [
         Trajectory(
@@ -227,7 +231,7 @@ def _record(
             observed={},
             seed=episode_spec.seed,
             answered=answer if speaker.name == answering else None,
-            policy=episode.cast.names.get(speaker.role, ""),
+            policy=policies.get(speaker.role, ""),
         )
         for speaker in (main, *(other for other in others if other.turns))
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -125,6 +125,10 @@ class Context:
     @property
     def _last(self) -> Reply | None:
         return self._speaker.branch.last.get(self)
+
+
+MakesSpeaker = Callable[..., "Speaker"]
+"""Of a stage, a name, the rules, and the messages with which each of its contexts begins."""
 
 
 class Speaker:

@@ -12,23 +12,22 @@ from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, done_by
-from agentfly_core.artifacts.store import Artifact, Store
+from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, construct, load
-from agentfly_core.config.parts import ENDPOINT, AgentPart
+from agentfly_core.config.parts import ENDPOINT, NAME, AgentPart
 from agentfly_core.config.site import Site
 from agentfly_core.formats.text import nearest
+from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.parts import limits_of, refuse_misfits, reward_of, tool_of
 from agentfly_core.rollout.pool import Limit
 
 if TYPE_CHECKING:
     from agentfly_core.rl.interface import Algorithm
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Resolved:
 @dataclass(frozen=True)
 class ExperimentContext:
     """An experiment and the place where it is worked on; what stages make here is shared by all
-    runs of the store.
+    runs of the store. `pinned` are the `frozen` that a run began with.
 
     `ExperimentContext("quickstart", resolve(science), {"seed": "default", ...}, Site(),
     Store.at(".", cache))`
@@ -83,6 +82,7 @@ class ExperimentContext:
     origin: Mapping[str, str]
     site: Site
     store: Store
+    pinned: Mapping[str, str] | None = None
 
     @property
     def science(self) -> Science:
@@ -114,11 +114,14 @@ class ExperimentContext:
         return of_run(self.store, where, "algorithm.kl.reference").policy
 
     @property
-    def frozen(self) -> dict[str, str]:
-        """By role, the digest of who speaks for each frozen speaker; raises ValueError for one that
-        is not there.
+    def frozen(self) -> Mapping[str, str]:
+        """By role, the digest of who speaks for each frozen speaker, in a run the one that it began
+        with; raises ValueError for one that is not there.
         """
-        return frozen_speakers(self.science, self.store, self.site)
+        if self.pinned is not None:
+            return self.pinned
+        named = self.science.agent.frozen
+        return {role: digest_of_speaker(self, role, who) for role, who in named.items()}
 
 
 def resolve(science: Science) -> Resolved:
@@ -154,18 +157,24 @@ def agent_of(part: AgentPart) -> Agent:
     return agent
 
 
-def frozen_speakers(science: Science, store: Store, site: Site) -> dict[str, str]:
-    """By role, the digest of the policy or the chat service that speaks for it:
-    `{"critic": "9f2c..."}`; raises ValueError for one that is not there.
+def digest_of_speaker(context: ExperimentContext, role: str, who: str) -> str:
+    """The digest of the policy or the chat service that is to speak for a role; raises ValueError
+    for one that is not there.
     """
-    found = {}
-    for role, who in science.agent.frozen.items():
-        with at(f"agent.frozen.{role}"):
-            if named := step_named(who):
-                found[role] = policy_of(store, *named).digest
-            else:
-                found[role] = keys.chat_service(site.endpoint(who.removeprefix(ENDPOINT)))
-    return found
+    key = f"agent.frozen.{role}"
+    if step_named(who):
+        return of_run(context.store, who, key).policy.digest
+    with at(key):
+        return keys.chat_service(context.site.endpoint(who.removeprefix(ENDPOINT)))
+
+
+def evaluation_keys(
+    context: ExperimentContext, policy: Artifact, data: Artifact, split: str
+) -> list[ArtifactKey]:
+    """The keys of a policy's held-out episodes, shard by shard."""
+    science, frozen = context.science, context.frozen
+    shards = range(shards_of_split(science, context.store.open(data), split))
+    return [keys.evaluation(science, policy, data, split, shard, frozen) for shard in shards]
 
 
 def of_run(store: Store, where: str, key: str) -> Parent:
@@ -174,18 +183,19 @@ def of_run(store: Store, where: str, key: str) -> Parent:
     Step 0 is the policy that step 1 starts from. Raises ValueError for one that is not there.
     """
     name, step = step_named(where) or (where.removeprefix("run:"), None)
-    if not NAME.fullmatch(name):
-        raise ValueError(
-            f"{key}: got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is "
-            "the start."
-        )
-    found = final_policy(store, name) if step is None else policy_of(store, name, step)
-    manifest = store.manifest(found.uri)
-    if manifest and manifest.get("stripped"):
-        raise ValueError(
-            f"{key}: {where} was kept without its weights. Name a step that was evaluated, or the "
-            "run's last, or keep all with update.keep_policies=0."
-        )
+    with at(key):
+        if not re.fullmatch(NAME, name):
+            raise ValueError(
+                f"got {where!r}, expected run:NAME or run:NAME@STEP with a step's number, 0 is the "
+                "start."
+            )
+        found = final_policy(store, name) if step is None else policy_of(store, name, step)
+        manifest = store.manifest(found.uri)
+        if manifest and manifest.get("stripped"):
+            raise ValueError(
+                f"{where} was kept without its weights. Name a step that was evaluated, or the "
+                "run's last, or keep all with update.keep_policies=0."
+            )
     return Parent(name, found)
 
 

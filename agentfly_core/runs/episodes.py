@@ -20,7 +20,7 @@ from agentfly_core.artifacts.store import MANIFEST, Artifact, Store
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records.messages import read_text, said_text
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
-from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Turn, Unscored
+from agentfly_core.records.trajectory import Sampled, Scored, Trajectory, Unscored
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -154,20 +154,13 @@ def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
         if turn.context != context:
             found.append(Piece("context", str(turn.context)))
         context = turn.context
-        found += _tokens(turn, decode) if turn.sampled else _text(turn)
+        if turn.sampled:
+            found.append(Piece("read", decode(turn.given.tokens)))
+            found += (sampled_piece(span, decode) for span in turn.sampled)
+        else:
+            found.append(Piece("read", "\n".join(map(read_text, turn.read))))
+            found.append(Piece("said", said_text(turn)))
     return found + answered_last(trajectory)
-
-
-def _tokens(turn: Turn, decode: Decode) -> list[Piece]:
-    return [
-        Piece("read", decode(turn.given.tokens)),
-        *(sampled_piece(span, decode) for span in turn.sampled),
-    ]
-
-
-def _text(turn: Turn) -> list[Piece]:
-    """A turn of a speaker who has no tokens."""
-    return [Piece("read", "\n".join(map(read_text, turn.read))), Piece("said", said_text(turn))]
 
 
 def sampled_piece(span: Sampled, decode: Decode) -> Piece:

@@ -11,7 +11,13 @@ from functools import cached_property
 from statistics import fmean
 
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
+from agentfly_core.records.speakers import (
+    Earned,
+    activity,
+    any_spread,
+    by_episode,
+    earned_by_speaker,
+)
 from agentfly_core.records.timing import Doing, Timing, union
 from agentfly_core.records.trajectory import (
     BadCall,
@@ -197,22 +203,14 @@ class _Played:
         """What each speaker did in an episode, and earned where it spoke; empty where one alone
         does.
         """
-        spoke = [trajectory for trajectory in self.trajectories if trajectory.turns]
-        names = sorted({trajectory.speaker for trajectory in spoke})
-        if len(names) < 2:
+        did = activity(self.trajectories)
+        if len(did) < 2:
             return {}
-        episodes = len(self.episodes)
         found: dict[str, float] = {}
-        for name in names:
-            own = [trajectory for trajectory in spoke if trajectory.speaker == name]
-            turns = [turn for trajectory in own for turn in trajectory.turns]
-            rewards = [self.scored[trajectory.id].reward for trajectory in own]
-            known = [reward for reward in rewards if not isinstance(reward, Unscored)]
-            figures = {
-                "avg_turns": len(turns) / episodes,
-                "avg_sampled_tokens": sum(t.sampled_tokens for t in own) / episodes,
-                "avg_tool_calls": sum(len(turn.reply.calls) for turn in turns) / episodes,
-                **({"reward": fmean(known)} if known else {}),
-            }
+        for name, figures in did.items():
+            own = [one.id for one in self.trajectories if one.turns and one.speaker == name]
+            rewards = [self.scored[trajectory].reward for trajectory in own]
+            if known := [reward for reward in rewards if not isinstance(reward, Unscored)]:
+                figures["reward"] = fmean(known)
             found |= {f"speaker/{name}/{figure}": value for figure, value in figures.items()}
         return found

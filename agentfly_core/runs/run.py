@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from agentfly_core.artifacts.run_layout import RunLayout, done_by, record_of
 from agentfly_core.artifacts.store import Artifact, Store
 from agentfly_core.config.experiment import Science
 from agentfly_core.config.loading import differences
+from agentfly_core.config.parts import NAME
 from agentfly_core.config.site import Site
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import as_json
@@ -27,12 +29,12 @@ from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records import ledger
 from agentfly_core.records.run_record import ParentPolicy, RunRecord, Summary
 from agentfly_core.runs.context import (
-    NAME,
     ExperimentContext,
     Parent,
     Resolved,
     policy_of,
     require_same_tokens,
+    resolve,
 )
 from agentfly_core.sandbox.preflight import chosen
 from agentfly_core.system.revision import revision
@@ -202,9 +204,13 @@ def science_of(record: RunRecord) -> Science:
     return Science.model_validate(Science.restored(record["science"]))
 
 
-def site_of(record: RunRecord) -> Site:
-    """Of the site where a run last continued, what its stages depend on: the chat services."""
-    return Site.model_validate({"endpoints": record["site"].get("endpoints", {})})
+def context_of(record: RunRecord, store: Store) -> ExperimentContext:
+    """A run's experiment, as this release reads it, in a store; of the site where it last continued
+    it has what stages depend on, the chat services.
+    """
+    site = Site.model_validate({"endpoints": record["site"].get("endpoints", {})})
+    resolved, frozen = resolve(science_of(record)), record.get("frozen")
+    return ExperimentContext(record["experiment"], resolved, record["origin"], site, store, frozen)
 
 
 def problems_played(store: Store, name: str, before: int | None = None) -> int:
@@ -247,7 +253,7 @@ def name_of(context: ExperimentContext, name: str, new: bool) -> str:
 
     Raises ValueError for a name that could not be a folder's.
     """
-    if name and not NAME.fullmatch(name):
+    if name and not re.fullmatch(NAME, name):
         raise ValueError(
             f"Got the run name {name!r}, expected letters, digits, '.', '_' and '-', such as "
             "my-run.2."
@@ -283,8 +289,9 @@ def opened(context: ExperimentContext, name: str) -> Iterator[Run]:
         store.write_json(layout.record, as_json({**record, **current}))
         came = record["parent"]
         parent = Parent(came["run"], Artifact(came["uri"], came["digest"])) if came else None
+        begun = replace(context, pinned=record.get("frozen"))
         try:
-            yield Run(context, name, record["uid"], record["created_ms"], parent)
+            yield Run(begun, name, record["uid"], record["created_ms"], parent)
         except ValueError:
             if new is record:
                 _forget_if_empty(store, layout.uri)
@@ -334,7 +341,7 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-    return {
+    found: RunRecord = {
         "uid": uuid.uuid4().hex,
         "name": name,
         "experiment": context.experiment,
@@ -352,6 +359,9 @@ def _record(context: ExperimentContext, name: str) -> RunRecord:
         "science": context.science.identity(),
         "site": site,
     }
+    if frozen := context.frozen:
+        found["frozen"] = dict(frozen)
+    return found
 
 
 def _require_continuable(record: RunRecord, context: ExperimentContext, name: str) -> None:

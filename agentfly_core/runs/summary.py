@@ -17,12 +17,11 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
-from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.run_record import Details, Summary
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
 from agentfly_core.runs import intervals
-from agentfly_core.runs.context import ExperimentContext, Parent
+from agentfly_core.runs.context import ExperimentContext, Parent, evaluation_keys
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import outcomes_by_problem, tag
 
@@ -162,13 +161,8 @@ def with_stored_datasets(
 def stored_evaluation(context: ExperimentContext, policy: Artifact, split: str) -> Evaluation:
     """An evaluation that was made before; raises FileNotFoundError where it was not."""
     data = context.store.artifact(keys.prepare(context.science).uri)
-    shards = range(shards_of_split(context.science, context.store.open(data), split))
-    found = [
-        context.store.artifact(
-            keys.evaluation(context.science, policy, data, split, shard, context.frozen).uri
-        )
-        for shard in shards
-    ]
+    targets = evaluation_keys(context, policy, data, split)
+    found = [context.store.artifact(target.uri) for target in targets]
     if not found:
         raise FileNotFoundError(f"The split {split} has no problems, so there is no evaluation.")
     return evaluation(

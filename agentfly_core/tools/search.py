@@ -73,8 +73,17 @@ class Search:
         sha256: Annotated[str, Field(pattern="^[0-9a-f]{16,64}$")],
         results: Annotated[int, Field(ge=1)] = 3,
     ) -> None:
-        self.results = results
-        self.index = index(str(Path(corpus).resolve()), _version(corpus, sha256))
+        if importlib.util.find_spec("bm25s") is None:
+            raise ValueError(
+                "The tool Search needs the package bm25s: pip install bm25s (the extra `search`)"
+            )
+        found = hashlib.sha256(_content(corpus)).hexdigest()
+        if not found.startswith(sha256):
+            raise ValueError(
+                f"The corpus {corpus} has the sha256 {found}, expected {sha256}: fetch that "
+                "version of the file, or name this one in `sha256`."
+            )
+        self.results, self.index = results, index(str(Path(corpus).resolve()), found)
 
     def __call__(
         self,
@@ -125,21 +134,6 @@ def rows(corpus: str) -> list[Row]:
     if not found:
         raise ValueError(f"{corpus} has no pages, expected one a line or more.")
     return list(found.values())
-
-
-def _version(corpus: str, expected: str) -> str:
-    """The sha256 of a corpus's file."""
-    if importlib.util.find_spec("bm25s") is None:
-        raise ValueError(
-            "The tool Search needs the package bm25s: pip install bm25s (the extra `search`)"
-        )
-    found = hashlib.sha256(_content(corpus)).hexdigest()
-    if not found.startswith(expected):
-        raise ValueError(
-            f"The corpus {corpus} has the sha256 {found}, expected {expected}: fetch that version "
-            "of the file, or name this one in `sha256`."
-        )
-    return found
 
 
 def _content(corpus: str) -> bytes:

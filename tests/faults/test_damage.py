@@ -44,14 +44,15 @@ def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
 
     def evaluation(policy: ArtifactKey) -> Iterator[ArtifactKey]:
         shards = [
-            keys.evaluation(science, made(policy), made(data), "test", shard) for shard in (0, 1)
+            keys.evaluation(science, made(policy), made(data), "test", shard, {})
+            for shard in (0, 1)
         ]
         yield from shards
         yield keys.scored(science, [made(shard) for shard in shards])
 
     yield (data := keys.prepare(science))
     yield (model := keys.model(science))
-    yield (demonstrations := keys.demonstrations(science, made(model), made(data)))
+    yield (demonstrations := keys.demonstrations(science, made(model), made(data), {}))
     for number in (1, 2):
         yield (policy := keys.warm_start(science, made(model), made(demonstrations), number))
         yield keys.learner(policy)
@@ -59,7 +60,9 @@ def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
     for step in STEPS:
         sampling_round = first_round(science, step, resolve(science).greedy)
         shards = [
-            keys.rollout(science, "demo", made(policy), made(data), sampling_round, shard)
+            keys.rollout(
+                science, "demo", made(policy), made(data), step, shard, sampling_round.drawn, {}
+            )
             for shard in sampling_round.shards
         ]
         yield from shards

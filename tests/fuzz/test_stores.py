@@ -16,7 +16,7 @@ from agentfly_core.config.experiment import Fork
 from agentfly_core.inspection import printed as printing
 from agentfly_core.inspection.reference import reference
 from agentfly_core.inspection.sources import read
-from agentfly_core.pipeline.retention import kept_for_forks
+from agentfly_core.pipeline.retention import kept_for_others
 from agentfly_core.reports.comparing.comparison_view import view as compared_view
 from agentfly_core.reports.comparing.learning_curves import curve
 from agentfly_core.reports.comparing.run_comparison import compared
@@ -76,7 +76,7 @@ def readers(store: Store) -> dict[str, Callable[[], Any]]:
         "tags": lambda: tags_of(store, "slow"),
         "compare": comparison,
         "play": play,
-        "forks": lambda: kept_for_forks(store, "slow"),
+        "forks": lambda: kept_for_others(store, "slow"),
     }
 
 

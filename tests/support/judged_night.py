@@ -65,7 +65,7 @@ def evaluated(
     """Publish a policy's episodes and scores on a split, in one shard."""
     problems = dataset.split(context.store.open(data), split)
     episodes = [_episode(problem, *answers(i)) for i, problem in enumerate(problems)]
-    target = keys.evaluation(context.science, policy, data, split, 0)
+    target = keys.evaluation(context.science, policy, data, split, 0, {})
     played = published(
         context,
         target,

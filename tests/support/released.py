@@ -75,11 +75,10 @@ def _slots(science: Science) -> Iterator[ArtifactKey]:
     yield keys.prepare(science)
     yield keys.model(science)
     if science.warm_start:
-        yield keys.demonstrations(science, model, data)
+        yield keys.demonstrations(science, model, data, {})
         yield keys.warm_start(science, model, before, 2)
-    yield keys.evaluation(science, before, data, "test", 0)
-    yield keys.rollout(
-        science, "demo", before, data, first_round(science, 3, resolve(science).greedy), 1
-    )
+    yield keys.evaluation(science, before, data, "test", 0, {})
+    drawn = first_round(science, 3, resolve(science).greedy).drawn
+    yield keys.rollout(science, "demo", before, data, 3, 1, drawn, {})
     yield keys.scored(science, [Artifact("runs/demo/steps/000003/rollout-000", "play" * 8)])
     yield keys.policy(science, "demo", before, scored, 3, model if science.adapter else None)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.artifacts.store import Store
+from agentfly_core.config.parts import NAME
 from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.text import counted, did_you_mean
-from agentfly_core.runs.context import NAME
 from agentfly_core.runs.listing import in_store
 from agentfly_core.runs.run import summary_of
 
@@ -70,7 +71,7 @@ def stored_sweep(store: Store, name: str) -> Sweep | None:
     """A sweep by its name, None where there is none; raises ValueError for what is no name, and
     Damaged.
     """
-    if not NAME.fullmatch(name):
+    if not re.fullmatch(NAME, name):
         raise ValueError(
             f"Got the sweep {name!r}, expected letters, digits, '.', '_' and '-', such as rates."
         )

@@ -14,10 +14,10 @@ from agentfly_core.models.policy_reference import run_policy
 from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.seed_intervals import Solved
 from agentfly_core.reports.held_out import evaluated_episodes, is_evaluated
-from agentfly_core.runs.context import ExperimentContext, policy_of, resolve
+from agentfly_core.runs.context import ExperimentContext, policy_of
 from agentfly_core.runs.listing import continuing, experiment_of, in_store
 from agentfly_core.runs.metrics import solved_by_problem
-from agentfly_core.runs.run import known_run, science_of, site_of, summary_of
+from agentfly_core.runs.run import context_of, known_run, science_of, summary_of
 
 STEP = "step"
 
@@ -78,8 +78,7 @@ def tried(store: Store, reference: str, split: str) -> TriedPolicy:
         step = science.steps
     policy = policy_of(store, run, step)
 
-    place = site_of(record), store
-    context = ExperimentContext(record["experiment"], resolve(science), record["origin"], *place)
+    context = context_of(record, store)
     problems, data, part = held_out(store, record, split)
     if not data.uri:
         raise ValueError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from agentfly_core import tool
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.records.trajectory import Problem, ToolCall
@@ -58,16 +60,13 @@ async def begun(*problems: Problem) -> dict[str, list[str]]:
     return {name: [text for text in texts if "?" in text] for name, texts in read.items()}
 
 
-async def test_an_episode_goes_on_with_the_summary_of_another_question() -> None:
-    read = await begun(HERE, THERE)
-    assert {*read["here"]} <= {"Here?", "Here?\n", "Here?\nthere 1", "Here?\nthere 2"}
-    assert {*read["there"]} <= {"There?", "There?\n", "There?\nhere 1", "There?\nhere 2"}
-    assert any("\nthere" in text for text in read["here"])
-    assert any("\nhere" in text for text in read["there"])
-
-
-async def test_an_episode_that_is_alone_goes_on_without_its_own_summary() -> None:
-    assert await begun(HERE) == {"here": ["Here?", "Here?\n", "Here?\n"]}
+async def test_an_episode_goes_on_with_another_ledgers_summary_whoever_plays_beside_it() -> None:
+    alone, beside = await begun(HERE), await begun(HERE, THERE)
+    first, *folded = alone["here"]
+    assert (first, len(folded), len({*folded})) == ("Here?", 2, 1)
+    assert re.fullmatch(r"Here\?\nbalance \d+, next page \d\d", folded[0])
+    assert beside["here"] == alone["here"]
+    assert beside["there"][1].splitlines()[1] != folded[0].splitlines()[1]
 
 
 async def test_the_executor_reads_nothing_where_steps_are_blanked() -> None:

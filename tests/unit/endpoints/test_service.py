@@ -180,8 +180,10 @@ def test_no_more_requests_are_in_flight_than_the_site_allows(tmp_path: Path) -> 
         return said("done")
 
     async def many(there: Service) -> None:
-        async with service(there.url, tmp_path, concurrency=2).open() as chat:
-            await asyncio.gather(*(chat.ask(HELLO, draw) for draw in range(6)))
+        client = service(there.url, tmp_path, concurrency=2)
+        async with client.open() as one, client.open() as other:
+            chats = [one, other] * 3
+            await asyncio.gather(*(chat.ask(HELLO, draw) for draw, chat in enumerate(chats)))
 
     with serving(says) as there:
         asyncio.run(many(there))

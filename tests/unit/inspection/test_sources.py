@@ -44,7 +44,7 @@ def score(store: Store, uri: str, *played: Trajectory) -> None:
 
 def evaluate(here: ExperimentContext, policy: Artifact, split: str, *played: Trajectory) -> None:
     data = Artifact("", "da7a")
-    target = keys.evaluation(here.science, policy, data, split, 0)
+    target = keys.evaluation(here.science, policy, data, split, 0, {})
     publish(here.store, target, *played)
     score(here.store, f"{target.uri.rpartition('/')[0]}/scored", *played)
 
@@ -57,7 +57,7 @@ def here(tmp_path: Path) -> ExperimentContext:
     found = context(tmp_path, warm_start=DEMONSTRATED, evaluate={"every": 1})
     store = found.store
     data = Artifact("", "da7a")
-    shown = publish(store, keys.demonstrations(found.science, MODEL, data), GOOD)
+    shown = publish(store, keys.demonstrations(found.science, MODEL, data, {}), GOOD)
     start = publish(store, keys.warm_start(found.science, MODEL, shown, 1))
     with opened(found, "demo") as run:
         run.remember_data(data, "none")
@@ -124,7 +124,7 @@ def test_the_evaluation_on_a_further_dataset_is_opened_by_its_name(tmp_path: Pat
     there = found.science.on(found.science.evaluate.datasets["hard"])
     start = publish(found.store, ArtifactKey("artifacts/model/ab", "model", "key", {}))
     data = publish(found.store, keys.prepare(there))
-    target = keys.evaluation(there, start, data, "test", 0)
+    target = keys.evaluation(there, start, data, "test", 0, {})
     publish(found.store, target, WRONG)
     score(found.store, f"{target.uri.rpartition('/')[0]}/scored", WRONG)
     with opened(found, "demo") as run:

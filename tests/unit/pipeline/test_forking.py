@@ -18,7 +18,7 @@ from agentfly_core.config.experiment import Fork, Science
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
 from agentfly_core.pipeline.forking import check_start, forked, require_origin
 from agentfly_core.pipeline.rejection_sampling import artifacts
-from agentfly_core.pipeline.retention import Kept, kept_for_forks, retain
+from agentfly_core.pipeline.retention import Kept, kept_for_others, retain
 from agentfly_core.pipeline.update import catch_up, fresh, label_of, require_learner_state, step_job
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
@@ -201,12 +201,27 @@ def test_a_run_at_work_keeps_what_its_forks_go_on_with(origin: ExperimentContext
         assert (kept(old.store, "learner"), kept(old.store, "policy")) == ([4], [1, 2, 4])
 
 
+def test_a_run_at_work_keeps_the_policies_that_a_run_at_work_has_frozen(
+    origin: ExperimentContext,
+) -> None:
+    with opened(origin, "old") as old:
+        step(old, 4)
+        for name, frozen in (("at-work", "run:old@1"), ("finished", "run:old@2")):
+            made = context(origin.store.root.parent, agent={"frozen": {"critic": frozen}})
+            with opened(replace(origin, resolved=made.resolved), name):
+                pass
+        summary: Any = {**SUMMARY, "run": "finished", "steps": 2}
+        old.store.write_json("runs/finished/summary.json", summary)
+        retain(keeping_one(old), 4)
+        assert (kept(old.store, "learner"), kept(old.store, "policy")) == ([4], [1, 4])
+
+
 def test_a_run_keeps_what_a_fork_of_its_fork_goes_on_with(run: Run) -> None:
     step(run, 3)
     newest = fork_of(run.context, "new", 1)
     with opened(newest, "newest"):
-        assert kept_for_forks(run.store, "old") == Kept({1, 2}, {1, 2})
-        assert kept_for_forks(run.store, "new") == Kept(set(), set())
+        assert kept_for_others(run.store, "old") == Kept({1, 2}, {1, 2})
+        assert kept_for_others(run.store, "new") == Kept(set(), set())
 
 
 def test_a_fork_that_begins_when_the_learner_state_has_just_gone_is_refused_before_it_plays(

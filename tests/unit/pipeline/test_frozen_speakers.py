@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers.normalizers import Lowercase
 from transformers import AutoTokenizer
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.site import Site
-from agentfly_core.pipeline import checks
-from agentfly_core.pipeline.services import frozen_speakers
+from agentfly_core.inference.endpoint import EndpointSampler
+from agentfly_core.pipeline import checks, inputs
+from agentfly_core.pipeline.services import chat_services, frozen_speakers, rollout_services
 from agentfly_core.pipeline.stop_conditions import GateClosed, stop_if_all_frozen
 from agentfly_core.records.schedule import first_round
-from agentfly_core.rollout.frozen import FrozenEndpoint, FrozenPolicy
+from agentfly_core.rollout.rules import FrozenEndpoint, FrozenPolicy
 from agentfly_core.runs.context import ExperimentContext
+from agentfly_core.runs.run import context_of, opened
 from agentfly_core.testing.trajectories import trajectory, turn
 from tests.support import experiments
 
@@ -50,8 +53,9 @@ def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
 def episodes(here: ExperimentContext) -> list[str]:
     """The keys of what is played with the frozen speakers."""
     science, frozen = here.science, here.frozen
+    drawn = first_round(science, 1, False).drawn
     return [
-        keys.rollout(science, "mine", POLICY, DATA, first_round(science, 1, False), 0, frozen).key,
+        keys.rollout(science, "mine", POLICY, DATA, 1, 0, drawn, frozen).key,
         keys.evaluation(science, POLICY, DATA, "test", 0, frozen).key,
         keys.demonstrations(science, POLICY, DATA, frozen).key,
     ]
@@ -112,6 +116,42 @@ def test_the_agent_itself_cannot_be_frozen(tmp_path: Path) -> None:
         checks.check(science)
 
 
+def test_a_policy_that_was_kept_without_its_weights_is_refused_before_any_work(
+    tmp_path: Path, nano: Path
+) -> None:
+    here = context(tmp_path, {"critic": "run:demo@1"})
+    publish(here.store, 1, [nano / "model.safetensors"])
+    here.store.strip("runs/demo/steps/000001/policy", "*.safetensors")
+    with pytest.raises(ValueError, match=r"^agent\.frozen\.critic: run:demo@1 was kept without"):
+        checks.check_run(here, "mine")
+
+
+def test_a_run_goes_on_with_the_speakers_that_it_began_with(
+    tmp_path: Path, nano: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frozen = {"critic": "run:demo@1", "judge": "endpoint:gpt"}
+    here = context(tmp_path, frozen)
+    publish(here.store, 1, [*nano.iterdir()])
+    with opened(here, "mine") as run:
+        assert run.record["frozen"] == here.frozen
+        assert context_of(run.record, here.store).frozen == here.frozen
+    moved = context(tmp_path, frozen, url="http://127.0.0.1:8/v1")
+    assert moved.frozen["judge"] != here.frozen["judge"]
+    with opened(moved, "mine") as run:
+        assert run.context.frozen == here.frozen
+        tokenizer = AutoTokenizer.from_pretrained(nano)
+        frozen_speakers(run.context, tokenizer, chat_services(run.context))
+        assert "another url, model or extra of endpoint:gpt" in caplog.text
+        publish(here.store, 1, [nano / "config.json"])
+        with pytest.raises(ValueError, match=r"critic: run:demo@1 is another policy than when"):
+            frozen_speakers(run.context, tokenizer, chat_services(run.context))
+
+
+def test_the_record_of_a_run_without_them_names_none(tmp_path: Path) -> None:
+    with opened(experiments.context(tmp_path), "mine") as run:
+        assert "frozen" not in run.record
+
+
 def test_who_is_not_there_is_refused_before_any_work(tmp_path: Path) -> None:
     here = context(tmp_path, {"critic": "run:demo@3"})
     with pytest.raises(ValueError, match=r"agent\.frozen\.critic: The run 'demo' has published no"):
@@ -129,7 +169,7 @@ def test_roles_of_one_policy_have_one_sampler_and_a_service_has_none(
         tmp_path, {"critic": "run:demo@1", "referee": "run:demo@1", "judge": "endpoint:gpt"}
     )
     publish(here.store, 1, [*nano.iterdir()])
-    found = frozen_speakers(here, AutoTokenizer.from_pretrained(nano))
+    found = frozen_speakers(here, AutoTokenizer.from_pretrained(nano), chat_services(here))
     critic, referee, judge = found["critic"], found["referee"], found["judge"]
     assert isinstance(critic, FrozenPolicy) and isinstance(referee, FrozenPolicy)
     assert critic.sampler is referee.sampler
@@ -137,15 +177,33 @@ def test_roles_of_one_policy_have_one_sampler_and_a_service_has_none(
     assert [one.name for one in found.values()] == ["run:demo@1", "run:demo@1", "endpoint:gpt"]
 
 
-def test_a_policy_with_tokens_of_another_model_is_refused(tmp_path: Path, nano: Path) -> None:
+def test_a_service_that_plays_and_speaks_for_a_frozen_role_is_one_with_one_budget(
+    tmp_path: Path,
+) -> None:
+    here = context(tmp_path, {"critic": "endpoint:gpt", "judge": "endpoint:gpt"})
+    plays = inputs.endpoint(here, "gpt")
+    with rollout_services(here, plays, "owner", tmp_path) as found:
+        critic, judge = found.frozen["critic"], found.frozen["judge"]
+        assert isinstance(found.sampler, EndpointSampler)
+        assert isinstance(critic, FrozenEndpoint) and isinstance(judge, FrozenEndpoint)
+        assert critic.service is judge.service is found.sampler.service
+
+
+@pytest.mark.parametrize("same_vocabulary", [False, True])
+def test_a_policy_with_tokens_of_another_model_is_refused(
+    same_vocabulary: bool, tmp_path: Path, nano: Path
+) -> None:
     here = context(tmp_path, {"critic": "run:demo@1"})
     publish(here.store, 1, [*nano.iterdir()])
     tokenizer = AutoTokenizer.from_pretrained(nano)
-    tokenizer.add_tokens(["<think>"])
+    if same_vocabulary:
+        tokenizer.backend_tokenizer.normalizer = Lowercase()
+    else:
+        tokenizer.add_tokens(["<think>"])
     with pytest.raises(
         ValueError, match=r"critic: run:demo@1 has other tokens .* model=run:demo@0"
     ):
-        frozen_speakers(here, tokenizer)
+        frozen_speakers(here, tokenizer, {})
 
 
 def test_a_training_in_which_nobody_is_trained_stops() -> None:

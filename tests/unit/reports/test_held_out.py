@@ -129,7 +129,9 @@ def test_an_evaluation_is_read_from_all_its_shards(context: ExperimentContext) -
     assert not is_evaluated(context, policy, data)
     played = [[episode("t0", "c-000", 3), episode("t1", "c-001", 3)], [episode("t2", "c-002", 3)]]
     shards = [
-        published(context, keys.evaluation(science, policy, data, "test", shard), episodes=episodes)
+        published(
+            context, keys.evaluation(science, policy, data, "test", shard, {}), episodes=episodes
+        )
         for shard, episodes in enumerate(played)
     ]
     scores = [score("t0", exact=1.0), score("t1", exact=0.0), score("t2", exact=1.0)]

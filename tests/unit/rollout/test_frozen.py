@@ -32,7 +32,7 @@ from agentfly_core.records.trajectory import (
 )
 from agentfly_core.rl.batch import pack
 from agentfly_core.rollout.episode import Agent, Episode
-from agentfly_core.rollout.frozen import Frozen, FrozenEndpoint, FrozenPolicy
+from agentfly_core.rollout.rules import Frozen, FrozenEndpoint, FrozenPolicy
 from agentfly_core.templates.chatml import Hermes
 from agentfly_core.testing.episodes import ADD, episode_specs, play_all, rollout_spec, scripted
 from agentfly_core.testing.letters import as_letters

@@ -50,7 +50,7 @@ def played(there: ExperimentContext, rewards: Rewards) -> None:
             episodes.append(trajectory(said, name=name, problem=problems[problem]))
             known = {} if isinstance(reward, Unscored) else {"exact": reward}
             scores.append(Scored(name, known, (), reward))
-    target = keys.evaluation(there.science, POLICY, data, "test", 0)
+    target = keys.evaluation(there.science, POLICY, data, "test", 0, {})
     with store.publish(target) as folder, measuring(folder):
         write_trajectories(folder / EPISODES, episodes)
     target = keys.scored(there.science, [store.artifact(target.uri)])
@@ -157,7 +157,7 @@ def test_what_is_told_of_an_evaluation_changes_no_key_and_no_digest(tmp_path: Pa
         'evaluate.datasets={hard: {use: "tests.support.problems:clean", test: 4}}',
     )
     data = Artifact("artifacts/prepare/ab", "da7a")
-    first, second = (keys.evaluation(one, POLICY, data, "test", 0) for one in (plain, asked))
+    first, second = (keys.evaluation(one, POLICY, data, "test", 0, {}) for one in (plain, asked))
     assert first == second
     assert "pass_at" not in plain.identity()["evaluate"]
     changes = loading.differences(plain.model_dump(mode="json"), asked.model_dump(mode="json"))

@@ -62,7 +62,7 @@ def test_a_summary_has_the_keys_that_are_promised_and_the_seconds_of_its_own_sta
         published(context.store, keys.prepare(science)),
         published(context.store, keys.model(science)),
     )
-    episodes = published(context.store, keys.demonstrations(science, model, problems))
+    episodes = published(context.store, keys.demonstrations(science, model, problems, {}))
     for number in (1, 2):
         published(context.store, keys.warm_start(science, model, episodes, number))
     for step in (1, 2):

@@ -176,18 +176,17 @@ def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(
         keys.warm_start(science, model, episodes, 1),
         keys.policy(science, NAME, start, scored, 1),
     )
+    drawn = first_round(science, 1, resolve(science).greedy).drawn
     found = [
         keys.prepare(science),
         keys.model(science),
-        keys.demonstrations(science, model, data),
+        keys.demonstrations(science, model, data, {}),
         warm,
         policy,
     ]
-    found += [keys.evaluation(science, start, data, "test", 0), keys.scored(science, [played])]
+    found += [keys.evaluation(science, start, data, "test", 0, {}), keys.scored(science, [played])]
     found += [
-        keys.rollout(
-            science, NAME, start, data, first_round(science, 1, resolve(science).greedy), 0
-        ),
+        keys.rollout(science, NAME, start, data, 1, 0, drawn, {}),
         *map(keys.learner, (warm, policy)),
     ]
     for target in found:

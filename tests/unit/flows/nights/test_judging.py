@@ -78,7 +78,7 @@ def test_only_a_policy_whose_episodes_are_damaged_or_not_there_is_played(
     assert asked == [here.challenger]
     assert here.verdict(0).comparisons[0].problems == 4
     assert asked == [here.challenger]
-    shard = keys.evaluation(context.science, here.champion, data, "test", 0)
+    shard = keys.evaluation(context.science, here.champion, data, "test", 0, {})
     (context.store.root / shard.uri / "MANIFEST.json").write_text("{")
     assert here.verdict(0).comparisons[0].problems == 4
     assert asked == [here.challenger, here.champion]
