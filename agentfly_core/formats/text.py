@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -137,6 +138,21 @@ def holders(text: str) -> Iterator[str]:
 def warn_once(logger: logging.Logger, warning: str) -> None:
     """Log a warning; the same one only once in a process."""
     logger.warning(warning)
+
+
+_told: Counter[str] = Counter()
+
+
+def warn_seldom(logger: logging.Logger, what: str, details: str) -> None:
+    """Log `what` with its details the first time in a process, and how often it was at the 10th,
+    100th, 1,000th, ...: `warn_seldom(logger, "Shop.reset() failed at shop.py:12", "KeyError: 3")`.
+    """
+    _told[what] += 1
+    count = _told[what]
+    if count == 1:
+        logger.warning("%s: %s", what, details)
+    elif count == 10 ** (len(str(count)) - 1):
+        logger.warning("%s, %s times by now", what, f"{count:,}")
 
 
 @contextmanager
