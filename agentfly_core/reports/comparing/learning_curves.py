@@ -18,6 +18,8 @@ from agentfly_core.reports.markdown import BARS
 SUCCESS, TOKENS = "agent/rollout/success", "agent/rollout/avg_sampled_tokens"
 SECONDS = ("time/rollout", "time/score", "time/update")
 AXES = ("steps", "sampled tokens", "seconds")
+LEAST = 0.1
+"""The bars stand for so much at least, so that a single solved episode is not drawn as a hill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -
         return []
     end = max(curve.reached[axis][-1] for curve in curves)
     values = [value for curve in curves for value in curve.success]
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values) if max(values) == low else max(*values, min(1.0, low + LEAST))
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
     margin = max(map(len, groups))
     heights = f"{BARS[0]} {low:.0%}, {BARS[-1]} {high:.0%}" if scale else f"always {low:.0%}"
