@@ -10,7 +10,6 @@ from rich.console import Console
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.reports.comparing.comparison_view import NOTHING
 from agentfly_core.reports.comparing.run_steps import Step, run_steps, view
 from agentfly_core.runs.intervals import Rate
 from tests.support.tried_runs import finished, project
