@@ -62,13 +62,15 @@ def shown(value: object) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`counted(1, "episode")` is "1 episode", `counted(8, "episode")` is "8 episodes"."""
+    """`counted(1, "episode")` is "1 episode", `counted(8, "reply")` is "8 replies"."""
     return f"{number} {plural(number, noun)}"
 
 
 def plural(number: int, noun: str) -> str:
     """The noun for so many: `plural(1, "row")` is "row", `plural(0, "row")` is "rows"."""
-    return noun if number == 1 else f"{noun}s"
+    if number == 1:
+        return noun
+    return f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
 
 
 def with_article(noun: str) -> str:

@@ -142,7 +142,9 @@ def test_the_base_model_plays_where_no_run_with_these_settings_has_a_policy(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert played("agent.max_tokens=5", "agent.max_turns=1", "-n", "2") == 0
-    assert capsys.readouterr().out.splitlines()[0] == "base (nano:calculator) plays."
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "base (nano:calculator) plays."
+    assert out[-3] == "2 of 2 replies cut at agent.max_tokens: set it higher"
     record = store.read_json(PlayLayout("atlas-1").record)
     assert record["sampled_from"]["uri"].startswith("artifacts/model/")
     (first, second) = episodes(store, "atlas-1")
