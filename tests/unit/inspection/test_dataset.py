@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.inspection.dataset import preview
+from agentfly_core.config.experiment import Data
+from agentfly_core.inspection.dataset import made_anew, preview
 from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
 from tests.support.experiments import context
@@ -94,3 +95,15 @@ def test_a_problem_in_two_splits_is_logged_once_and_told_whenever_the_dataset_is
     assert [record.getMessage() for record in caplog.records] == [
         f"The dataset {__name__}:leaking: {told}."
     ]
+
+
+def test_what_makes_a_dataset_anew_is_told_with_the_files_that_count(tmp_path: Path) -> None:
+    atlas = tmp_path / "atlas.csv"
+    atlas.write_text("country,capital")
+    of_code = Data(use="my_quiz:capitals", train=8, test=4)
+    assert made_anew(of_code) == (
+        "It was there already, and is made anew when its settings or its seed changes. What "
+        "my_quiz:capitals does, and other files that it reads, are not looked at."
+    )
+    of_file = Data.model_validate({**of_code.model_dump(), "atlas": str(atlas), "letter": "K"})
+    assert f"when its settings, its seed or atlas ({atlas}) changes." in made_anew(of_file)
