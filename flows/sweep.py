@@ -36,7 +36,7 @@ def run_members(sweep: Sweep, store: Store, where: Sequence[str]) -> list[Member
         api.wait()
         for number, member in enumerate(left, count - len(left) + 1):
             said = f", {len(failed)} failed" if failed else ""
-            print(f"\nRun {number} of {count}{said}: {' '.join(member.overrides)}", flush=True)
+            print(f"\nRun {number} of {count}{said}: {sweep.differing(member)}", flush=True)
             words = ["train", sweep.experiment, *member.overrides, "--run", member.run, *where]
             code = _command(words)
             if code == INTERRUPTED:

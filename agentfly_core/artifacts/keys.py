@@ -13,7 +13,7 @@ from typing import Literal
 
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
-from agentfly_core.config.experiment import Science, resumable
+from agentfly_core.config.experiment import Data, Science, resumable
 from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.config.site import Endpoint
 from agentfly_core.formats.hashing import digest
@@ -38,9 +38,14 @@ PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")
 
 def prepare(science: Science) -> ArtifactKey:
     """The dataset: three splits; the files that its settings name count by their content."""
-    named = {name: value for name, value in science.data.settings.items() if isinstance(value, str)}
-    read = {name: sha256(Path(value)) for name, value in named.items() if os.path.isfile(value)}
+    read = {name: sha256(path) for name, path in data_files(science.data).items()}
     return _shared("prepare", science.of_data, ("data", "seed"), read)
+
+
+def data_files(data: Data) -> dict[str, Path]:
+    """The files that settings of a dataset name: `{"train_file": Path("train.jsonl")}`."""
+    named = {name: value for name, value in data.settings.items() if isinstance(value, str)}
+    return {name: Path(value) for name, value in named.items() if os.path.isfile(value)}
 
 
 def model(science: Science) -> ArtifactKey:

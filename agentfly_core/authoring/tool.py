@@ -19,9 +19,17 @@ from agentfly_core.authoring.chat_template import ToolSchema
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction, Lent, Signature
 from agentfly_core.authoring.tool_schema import Arguments, BadArguments, documentation, untold
+from agentfly_core.formats import tracebacks
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.pictures import is_picture, picture_in
-from agentfly_core.formats.text import clip, fault, warn_once, with_article, words_of
+from agentfly_core.formats.text import (
+    clip,
+    fault,
+    warn_once,
+    warn_seldom,
+    with_article,
+    words_of,
+)
 from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
 
 R = TypeVar("R")
@@ -115,7 +123,18 @@ class Tool(calling.Part):
         except (ToolError, Overdue, BadArguments) as error:
             return self._error(words_of(error) or fault(error))
         except (Exception, SystemExit) as error:  # a crash must spare the model no bad reward
+            self._tell(error, lent)
             return self._error(fault(error))
+
+    def _tell(self, error: BaseException, lent: Mapping[type[Lent], Lent]) -> None:
+        """Log for the tool's author what the model is answered as an error, once a line of code,
+        then its count: it may be either's mistake.
+        """
+        where = tracebacks.own_line(error)
+        problem = lent.get(Problem)
+        first = f" (first in the problem {problem.id!r})" if isinstance(problem, Problem) else ""
+        what = f"{self.what} broke off" + (f" at {where}" if where else "")
+        warn_seldom(logger, what, f"{fault(error)}{first}; the model reads that as the answer")
 
     def _text_of(self, result: object) -> str:
         """What the model reads of a result.

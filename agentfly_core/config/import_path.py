@@ -63,7 +63,8 @@ def load(path: str) -> Any:
         line = own_line(error)
         told = sentence(fault(error) + (f" (at {line})" if line else ""))
         raise ValueError(
-            f"Cannot import {module!r} of {path!r}: {told} Is it installed, or below {here}?"
+            f"Cannot import {module!r} of {path!r}: {told} What is not installed is looked for in "
+            f"{here}, where the command was given: give it in the folder of your project."
         ) from error
     if not hasattr(imported, name):
         names = [n for n in vars(imported) if not n.startswith("_")]

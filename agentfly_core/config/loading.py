@@ -204,6 +204,11 @@ def _path(experiment: str) -> Path:
         return Path(experiment)
     path = CONF / f"{experiment}.yaml"
     if not os.path.isfile(path):
+        if not CONF.is_dir():
+            raise ValueError(
+                f"There is no experiment {experiment!r}, as {Path.cwd()} has no folder {CONF}: "
+                "give the command in the folder of your project, or the path of a .yaml file."
+            )
         hint = did_you_mean(experiment, names())
         raise ValueError(f"There is no experiment {experiment!r} in {CONF.resolve()}.{hint}")
     return path

@@ -14,7 +14,7 @@ from agentfly_core.datasets.babyai import named
 from agentfly_core.datasets.demonstrations import Script
 from agentfly_core.datasets.mistakes import mistake, observed
 from agentfly_core.environments.babyai import ACTIONS
-from agentfly_core.records.trajectory import Message, Problem
+from agentfly_core.records.trajectory import Message, Problem, ToolCall
 from agentfly_core.templates.chatml import call_text
 from agentfly_core.tools.babyai import DONE, OVER
 
@@ -193,4 +193,5 @@ def _seen(told: Sequence[str], conversation: Conversation) -> tuple[Room, Pose]:
 def _done(conversation: Conversation) -> Iterator[tuple[str, int]]:
     for message in conversation.messages:
         for call in message.calls if isinstance(message, Message) else ():
+            assert isinstance(call, ToolCall), "a policy's calls can be read"
             yield str(call.arguments["action"]), int(str(call.arguments["times"]))

@@ -12,7 +12,7 @@ from agentfly_core.datasets.file_rows import FIRST, first_fields, rows
 from agentfly_core.formats import hashing
 from agentfly_core.formats.json_fault import json_fault
 from agentfly_core.formats.text import did_you_mean
-from agentfly_core.records.dataset import BadRow, Repeated
+from agentfly_core.records.dataset import BadRow, Repeated, spaced_alike
 from agentfly_core.records.trajectory import Problem
 
 QUESTIONS = ("prompt", "question", "instruction", "problem", "messages")
@@ -54,7 +54,7 @@ def files(
     elsewhere: set[str] = set()
     for split in reversed(sizes):
         drawn = sources[names[split]].draw(sizes[split], elsewhere)
-        elsewhere |= {_words(problem.prompt) for problem in drawn}
+        elsewhere |= {spaced_alike(problem.prompt) for problem in drawn}
         built[split] = [*drawn]
     for name, source in sources.items():
         source.require({split: sizes[split] for split in sizes if names[split] == name}, built)
@@ -77,7 +77,7 @@ class _Source:
 
     def draw(self, size: int, elsewhere: set[str]) -> list[Problem]:
         """Up to `size` problems; those whose questions are `elsewhere` are left out for good."""
-        again = {n for n, problem in self._left if _words(problem.prompt) in elsewhere}
+        again = {n for n, problem in self._left if spaced_alike(problem.prompt) in elsewhere}
         fault = "another split has its question"
         self.bad += [Repeated(self.path.name, number, fault) for number in sorted(again)]
         left = [(n, problem) for n, problem in self._left if n not in again]
@@ -207,8 +207,3 @@ def _said(messages: Any) -> str | None:
     if roles not in expected or not all(isinstance(text, str) for text in texts):
         return None
     return "\n\n".join(texts)
-
-
-def _words(prompt: str) -> str:
-    """A prompt as it is compared with those of other splits, however it is spaced."""
-    return " ".join(prompt.split())

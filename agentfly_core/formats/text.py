@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -61,13 +62,15 @@ def shown(value: object) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`counted(1, "episode")` is "1 episode", `counted(8, "episode")` is "8 episodes"."""
+    """`counted(1, "episode")` is "1 episode", `counted(8, "reply")` is "8 replies"."""
     return f"{number} {plural(number, noun)}"
 
 
 def plural(number: int, noun: str) -> str:
     """The noun for so many: `plural(1, "row")` is "row", `plural(0, "row")` is "rows"."""
-    return noun if number == 1 else f"{noun}s"
+    if number == 1:
+        return noun
+    return f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
 
 
 def with_article(noun: str) -> str:
@@ -137,6 +140,21 @@ def holders(text: str) -> Iterator[str]:
 def warn_once(logger: logging.Logger, warning: str) -> None:
     """Log a warning; the same one only once in a process."""
     logger.warning(warning)
+
+
+_told: Counter[str] = Counter()
+
+
+def warn_seldom(logger: logging.Logger, what: str, details: str) -> None:
+    """Log `what` with its details the first time in a process, and how often it was at the 10th,
+    100th, 1,000th, ...: `warn_seldom(logger, "Shop.reset() failed at shop.py:12", "KeyError: 3")`.
+    """
+    _told[what] += 1
+    count = _told[what]
+    if count == 1:
+        logger.warning("%s: %s", what, details)
+    elif count == 10 ** (len(str(count)) - 1):
+        logger.warning("%s, %s times by now", what, f"{count:,}")
 
 
 @contextmanager

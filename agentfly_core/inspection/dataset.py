@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.config.experiment import SPLITS
+from agentfly_core.config.experiment import SPLITS, Data
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip, plural
-from agentfly_core.records.dataset import QUARANTINED, REPEATED, size_of_split, split
+from agentfly_core.records.dataset import QUARANTINED, REPEATED, Leak, leaks, split
 from agentfly_core.records.trajectory import Problem
 
 LONGEST = 400
@@ -20,16 +21,17 @@ LONGEST = 400
 @dataclass(frozen=True, slots=True)
 class Preview:
     """A dataset at a glance: `Preview(Artifact("artifacts/prepare/9f2c", "77b0..."), {"train":
-    4096, "validation": 200, "test": 1000}, 3, 0, {"train": [Problem("add-41-58", ...)], ...})`.
+    4096, "validation": 200, "test": 1000}, 3, 0, [], {"train": [Problem("add-41-58", ...)], ...})`.
 
     `quarantined` are the rows of its files that are no problems, `repeated` those whose problem is
-    there already.
+    there already, and `leaks` problems that two splits share.
     """
 
     data: Artifact
     sizes: Mapping[str, int]
     quarantined: int
     repeated: int
+    leaks: Sequence[Leak]
     sample: Mapping[str, Sequence[Problem]]
 
     def to_json(self) -> dict[str, JSON]:
@@ -40,6 +42,7 @@ class Preview:
             "problems": self.sizes,
             "quarantined": self.quarantined,
             "repeated": self.repeated,
+            "leaks": [asdict(leak) for leak in self.leaks],
             "sample": {
                 name: [{"id": p.id, "prompt": p.prompt, "facts": p.facts} for p in some]
                 for name, some in self.sample.items()
@@ -58,6 +61,7 @@ class Preview:
         if self.repeated:
             rows = plural(self.repeated, "row")
             yield f"{'left out':<10} {self.repeated:>8,} {rows} whose problem is there already"
+        yield from map(str, self.leaks)
         for name, problems in self.sample.items():
             for problem in problems:
                 yield f"\n{name}: {problem.id}"
@@ -68,12 +72,24 @@ class Preview:
 def preview(store: Store, data: Artifact, each: int) -> Preview:
     """A dataset with `each` problems of each split, evenly spread over it."""
     folder = store.open(data)
-    sizes = {name: size_of_split(folder, name) for name in SPLITS}
+    splits = {name: split(folder, name) for name in SPLITS}
+    sizes = {name: len(problems) for name, problems in splits.items()}
     sample = {}
-    for name, size in sizes.items():
-        count = min(each, size)
-        rows = [size * number // count for number in range(count)]
-        sample[name] = split(folder, name, rows) if rows else []
+    for name, problems in splits.items():
+        count = min(each, sizes[name])
+        sample[name] = [problems[sizes[name] * number // count] for number in range(count)]
     counts = measured(store, data).metrics
     quarantined, repeated = (int(counts.get(name, 0)) for name in (QUARANTINED, REPEATED))
-    return Preview(data, sizes, quarantined, repeated, sample)
+    return Preview(data, sizes, quarantined, repeated, leaks(splits), sample)
+
+
+def made_anew(data: Data) -> str:
+    """For people: what of a dataset that is there already is noticed when it changes, and what
+    not.
+    """
+    files = ", ".join(f"{name} ({path})" for name, path in keys.data_files(data).items())
+    noticed = f"its settings, its seed or {files}" if files else "its settings or its seed"
+    return (
+        f"It was there already, and is made anew when {noticed} changes. What {data.use} does, and "
+        "other files that it reads, are not looked at."
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from agentfly_core.artifacts import keys
@@ -17,6 +17,7 @@ from agentfly_core.records.run_record import RunRecord
 from agentfly_core.runs.context import policy_of
 from agentfly_core.runs.episodes import (
     Episodes,
+    Pair,
     decoder,
     decoder_of,
     pieces,
@@ -78,12 +79,10 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
     Raises ValueError, with the steps that were, where it was not.
     """
     record = known_run(store, run)
-    played = held_out(store, record, split)
-    frozen = record.get("frozen", {})
+    where = evaluations(store, record, run, split)
     # a fork has the steps behind it as well, from the policy that it starts from back to 0
     begun = range(max([science_of(record).start_step, *RunLayout(run).steps(store)]) + 1)
     asked = reversed(begun) if step is None else [step]
-    where = partial(_evaluation, store, *played, frozen, run)
     found = next(((step, folder) for step in asked if (folder := where(step))), None)
     if found is None:
         there = [step for step in begun if where(step)]
@@ -91,14 +90,29 @@ def read_evaluation(store: Store, run: str, step: int | None, split: str) -> Epi
         of = f" of step {step}" if step is not None else ""
         raise ValueError(f"{run!r} has no evaluation{of} on {split!r} in {store.uri}. {which}")
     number, folder = found
-    shards = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
     return Episodes(
         f"run:{run}@{number}",
         f"{run}, evaluation of step {number} on {split}",
-        read_pairs(store, [uri for uri in shards if store.holds(uri)], f"{folder}/scored"),
+        evaluated_pairs(store, folder),
         partial(pieces, decode=decoder(store, run)),
         {},
     )
+
+
+def evaluations(
+    store: Store, record: RunRecord, run: str, split: str
+) -> Callable[[int], str | None]:
+    """Where what the policy of a run's step, 0 for the start, played on held-out problems lies:
+    its folder, None where that is not stored or not scored.
+    """
+    played = held_out(store, record, split)
+    return partial(_evaluation, store, *played, record.get("frozen", {}), run)
+
+
+def evaluated_pairs(store: Store, folder: str) -> tuple[Pair, ...]:
+    """The episodes of an evaluation, with their scores."""
+    shards = [f"{folder}/{name}" for name in store.names(folder) if name.startswith("rollout-")]
+    return read_pairs(store, [uri for uri in shards if store.holds(uri)], f"{folder}/scored")
 
 
 def read_demonstrations(store: Store, run: str) -> Episodes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from agentfly_core.play.episodes import Played
 from agentfly_core.records.speakers import by_episode, episode_reward
+from agentfly_core.records.trajectory import Sampled
 from agentfly_core.runs.intervals import Mean, Rate, mean
 from agentfly_core.runs.metrics import solved_by_problem
 
@@ -18,9 +19,11 @@ class Figures:
     """Counts of what was played; rewards and success with their 95 % intervals, by problem.
 
         Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0,
-                Mean(0.875, (0.498, 1.102), 8), Rate(0.875, (0.53, 0.98), 8), 16, 1, 312.4)
+                Mean(0.875, (0.498, 1.102), 8), Rate(0.875, (0.53, 0.98), 8), 16, 1,
+                replies=24, cut_replies=3, cut_at_max_tokens=2, episodes_per_second=312.4)
 
-    `reward` and `success` are None where no episode could be scored.
+    `reward` and `success` are None where no episode could be scored. `cut_replies` had no room for
+    more tokens, `cut_at_max_tokens` of them by `agent.max_tokens`.
     """
 
     episodes: int
@@ -31,11 +34,16 @@ class Figures:
     success: Rate | None
     tool_calls: int
     tool_errors: int
+    replies: int
+    cut_replies: int
+    cut_at_max_tokens: int
     episodes_per_second: float
 
 
-def figures(played: Played, goal: str) -> Figures:
-    """The figures of what was played; `goal` is the reward that says solved."""
+def figures(played: Played, goal: str, max_tokens: int) -> Figures:
+    """The figures of what was played; `goal` is the reward that says solved, `max_tokens` those
+    that a reply may have.
+    """
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     scores = {scored.trajectory_id: scored for scored in played.scores}
     episodes = by_episode(played.episodes)
@@ -44,6 +52,8 @@ def figures(played: Played, goal: str) -> Figures:
             rewards[episode[0].problem.id].append(reward)
     calls = [call for t in played.episodes for turn in t.turns for call in turn.reply.calls]
     errors = [o for t in played.episodes for o in t.observations if o.error]
+    replies = [turn.sampled for t in played.episodes for turn in t.turns]
+    cut = [spans for spans in replies if spans and spans[-1].finish == "length"]
     solved = solved_by_problem(played.episodes, played.scores, goal)
     return Figures(
         episodes=len(episodes),
@@ -54,5 +64,12 @@ def figures(played: Played, goal: str) -> Figures:
         success=Rate.of(solved) if solved else None,
         tool_calls=len(calls),
         tool_errors=len(errors),
+        replies=len(replies),
+        cut_replies=len(cut),
+        cut_at_max_tokens=sum(_tokens(spans) >= max_tokens for spans in cut),
         episodes_per_second=len(episodes) / played.seconds,
     )
+
+
+def _tokens(spans: Sequence[Sampled]) -> int:
+    return sum(len(span.tokens) for span in spans)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 from agentfly_core.config.experiment import SPLITS, Data, Science
 from agentfly_core.config.import_path import construct, load
 from agentfly_core.formats.json_fault import json_fault
-from agentfly_core.formats.text import sentence, shown, with_article
+from agentfly_core.formats.text import counted, sentence, shown, with_article
 from agentfly_core.records.parquet import count_rows, read_problems, write_problems
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.files import write_json
 
+logger = logging.getLogger(__name__)
 QUARANTINED = "quarantined"
 REPEATED = "repeated"
 
@@ -39,15 +43,36 @@ class Repeated(BadRow):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """How many problems of a split are in another, too, but for their ids: `Leak("test", "train",
+    12, ("c-003", "a-007"))`, with an example and its twin.
+    """
+
+    split: str
+    other: str
+    problems: int
+    example: tuple[str, str]
+
+    def __str__(self) -> str:
+        one, twin = self.example
+        verb = "is" if self.problems == 1 else "are"
+        return (
+            f"{counted(self.problems, 'problem')} of {self.split} {verb} in {self.other}, too, "
+            f"with the same prompt and facts, such as {one} and {twin}"
+        )
+
+
 def prepare(
     science: Science, folder: Path, quarantine: Path, counted: bool = True
 ) -> dict[str, float]:
     """Build and check the splits and write them into `folder`, one parquet file each; returns how
     many rows were QUARANTINED or REPEATED, where there are any.
 
-    Rows that are left out are listed in the `quarantine` file; more than `data.tolerate_bad_rows`
-    that are no problems, a repeated id, a problem in two splits, and if `counted` more or fewer
-    problems than asked for, unless a split has a BadRow for each that is missing, raise ValueError.
+    Rows that are left out are listed in the `quarantine` file, and problems that two splits share
+    are logged; more than `data.tolerate_bad_rows` rows that are no problems, a repeated id, and if
+    `counted` more or fewer problems than asked for, unless a split has a BadRow for each that is
+    missing, raise ValueError.
     """
     built = build(science.data, science.of_data.seed)
     left_out = [row for split in SPLITS for row in built[split] if isinstance(row, BadRow)]
@@ -64,6 +89,8 @@ def prepare(
     splits = problems_of(science.data, built, counted)
     for split, problems in splits.items():
         write_problems(folder / f"{split}.parquet", problems)
+    for leak in leaks(splits):
+        logger.warning("The dataset %s: %s.", science.data.use, leak)
     write_json(folder / "report.json", {split: len(problems) for split, problems in splits.items()})
     counts = {QUARANTINED: len(bad), REPEATED: len(left_out) - len(bad)}
     return {name: count for name, count in counts.items() if count}
@@ -118,6 +145,35 @@ def problems_of(
     for split in SPLITS if counted else ():
         _require_count(data, split, built[split])
     return splits
+
+
+def leaks(splits: Mapping[str, Sequence[Problem]]) -> list[Leak]:
+    """The splits that have problems in common, whose prompts, however spaced, and facts are the
+    same. One prompt with other facts is another problem: tools and environments read these.
+    """
+    prompts = {name: {spaced_alike(p.prompt) for p in splits[name]} for name in SPLITS}
+    found = []
+    for other, split in combinations(SPLITS, 2):
+        both = prompts[other] & prompts[split]
+        known = {content: name for name, content in _contents(splits[other], both)}
+        here = _contents(splits[split], both)
+        shared = [(name, known[content]) for name, content in here if content in known]
+        if shared:
+            found.append(Leak(split, other, len(shared), shared[0]))
+    return found
+
+
+def spaced_alike(prompt: str) -> str:
+    """A prompt as it is compared with those of other splits, however it is spaced."""
+    return " ".join(prompt.split())
+
+
+def _contents(problems: Sequence[Problem], prompts: set[str]) -> list[tuple[str, str]]:
+    """The id, and all else, of the problems with one of these prompts."""
+    asked = [(problem, spaced_alike(problem.prompt)) for problem in problems]
+    return [
+        (p.id, said + json.dumps(p.facts, sort_keys=True)) for p, said in asked if said in prompts
+    ]
 
 
 def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Problem]:

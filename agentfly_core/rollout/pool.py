@@ -16,7 +16,8 @@ from typing import Any
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.environment import Environment, ServiceFailure
 from agentfly_core.authoring.injection import AuthorFunction
-from agentfly_core.formats.text import fault
+from agentfly_core.formats import tracebacks
+from agentfly_core.formats.text import fault, warn_seldom
 from agentfly_core.records.trajectory import Problem
 
 CLOSE_SECONDS = 30.0
@@ -184,8 +185,7 @@ class Pool:
             return instance
         try:
             return await self._started(seconds)
-        except Exception as error:  # the lease of this place starts one again, and fails itself
-            _log.warning("%s was not warmed up: %s", self._kind.__name__, fault(error))
+        except ServiceFailure:  # the lease of this place starts one again, and fails itself
             return None
 
     async def _ready(self, place: Place, problem: Problem, seconds: float) -> Instance:
@@ -211,9 +211,8 @@ class Pool:
         try:
             environment = await calling.made(self._kind, self._limit.settings, seconds)
         except Exception as error:  # an author's own __init__
-            raise ServiceFailure(
-                f"{self._kind.__name__} could not be made: {fault(error)}"
-            ) from error
+            wrong = self._told(self._kind.__init__, error)
+            raise ServiceFailure(f"{self._kind.__name__} could not be made: {wrong}") from None
         instance = Instance(environment, time.monotonic())
         self._alive.append(instance)
         self._count["started"] += 1
@@ -225,9 +224,7 @@ class Pool:
 
     async def _wrong_reset(self, instance: Instance, problem: Problem, seconds: float) -> str:
         wrong = await self._tried(instance.environment.reset, seconds, problem)
-        if wrong:
-            _log.warning("%s could not be reset and is closed: %s", self._kind.__name__, wrong)
-            self._count["resets_failed"] += 1
+        self._count["resets_failed"] += bool(wrong)
         return wrong
 
     async def _abandon(self, getting: asyncio.Task[Instance]) -> None:
@@ -258,8 +255,7 @@ class Pool:
             try:
                 kept = bool(await calling.call(healthy, CLOSE_SECONDS, self._called(healthy)))
             except Exception as error:  # whatever it raises, it is closed and never lent again
-                kind = self._kind.__name__
-                _log.warning("%s could not say whether it is healthy: %s", kind, fault(error))
+                self._told(healthy, error)
         if not kept:
             await self._end(instance)
         return kept
@@ -277,8 +273,7 @@ class Pool:
         await asyncio.shield(self._in_background(self._close(instance)))
 
     async def _close(self, instance: Instance) -> None:
-        if wrong := await self._tried(instance.environment.close, CLOSE_SECONDS):
-            _log.warning("%s was not closed well: %s", self._kind.__name__, wrong)
+        wrong = await self._tried(instance.environment.close, CLOSE_SECONDS)
         self._alive.remove(instance)
         self._count["closes_failed" if wrong else "closed"] += 1
 
@@ -290,8 +285,18 @@ class Pool:
         try:
             await calling.call(bound, seconds, self._called(method))
         except Exception as error:  # as above
-            return fault(error)
+            return self._told(method, error, *arguments)
         return ""
+
+    def _told(self, method: AuthorFunction, error: Exception, *given: Problem) -> str:
+        """What went wrong in a method, with the line in its author's code; logged the first time in
+        a process, with the problem, then counted.
+        """
+        line = tracebacks.own_line(error)
+        what = f"{self._called(method)} failed at {line or tracebacks.defined(method)}"
+        first = "".join(f" (first for the problem {problem.id!r})" for problem in given)
+        warn_seldom(_log, what, f"{fault(error)}{first}")
+        return f"{fault(error)}, at {line}" if line else fault(error)
 
     def _called(self, method: AuthorFunction) -> str:
         return f"{self._kind.__name__}.{injection.name(method)}()"

@@ -15,7 +15,7 @@ from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.author_call import Overdue
 from agentfly_core.authoring.environment import ServiceFailure
 from agentfly_core.formats import hashing, tracebacks
-from agentfly_core.formats.text import fault
+from agentfly_core.formats.text import fault, warn_seldom
 from agentfly_core.inference.sampler import Sampler, SamplerLost
 from agentfly_core.inference.scripted import NoReply
 from agentfly_core.records.timing import Timing
@@ -73,6 +73,9 @@ async def play(
                 observed = {one.name: await one.score(seen, episode.lent) for one in spec.rewards}
         trajectories = [replace(seen, observed=observed), *others]
     except ServiceFailure as failure:
+        if where := tracebacks.own_line(failure.__cause__ or failure):
+            first = f"{fault(failure)} (first in the problem {episode.problem.id!r})"
+            warn_seldom(_log, f"An episode failed at {where}", first)
         trajectories = _record(episode_spec, spec, episode, Ending.FAILED, fault(failure))
     return trajectories, Timing(trajectories[0].id, tuple(episode.spans))
 

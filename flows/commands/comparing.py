@@ -106,7 +106,7 @@ def sweep(arguments: Namespace) -> int:
     failed = run_members(made, store, where)
     done = [member.run for member in made.members if is_finished(store, member.run)]
     for member in failed:
-        print(f"{member.run} failed: {' '.join(member.overrides)}", file=sys.stderr)
+        print(f"{member.run} failed: {made.differing(member)}", file=sys.stderr)
     if failed:
         ended = f"{len(failed)} of {counted(len(made.members), 'run')} failed."
         print(f"{ended} To go on: {made.command(store)}", file=sys.stderr)

@@ -8,23 +8,41 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
+from agentfly_core.artifacts.store import Store
 from agentfly_core.inspection import choice, rescored_view
 from agentfly_core.inspection.as_json import both_json, episodes_json
 from agentfly_core.inspection.printed import show as printed
-from agentfly_core.inspection.reference import PlayReference, reference
+from agentfly_core.inspection.reference import PlayReference, Reference, reference
 from agentfly_core.inspection.reference import against as against_of
 from agentfly_core.inspection.rescored_view import Second, judged
 from agentfly_core.inspection.rescoring import new_rewards, rescored
 from agentfly_core.inspection.side_by_side import most_changed, played_twice, show_both
 from agentfly_core.inspection.sources import read
+from agentfly_core.reports.comparing.run_steps import run_steps, view
 from agentfly_core.runs.episodes import Episodes
 from flows.commands.arguments import STORE, Commands, positive
 from flows.context import store_at
 
 WHAT = "RUN, RUN@STEP or play:NAME, see `agentfly list`"
+CHOOSING = [
+    "best",
+    "problem",
+    "chain",
+    "ending",
+    "below",
+    "above",
+    "tool",
+    "error",
+    "text",
+    "against",
+]
 AGAINST = (
     "show the same problems as another step (or RUN@STEP, play:NAME) played them beside these; "
     "--worst K are then those whose reward fell most, --best K those whose reward rose most"
+)
+STEPS = (
+    "no episodes but a table of the run's steps: reward, success, tokens, KL, entropy, seconds, "
+    "and what was solved of held-out problems"
 )
 
 
@@ -40,6 +58,7 @@ def add_episodes(commands: Commands) -> None:
     source.add_argument("--evaluation", metavar="NAME", default="", help=evaluation)
     demonstrations = "the episodes that the warm start imitated"
     source.add_argument("--demonstrations", action="store_true", help=demonstrations)
+    source.add_argument("--steps", action="store_true", help=STEPS)
     order = parser.add_mutually_exclusive_group()
     worst = "how many episodes, lowest reward first (default: 3)"
     order.add_argument("--worst", type=positive, default=3, metavar="K", help=worst)
@@ -74,9 +93,11 @@ def add_scoring(commands: Commands) -> None:
 
 
 def show(arguments: Namespace) -> None:
-    """Read episodes in the terminal, or as JSON."""
+    """Read episodes, or a run step by step, in the terminal or as JSON."""
     store = store_at(arguments.store)
     named = reference(arguments.what, arguments.step)
+    if arguments.steps:
+        return _show_steps(arguments, store, named)
     stored = read(store, named, arguments.evaluation, arguments.demonstrations)
     filters = list(_filters(arguments, stored))
     found = choice.matching(stored, filters)
@@ -95,6 +116,22 @@ def show(arguments: Namespace) -> None:
         print(json.dumps(both_json(stored, against, len(found), changed), ensure_ascii=False))
     else:
         Console().print(show_both(stored, against, twice, len(found), filters, changed))
+
+
+def _show_steps(arguments: Namespace, store: Store, named: Reference) -> None:
+    """Show a run step by step; raises ValueError for what chooses among episodes."""
+    if isinstance(named, PlayReference) or named.step is not None:
+        raise ValueError(f"--steps shows all steps of a RUN; got {arguments.what}.")
+    chosen = [
+        name for name in (*CHOOSING, "against") if getattr(arguments, name) not in (None, False)
+    ]
+    if chosen:
+        raise ValueError(f"--steps shows no episodes: leave --{chosen[0]} out.")
+    steps = run_steps(store, named.run)
+    if arguments.json:
+        print(json.dumps({"run": named.run, "steps": [step.to_json() for step in steps]}))
+    else:
+        Console().print(view(named.run, steps), soft_wrap=True)
 
 
 def score(arguments: Namespace) -> None:

@@ -13,8 +13,9 @@ from contextlib import contextmanager, redirect_stdout
 from rich.console import Console
 from rich.table import Column, Table
 
+from agentfly_core.artifacts import keys
 from agentfly_core.config import loading
-from agentfly_core.inspection.dataset import preview
+from agentfly_core.inspection.dataset import made_anew, preview
 from agentfly_core.pipeline import checks
 from flows import dvc_outputs
 from flows.commands.arguments import (
@@ -78,15 +79,18 @@ def evaluate(arguments: Namespace) -> None:
 def prepare(arguments: Namespace) -> None:
     """Build, check and version the dataset."""
     context = experiment_context(arguments)
+    reused = context.store.find(keys.prepare(context.science)) is not None
     with _only_json(arguments.json), orchestrated("prepare", lambda: arguments.typed):
         from flows.prepare import prepare as flow
 
         data = flow(**flow_arguments(arguments))
     found = preview(context.store, data, arguments.sample)
     if arguments.json:
-        print(json.dumps(found.to_json(), ensure_ascii=False))
+        print(json.dumps({**found.to_json(), "reused": reused}, ensure_ascii=False))
         return
     print(f"{data.uri}\n{data.digest}")
+    if reused:
+        print(made_anew(context.science.data))
     for line in found.lines():
         print(line)
 

@@ -29,8 +29,8 @@ PAGE = (ROOT / "docs/environments.md").read_text()
 GUESSES = ("<guess number=50>", "<guess number=70>", "<guess number=62>", "62")
 
 
-def block(language):
-    return re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[1]
+def block(language, number=0):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[number]
 
 
 async def test_the_game_of_the_page_is_a_valid_experiment_and_can_be_played(tmp_path, monkeypatch):
@@ -88,6 +88,23 @@ def test_the_task_of_the_page_is_read_and_its_settings_are_those_of_an_experimen
             },
         },
     )
+
+
+async def test_the_corridor_of_the_page_names_its_states_and_what_each_step_earned(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "my_corridor.py").write_text(block("python", 1))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rules = rollout_spec(
+        load("my_corridor:walk"),
+        rewards=[load("my_corridor:at_the_door")],
+        limits={load("my_corridor:Corridor"): 1},
+    )
+    replies = scripted(saying("<walk steps=2>", "<walk steps=1>", "Here."))
+    ((episode,), _, _) = await play_all(episode_specs(Problem("door", "Go!", {})), rules, replies)
+    assert [turn.state for turn in episode.turns] == ["0", "2", "3"]
+    assert episode.observed == {"at_the_door": Score(1.75, per_turn=(0.5, 0.25, 0.0))}
 
 
 def test_every_metric_that_the_page_names_is_measured():

@@ -1,7 +1,8 @@
 """What the README shows can be done."""
 
-import json
 import re
+import runpy
+import shlex
 import sys
 
 import pytest
@@ -20,8 +21,10 @@ def blocks(language):
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
-    """The working directory with the README's shop."""
-    (tmp_path / "my_shop.py").write_text("\n\n".join(blocks("python")))
+    """The working directory with the README's shop, and what writes its problems."""
+    code, problems, policy = blocks("python")
+    (tmp_path / "my_shop.py").write_text(f"{code}\n\n{policy}")
+    (tmp_path / "make_problems.py").write_text(problems)
     (tmp_path / "shop.yaml").write_text(blocks("yaml")[0])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -33,15 +36,20 @@ def test_the_shop_of_the_readme_is_a_valid_experiment(shop):
     checks.check(loading.read("shop.yaml").science)
 
 
+def test_the_shop_of_the_readme_can_be_trained_on_a_laptop(shop):
+    runpy.run_path("make_problems.py")
+    (command,) = re.findall(r"^agentfly train shop.yaml (.*\\\n.*)$", README, re.MULTILINE)
+    science = loading.read("shop.yaml", shlex.split(command.replace("\\\n", ""))).science
+    checks.check(science)
+    checks.check_beginning(science)
+
+
 def test_the_function_that_knows_the_shops_answers_solves_all(shop, capsys):
-    rows = [
-        {"question": f"Pens {pens}, ink {ink}.", "prices": {"pens": pens, "ink": ink}}
-        for pens, ink in ((1, 2), (2, 1), (5, 3), (3, 5), (7, 8), (9, 4))
-    ]
-    (shop / "problems.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    small = ["model=nano:calculator", "template.show_tools=false", "rollout.problems=2"]
-    small += ["data.train=2", "data.validation=2", "data.test=2"]
-    assert main(["play", "shop.yaml", *small, "--policy", "my_shop:knows"]) == 0
+    runpy.run_path("make_problems.py")
+    row = (shop / "problems.jsonl").read_text().partition("\n")[0]
+    assert f"A row looks like `{row}`" in README
+    (words,) = [line.split("#")[0] for line in README.splitlines() if "my_shop:knows     #" in line]
+    assert main([*shlex.split(words)[1:], "model=nano:calculator"]) == 0
     assert "solved 100.0%" in capsys.readouterr().out
 
 

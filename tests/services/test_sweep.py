@@ -39,7 +39,7 @@ def test_a_killed_sweep_goes_on_with_the_run_that_it_was_at(
     printed = project.run(*SWEEP)
     assert "Sweep rates: 2 runs, 1 finished." in printed
     assert "Run 1 of 2" not in printed
-    assert "Run 2 of 2: update.learning_rate=3e-4 steps=1" in printed
+    assert "Run 2 of 2: update.learning_rate=3e-4\n" in printed
     assert is_finished(store, second)
     assert json.loads(record.read_text())["uid"] == uid
     assert printed.splitlines()[-1] == "The same again: agentfly compare sweep:rates"

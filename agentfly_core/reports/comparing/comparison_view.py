@@ -43,11 +43,11 @@ def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableTyp
     if is_anything_solved(curves):
         learning = [line for axis in AXES for line in ("", *plotted(curves, axis))]
     lines = map(Text, learning)
-    return Lines(_Unbroken(table), *more, *lines, "", Text(comparison.sentence, "bold"))
+    return Lines(Unbroken(table), *more, *lines, "", Text(comparison.sentence, "bold"))
 
 
 @dataclass(frozen=True, slots=True)
-class _Unbroken:
+class Unbroken:
     """A table in its own width: on a narrow terminal its lines go on in the next line, which can be
     read, unlike headings and numbers that are cut.
     """

@@ -18,6 +18,8 @@ from agentfly_core.reports.markdown import BARS
 SUCCESS, TOKENS = "agent/rollout/success", "agent/rollout/avg_sampled_tokens"
 SECONDS = ("time/rollout", "time/score", "time/update")
 AXES = ("steps", "sampled tokens", "seconds")
+LEAST = 0.1
+"""The bars stand for so much at least, so that a single solved episode is not drawn as a hill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,7 @@ def curve(store: Store, run: str, last: int) -> Curve:
     folders = [store.open(store.artifact(layout.scored)) for layout, _ in ended]
     episodes = [int(pd.read_parquet(folder / ledger.FILE)["episodes"].sum()) for folder in folders]
     tokens = [each[TOKENS] * count for each, count in zip(metrics, episodes, strict=True)]
-    at_work = [sum(each[name] for name in SECONDS) for each in metrics]
-    ends = [found["time_ms"] / 1000 for _, found in ended]
-    seconds = at_work[:1]
-    for work, before, end in zip(at_work[1:], ends, ends[1:], strict=False):
-        # fewer where its stages ran beside those of the step before; a pause of a stopped run, an
-        # evaluation, and a step made again count nothing
-        seconds.append(min(work, end - before) if end > before else work)
+    seconds = _seconds(metrics, [found["time_ms"] / 1000 for _, found in ended])
     reached = dict(zip(AXES, (steps, accumulate(tokens), accumulate(seconds)), strict=True))
 
     scored = [SUCCESS in each for each in metrics]
@@ -79,6 +75,17 @@ def curve(store: Store, run: str, last: int) -> Curve:
             for axis, values in reached.items()
         },
     )
+
+
+def _seconds(metrics: Sequence[Mapping[str, float]], ends: Sequence[float]) -> list[float]:
+    """The seconds that each step was at work; `ends` is when its update ended."""
+    at_work = [sum(each[name] for name in SECONDS) for each in metrics]
+    seconds = at_work[:1]
+    for work, before, end in zip(at_work[1:], ends, ends[1:], strict=False):
+        # fewer where its stages ran beside those of the step before; a pause of a stopped run, an
+        # evaluation, and a step made again count nothing
+        seconds.append(min(work, end - before) if end > before else work)
+    return seconds
 
 
 def is_anything_solved(groups: Mapping[str, Sequence[Curve]]) -> bool:
@@ -95,7 +102,8 @@ def plotted(groups: Mapping[str, Sequence[Curve]], axis: str, width: int = 60) -
         return []
     end = max(curve.reached[axis][-1] for curve in curves)
     values = [value for curve in curves for value in curve.success]
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values) if max(values) == low else max(*values, min(1.0, low + LEAST))
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
     margin = max(map(len, groups))
     heights = f"{BARS[0]} {low:.0%}, {BARS[-1]} {high:.0%}" if scale else f"always {low:.0%}"

@@ -48,6 +48,14 @@ class Sweep:
         words = [self.experiment, *self.overrides, *seeds, "--name", self.name, *site]
         return in_store(store, "agentfly", "sweep", *words)
 
+    def differing(self, member: Member) -> str:
+        """The settings of a run that not all runs have, "update.learning_rate=1e-4 seed=1"; its
+        name where there are none.
+        """
+        shared = set.intersection(*({*one.overrides} for one in self.members))
+        own = [setting for setting in member.overrides if setting not in shared]
+        return " ".join(own) or member.run
+
     def unfinished(self, store: Store) -> list[Member]:
         """The runs that have still to be done, in order."""
         return [member for member in self.members if not is_finished(store, member.run)]

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from flows.__main__ import main
+from tests.support import tried_runs
 from tests.support.stored_run import stored_run
+from tests.support.tried_runs import finished
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +48,23 @@ def test_two_steps_are_shown_beside_each_other(capsys: pytest.CaptureFixture[str
     assert [each["shown"]["chain"] for each in found["shown"]] == [1]
     assert main(["show", "demo@6", "--against", "7"]) == 0
     assert "1 episode of the same problems" in capsys.readouterr().out
+
+
+def test_a_run_is_shown_step_by_step_and_not_with_what_chooses_episodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finished(tried_runs.project(tmp_path), "mine", "11010111")
+    assert main(["show", "mine", "--steps", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["run"] == "mine"
+    assert [step.get("success") for step in found["steps"]][-2:] == [0.5, pytest.approx(0.6)]
+    assert main(["show", "mine", "--steps"]) == 0
+    assert "success in training over steps" in capsys.readouterr().out
+    for words in (["mine", "--steps", "--tool", "search"], ["mine@2", "--steps"]):
+        assert main(["show", *words]) == 2
+    told = capsys.readouterr().err
+    assert "--steps shows no episodes: leave --tool out." in told
+    assert "--steps shows all steps of a RUN; got mine@2." in told
 
 
 def test_a_mistake_is_one_message_that_says_what_there_is(

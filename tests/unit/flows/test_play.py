@@ -142,7 +142,9 @@ def test_the_base_model_plays_where_no_run_with_these_settings_has_a_policy(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert played("agent.max_tokens=5", "agent.max_turns=1", "-n", "2") == 0
-    assert capsys.readouterr().out.splitlines()[0] == "base (nano:calculator) plays."
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "base (nano:calculator) plays."
+    assert out[-3] == "2 of 2 replies cut at agent.max_tokens: set it higher"
     record = store.read_json(PlayLayout("atlas-1").record)
     assert record["sampled_from"]["uri"].startswith("artifacts/model/")
     (first, second) = episodes(store, "atlas-1")
@@ -185,6 +187,19 @@ def test_what_cannot_be_played_is_one_message(
     assert played(*words) == 2
     assert told in capsys.readouterr().err
     assert plays(store) == []
+
+
+def test_in_another_folder_than_the_projects_it_is_said_where_to_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (tmp_path / "mine.yaml").write_text(EXPERIMENT.replace(PATH, "my_unknown_atlas"))
+    monkeypatch.chdir(other)
+    assert main(["play", "../mine.yaml", "--policy", "oracle"]) == 2
+    assert f"looked for in {other}, where the command was given" in capsys.readouterr().err
+    assert main(["play", "mine"]) == 2
+    assert f"{other} has no folder conf: give the command in the" in capsys.readouterr().err
 
 
 def test_what_was_stored_before_an_error_can_be_read(store: Store) -> None:

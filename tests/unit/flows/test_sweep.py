@@ -63,6 +63,16 @@ def train(store: Store, monkeypatch: pytest.MonkeyPatch) -> Train:
     return instead
 
 
+def test_a_run_is_announced_with_those_settings_alone_that_not_all_runs_have(
+    train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train({})
+    assert main(["sweep", "tiny", "update.learning_rate=1e-5,3e-5", "evaluate.every=1"]) == 0
+    assert "\nRun 2 of 2: update.learning_rate=3e-5\n" in capsys.readouterr().out
+    assert main(["sweep", "tiny", "update.learning_rate=7e-5", "--name", "one"]) == 0
+    assert "\nRun 1 of 1: tiny-" in capsys.readouterr().out
+
+
 def test_a_sweep_runs_the_grid_and_ends_with_a_sentence(
     store: Store,
     train: Train,

@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies
 
-from agentfly_core.formats.text import clip, did_you_mean, fault, sentence, shown
+from agentfly_core.formats.text import (
+    clip,
+    counted,
+    did_you_mean,
+    fault,
+    sentence,
+    shown,
+    warn_seldom,
+)
 
 
 def test_a_long_text_keeps_its_head_and_its_tail() -> None:
@@ -111,3 +121,21 @@ def test_a_mistyped_name_is_told_the_nearest_or_all_or_that_there_is_none() -> N
     assert did_you_mean("mien", ["mine", "demo"]) == " Did you mean 'mine'?"
     assert did_you_mean("nosuch", ["mine", "demo"]) == " Known: mine, demo."
     assert did_you_mean("nosuch", []) == " There is none."
+
+
+def test_a_noun_follows_its_number() -> None:
+    nouns = [(1, "episode"), (0, "row"), (2, "reply"), (3, "key")]
+    assert [counted(*each) for each in nouns] == ["1 episode", "0 rows", "2 replies", "3 keys"]
+
+
+def test_what_happens_again_and_again_is_logged_with_details_once_and_then_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for number in range(1000):
+        warn_seldom(logging.getLogger("shop"), "Shop.reset() failed", f"KeyError: {number}")
+    assert caplog.messages == [
+        "Shop.reset() failed: KeyError: 0",
+        "Shop.reset() failed, 10 times by now",
+        "Shop.reset() failed, 100 times by now",
+        "Shop.reset() failed, 1,000 times by now",
+    ]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agentfly_core.inspection.dataset import preview
+from agentfly_core.config.experiment import Data
+from agentfly_core.inspection.dataset import made_anew, preview
 from agentfly_core.pipeline import inputs
+from agentfly_core.records.trajectory import Problem
 from tests.support.experiments import context
+from tests.support.problems import clean
 
 
 def test_a_preview_counts_problems_and_shows_some_of_each_split(tmp_path: Path) -> None:
@@ -67,3 +71,39 @@ def test_rows_whose_problem_is_there_already_are_counted_and_tolerated(
     assert "left out 3 rows whose problem is there already" in lines
     (listed,) = (tmp_path / "quarantine").iterdir()
     assert json.loads(listed.read_text())[0] == "train.jsonl, row 7: row 1 is the same"
+
+
+def leaking(seed: int, train: int, validation: int, test: int) -> dict[str, list[Problem]]:
+    """The last test problem has the prompt and the facts of the first training problem."""
+    splits = clean(seed, train, validation, test)
+    return {**splits, "test": [*splits["test"][1:], replace(splits["train"][0], id="again")]}
+
+
+def test_a_problem_in_two_splits_is_logged_once_and_told_whenever_the_dataset_is_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = {"use": f"{__name__}:leaking", "train": 8, "validation": 0, "test": 4}
+    here = context(tmp_path, data=data)
+    told = (
+        "1 problem of test is in train, too, with the same prompt and facts, such as again and "
+        "a-000"
+    )
+    for _ in range(2):
+        found = preview(here.store, inputs.dataset(here)[0], 1)
+        assert told in found.lines()
+        assert [leak.problems for leak in found.leaks] == [1]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The dataset {__name__}:leaking: {told}."
+    ]
+
+
+def test_what_makes_a_dataset_anew_is_told_with_the_files_that_count(tmp_path: Path) -> None:
+    atlas = tmp_path / "atlas.csv"
+    atlas.write_text("country,capital")
+    of_code = Data(use="my_quiz:capitals", train=8, test=4)
+    assert made_anew(of_code) == (
+        "It was there already, and is made anew when its settings or its seed changes. What "
+        "my_quiz:capitals does, and other files that it reads, are not looked at."
+    )
+    of_file = Data.model_validate({**of_code.model_dump(), "atlas": str(atlas), "letter": "K"})
+    assert f"when its settings, its seed or atlas ({atlas}) changes." in made_anew(of_file)

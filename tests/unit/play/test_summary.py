@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agentfly_core.play.episodes import Played
 from agentfly_core.play.summary import figures
 from agentfly_core.records.trajectory import (
@@ -52,7 +54,7 @@ PLAYED = Played(
 
 
 def test_endings_calls_and_errors_are_counted_and_unscored_episodes_left_out_of_rewards() -> None:
-    found = figures(PLAYED, "right")
+    found = figures(PLAYED, "right", 8)
     assert (found.episodes, found.problems, found.unscored) == (4, 3, 1)
     assert found.endings == {"terminal": 2, "max_turns": 1, "failed": 1}
     assert (found.tool_calls, found.tool_errors) == (12, 8)
@@ -60,12 +62,24 @@ def test_endings_calls_and_errors_are_counted_and_unscored_episodes_left_out_of_
 
 
 def test_rewards_and_success_are_means_over_problems_not_episodes() -> None:
-    found = figures(PLAYED, "right")
+    found = figures(PLAYED, "right", 8)
     assert found.reward == Mean(1.0, None, 2)  # of 0.5 and 1.5
     assert found.success is not None
     assert (found.success.share, found.success.problems) == (0.75, 2)
 
 
 def test_none_scored_have_no_mean() -> None:
-    none = Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0)
-    assert (figures(none, "right").reward, figures(none, "right").success) == (None, None)
+    found = figures(Played("demo-3", PLAYED.episodes[3:], PLAYED.scores[3:], 1.0), "right", 8)
+    assert (found.reward, found.success) == (None, None)
+
+
+def test_replies_that_were_cut_are_counted_by_the_limit_that_cut_them() -> None:
+    cut = replace(turn([1], {2: 0.0, 3: 0.0}).sampled[0], finish="length")
+    played = trajectory(
+        turn([1], {2: 0.0, 3: 0.0}),
+        replace(turn([1], {}), sampled=(cut,)),
+        replace(turn([1], {}), sampled=(turn([1], {4: 0.0}).sampled[0], cut)),
+        name="a0",
+    )
+    found = figures(Played("demo-4", (played,), PLAYED.scores[:1], 1.0), "right", max_tokens=3)
+    assert (found.replies, found.cut_replies, found.cut_at_max_tokens) == (3, 2, 1)

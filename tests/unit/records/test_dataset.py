@@ -11,7 +11,7 @@ import pytest
 from agentfly_core.artifacts import keys
 from agentfly_core.config.experiment import Science
 from agentfly_core.records import dataset
-from agentfly_core.records.dataset import BadRow
+from agentfly_core.records.dataset import BadRow, Leak, leaks
 from agentfly_core.records.trajectory import Problem
 from tests.support.problems import clean, problems
 from tests.support.values import Values
@@ -66,6 +66,24 @@ def test_a_bad_row_can_be_tolerated(tmp_path):
 def test_a_problem_in_two_splits_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"'a-000' is in train and in test"):
         prepare(tmp_path, "repeated")
+
+
+def test_a_problem_of_another_id_in_two_splits_is_told_with_its_twin():
+    again = [replace(problem, id=f"t-{problem.id}") for problem in problems("a", 3)]
+    again[2] = replace(again[2], prompt=f" {again[2].prompt}\n")
+    splits = clean(0, 8, 2, 4) | {"test": [*problems("c", 2), *again]}
+    assert leaks(splits) == [Leak("test", "train", 3, ("t-a-000", "a-000"))]
+    assert str(leaks(splits)[0]) == (
+        "3 problems of test are in train, too, with the same prompt and facts, such as t-a-000 "
+        "and a-000"
+    )
+
+
+def test_one_prompt_with_other_facts_is_another_problem():
+    mazes = {
+        name: [Problem(name, "Find the way out.", {"way": name})] for name in clean(0, 1, 1, 1)
+    }
+    assert leaks(mazes) == []
 
 
 def test_another_content_of_a_data_file_is_another_dataset(tmp_path):

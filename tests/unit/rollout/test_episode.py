@@ -391,7 +391,7 @@ async def test_an_environment_that_cannot_be_made_or_name_its_state_fails_its_ep
         trajectory = await play(["<use>", "ok"], asked(kind))
         assert trajectory.ending is Ending.FAILED
         told = f"ServiceFailure: {what}: Mute: its text cannot be had (ValueError)"
-        assert trajectory.error == told
+        assert trajectory.error and trajectory.error.startswith(told)
 
 
 def test_an_environment_without_a_limit_is_refused() -> None:

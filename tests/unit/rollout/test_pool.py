@@ -183,7 +183,7 @@ async def test_a_close_that_raises_harms_nobody_else(caplog: pytest.LogCaptureFi
     assert [
         measured[f"resources/Broken/{name}"] for name in ("started", "closed", "closes_failed")
     ] == [1, 0, 1]
-    assert "was not closed well: BrokenPipeError: already dead" in caplog.text
+    assert "in close: BrokenPipeError: already dead" in caplog.text
 
 
 async def test_a_warm_pool_starts_its_environments_together_and_before_the_first_lease() -> None:
