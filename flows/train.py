@@ -14,7 +14,7 @@ from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
 from agentfly_core.records.run_record import Summary
-from agentfly_core.records.schedule import SamplingRound, first_round, next_round
+from agentfly_core.records.schedule import SamplingRound, first_round, missing, next_round
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.system.hardware import imports_frozen
@@ -124,8 +124,9 @@ def episodes(
     played = play(sampling_round)
     for number in range(1, run.science.rollout.refills + 1):
         scored = score(run.context, played, step, f"step {step} round {number}", scored, number)
-        if not (missing := run.science.rollout.problems - used(run.store.open(scored))):
+        lacking = missing(run.science, used(run.store.open(scored), run.science.tasks))
+        if not any(lacking.values()):
             break
-        sampling_round = next_round(run.science, sampling_round, missing)
+        sampling_round = next_round(run.science, sampling_round, lacking)
         played += play(sampling_round)
     return played, score(run.context, played, step, f"step {step}", scored)

@@ -11,8 +11,8 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.playing import of_step, of_test, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
-from agentfly_core.records.dataset import size_of_split, split
-from agentfly_core.records.schedule import SamplingRound, rows_of
+from agentfly_core.records.dataset import sizes_by_task, split
+from agentfly_core.records.schedule import SamplingRound, rows_of_tasks
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
@@ -48,7 +48,8 @@ def rollout(
     if found := run.store.find(target):
         return reused(found)
     dataset = run.store.open(data)
-    rows = rows_of(run.science, sampling_round, size_of_split(dataset, "train"))
+    sizes = sizes_by_task(dataset, "train", run.science.tasks)
+    rows = rows_of_tasks(run.science, sampling_round, sizes)
     problems = split(dataset, "train", rows)
     assigned = of_step(run.science, problems, sampling_round.step, sampling_round.greedy)
     part, step = shard - sampling_round.shards.start, sampling_round.step

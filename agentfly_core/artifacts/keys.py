@@ -18,7 +18,7 @@ from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.config.site import Endpoint
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
-from agentfly_core.records.schedule import SamplingRound
+from agentfly_core.records.schedule import SamplingRound, in_task
 from agentfly_core.system.files import sha256
 
 Stage = Literal[
@@ -34,12 +34,17 @@ VERSIONS: Mapping[str, int] = {
     "update": 7,
     "evaluate": 2,
 }
-PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")
+PLAY = ("template", "agent", "tools", "rewards", "environments", "tasks", "seed")
 
 
 def prepare(science: Science) -> ArtifactKey:
     """The dataset: three splits; the files that its settings name count by their content."""
-    named = {name: value for name, value in science.data.settings.items() if isinstance(value, str)}
+    named = {
+        in_task(task, name): value
+        for task, one in science.each.items()
+        for name, value in one.data.settings.items()
+        if isinstance(value, str)
+    }
     read = {name: sha256(Path(value)) for name, value in named.items() if os.path.isfile(value)}
     return _shared("prepare", science.of_data, ("data", "seed"), read)
 
@@ -60,7 +65,7 @@ def own_nano(science: Science, train: str) -> ArtifactKey:
     warm_start = science.warm_start
     shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
     inputs = {"train": train, "demonstrations": digest(shown)}
-    reads = ("model", "nano", "dtype", "template", "agent", "tools", "environments")
+    reads = ("model", "nano", "dtype", "template", "agent", "tools", "environments", "tasks")
     return _shared("model", science, reads, inputs)
 
 
@@ -129,6 +134,7 @@ def rollout(
         here.count,
         here.greedy,
         *([here.before] if science.night else []),
+        *(part for name, counts in here.tasks.items() for part in (name, *counts)),
     )
     return ArtifactKey(RunLayout(run).step(here.step).rollout(shard), "rollout", key, inputs)
 
@@ -159,7 +165,7 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Ar
     Round 1, 2, ... are those of a step that may be refilled, before it is.
     """
     inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
-    key = _key("score", science, ("rewards",), inputs, *([round] if round else []))
+    key = _key("score", science, ("rewards", "tasks"), inputs, *([round] if round else []))
     name = f"scored-{round}" if round else "scored"
     return ArtifactKey(f"{rollouts[0].uri.rpartition('/')[0]}/{name}", "score", key, inputs)
 
@@ -223,6 +229,11 @@ def _shared(
     return ArtifactKey(f"artifacts/{stage}/{key[:16]}", stage, key, inputs)
 
 
+def _without_data(task: JSON) -> JSON:
+    assert isinstance(task, Mapping)
+    return {key: value for key, value in task.items() if key != "data"}
+
+
 def _key(
     stage: Stage,
     science: Science,
@@ -235,4 +246,7 @@ def _key(
     for section, _, key in (name.partition(".") for name in resumable(Science)):
         if isinstance(part := settings.get(section), dict):
             part.pop(key, None)
+    # what is made of their data counts
+    if isinstance(tasks := settings.get("tasks"), Mapping):
+        settings["tasks"] = {name: _without_data(task) for name, task in tasks.items()}
     return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])

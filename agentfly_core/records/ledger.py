@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -11,6 +12,7 @@ from typing import Literal
 import pandas as pd
 
 from agentfly_core.records.parquet import count_rows
+from agentfly_core.records.schedule import task_of
 from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
 from agentfly_core.records.trajectory import Scored, Trajectory
 
@@ -60,9 +62,13 @@ def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
     pd.DataFrame([asdict(row) for row in rows]).to_parquet(folder / FILE)
 
 
-def used(folder: Path) -> int:
-    """How many problems of a scored step had episodes that earned different rewards."""
-    return int((pd.read_parquet(folder / FILE)["outcome"] == "used").sum())
+def used(folder: Path, tasks: Collection[str] = ()) -> Mapping[str, int]:
+    """How many problems of a scored step had episodes that earned different rewards, by task;
+    `{"": 5}` of an experiment without tasks.
+    """
+    rows = pd.read_parquet(folder / FILE)
+    names = rows["problem"][rows["outcome"] == "used"]
+    return Counter(task_of(name) if tasks else "" for name in names)
 
 
 def problems(folder: Path) -> int:

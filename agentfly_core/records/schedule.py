@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from agentfly_core.config.experiment import Night, Science
 from agentfly_core.formats import hashing
+from agentfly_core.records.trajectory import Problem
+
+
+def in_task(task: str, problem: str) -> str:
+    """What a problem of a task is called in a mixture: `shop/2-red-cup`; without a task as it
+    is.
+    """
+    return f"{task}/{problem}" if task else problem
+
+
+def task_of(problem: str) -> str:
+    """The task in which a problem of a mixture is, by its id: `shop` of `shop/2-red-cup`."""
+    return problem.partition("/")[0]
+
+
+def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, list[Problem]]:
+    """The problems of each of these tasks, in their order; all as `{"": [...]}` without tasks."""
+    found: dict[str, list[Problem]] = {name: [] for name in tasks or [""]}
+    for problem in problems:
+        found[task_of(problem.id) if tasks else ""].append(problem)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +39,8 @@ class SamplingRound:
 
     `first` counts in the step's own problems: after the first 64 come those of the dynamic-sampling
     rounds. With `greedy` each problem has one more episode, at temperature 0. `before` counts the
-    problems that the run's earlier steps played; only a night's order depends on it.
+    problems that the run's earlier steps played; only a night's order depends on it. In a mixture
+    `tasks` are the `first` and `count` of each task: `{"sums": (0, 43), "shop": (0, 21)}`.
     """
 
     step: int
@@ -26,19 +49,53 @@ class SamplingRound:
     greedy: bool
     shards: range
     before: int = 0
+    tasks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def of(self, task: str) -> SamplingRound:
+        """The part of it that is of one task, which without tasks is all."""
+        first, count = self.tasks.get(task, (self.first, self.count))
+        return replace(self, first=first, count=count)
 
 
 def first_round(science: Science, step: int, greedy: bool, before: int = 0) -> SamplingRound:
     """The first round of step 1, 2, ..., which is always played."""
     count = science.rollout.problems
-    return SamplingRound(step, 0, count, greedy, _shards(science, count, greedy, 0), before)
+    tasks = {name: (0, task.rollout.problems) for name, task in science.each.items() if name}
+    return SamplingRound(step, 0, count, greedy, _shards(science, count, greedy, 0), before, tasks)
 
 
-def next_round(science: Science, before: SamplingRound, count: int) -> SamplingRound:
-    """`count` further problems of the step, in the shards after those of the round `before`."""
+def next_round(
+    science: Science, before: SamplingRound, missing: Mapping[str, int]
+) -> SamplingRound:
+    """So many further problems of each task of the step, `{"": 12}` of an experiment without, in
+    the shards after those of the round `before`.
+    """
+    count = sum(missing.values())
     shards = _shards(science, count, before.greedy, before.shards.stop)
+    tasks = {name: (sum(before.tasks[name]), missing[name]) for name in before.tasks}
     first = before.first + before.count
-    return SamplingRound(before.step, first, count, before.greedy, shards, before.before)
+    return SamplingRound(before.step, first, count, before.greedy, shards, before.before, tasks)
+
+
+def missing(science: Science, used: Mapping[str, int]) -> dict[str, int]:
+    """How many problems a step still lacks of each task, by how many of them it could learn
+    from.
+    """
+    return {name: one.rollout.problems - used.get(name, 0) for name, one in science.each.items()}
+
+
+def rows_of_tasks(
+    science: Science, sampling_round: SamplingRound, sizes: Mapping[str, int]
+) -> list[int]:
+    """Which rows of the training split a round plays, where those of each task lie behind those of
+    the task before; `sizes` are theirs. See `rows_of`.
+    """
+    rows, start = list[int](), 0
+    for name, size in sizes.items():
+        own = rows_of(science.each[name], sampling_round.of(name), size)
+        rows += [start + row for row in own]
+        start += size
+    return rows
 
 
 def rows_of(science: Science, sampling_round: SamplingRound, size: int) -> list[int]:

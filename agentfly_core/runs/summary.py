@@ -20,12 +20,15 @@ from agentfly_core.records import ledger
 from agentfly_core.records.dataset import shards_of_split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.run_record import Details, Summary
+from agentfly_core.records.schedule import task_of
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
 from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import outcomes_by_problem, tag
 
+TASK = "task"
+"""What tells the problems of a mixture apart in `Evaluation.by`."""
 StagesBefore = Mapping[str, Sequence[Artifact]]
 
 
@@ -37,7 +40,8 @@ class Evaluation:
     1763740000000, {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`.
     `split` is the name of one of evaluate.datasets where its test split was played, `solved` is the
     share of each problem's episodes that reached the goal, `pass_at` are rates by k and `by` those
-    of the problems with each value of a fact. `datasets` are evaluations of the same policy.
+    of the problems with each value of a fact, and of each task. `datasets` are evaluations of the
+    same policy.
     """
 
     policy: str
@@ -101,6 +105,8 @@ def evaluation(
     pass_at = pass_rates(outcomes, settings.pass_at)
     facts = [settings.by] if settings.by else []
     by = {fact: rates_by(fact, (t.problem for t in played), solved) for fact in facts}
+    if context.science.tasks:
+        by = {TASK: rates_by_task(solved), **by}
     return Evaluation(
         policy.digest, split, success, interval, solved, seconds, time_ms, pass_at, by
     )
@@ -132,6 +138,14 @@ def rates_by(
         if problem.id in solved:
             groups[tag(problem, fact)][problem.id] = solved[problem.id]
     return {value: Rate.of(groups[value]) for value in sorted(groups)}
+
+
+def rates_by_task(solved: Mapping[str, float]) -> dict[str, Rate]:
+    """The success on the problems of each task of a mixture: `{"sums": Rate(...)}`, sorted."""
+    tasks: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for problem, share in solved.items():
+        tasks[task_of(problem)][problem] = share
+    return {name: Rate.of(tasks[name]) for name in sorted(tasks)}
 
 
 def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> dict[int, Rate]:

@@ -53,7 +53,7 @@ def test_a_problem_is_used_where_one_speaker_earned_different_rewards():
 
 def test_problems_whose_episodes_differed_are_counted(tmp_path):
     ledger.write(tmp_path, ROWS)
-    assert ledger.used(tmp_path) == 1
+    assert ledger.used(tmp_path) == {"": 1}
 
 
 def test_the_steps_are_joined(tmp_path):
