@@ -37,6 +37,7 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "data": ("seed", *SPLITS),
 }
 """The parts that are completed with their defaults, and what each is given besides its settings."""
+FROM_TASKS = ("data.", "warm_start.demonstrations", "warm_start.settings")
 S = TypeVar("S", bound=Section)
 
 
@@ -92,7 +93,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
         # The first source that says something about the key, or about a section that holds it.
         sections = _sections_of(key)
         saying = (name for name, keys in sources.items() if not sections.isdisjoint(keys))
-        derived = "tasks" if science.tasks and key.startswith(("data.", "warm_start.")) else None
+        derived = "tasks" if science.tasks and key.startswith(FROM_TASKS) else None
         origin[key] = next(saying, derived or "default")
     return Experiment(path.stem, science, origin)
 

@@ -203,7 +203,9 @@ def _require_mixable(science: Science) -> None:
     }
     for key, value in further.items():
         if value:
-            raise ValueError(f"{key}: an experiment with tasks has none; leave it out.")
+            raise ValueError(
+                f"{key}: it is not there yet for an experiment with tasks; leave it out."
+            )
     longest = science.agent.max_model_len
     for name, one in science.each.items():
         if not one.rollout.problems:

@@ -237,6 +237,7 @@ def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_sectio
     write_config(context)
     told = yaml.safe_load((tmp_path / "results/tiny/config.yaml").read_text())
     settings = {"night": None, "fork": None, "promotion": AS_BEFORE, "nano": {"atoms": []}}
+    settings["tasks"] = {}
     added = {**settings, "quantized": "no"}
     assert told == {**RUN["run.json"]["science"], **added, "stages": keys.VERSIONS}
 
