@@ -120,7 +120,9 @@ def episodes(
         ]
 
     before = run.problems_before(step) if run.science.night else 0
-    sampling_round, scored = first_round(run.science, step, run.resolved.greedy, before), None
+    known = run.pass_rates(step) if run.science.rollout.curriculum else {}
+    sampling_round = first_round(run.science, step, run.resolved.greedy, before, known)
+    scored = None
     played = play(sampling_round)
     for number in range(1, run.science.rollout.refills + 1):
         scored = score(run.context, played, step, f"step {step} round {number}", scored, number)

@@ -12,7 +12,7 @@ from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.playing import of_step, of_test, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
 from agentfly_core.records.dataset import sizes_by_task, split
-from agentfly_core.records.schedule import SamplingRound, rows_of_tasks
+from agentfly_core.records.schedule import SamplingRound, chosen, kind_of, rows_of_tasks
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
@@ -22,11 +22,13 @@ from tasks.stage import Made, reused, stage
 @stage("look whether prompts fit")
 def require_room(context: ExperimentContext, model: Artifact, data: Artifact, *names: str) -> None:
     """Raise ValueError for problems of these splits whose prompts leave no room for a reply, and
-    for held-out ones without the fact by which they are told apart.
+    for those without the fact by which an evaluation or a curriculum tells them apart.
     """
     problems = {name: split(context.store.open(data), name) for name in names}
     everything = [problem for some in problems.values() for problem in some]
     playing.require_room(context.resolved, tokenizer_of(context, model), everything)
+    for problem in problems.get("train", ()):
+        kind_of(context.science, problem)
     for name in problems.keys() - {"train"}:
         playing.require_tags(context.science, problems[name])
 
@@ -50,7 +52,7 @@ def rollout(
     dataset = run.store.open(data)
     sizes = sizes_by_task(dataset, "train", run.science.tasks)
     rows = rows_of_tasks(run.science, sampling_round, sizes)
-    problems = split(dataset, "train", rows)
+    problems = chosen(run.science, sampling_round, split(dataset, "train", rows))
     assigned = of_step(run.science, problems, sampling_round.step, sampling_round.greedy)
     part, step = shard - sampling_round.shards.start, sampling_round.step
     with run.store.publish(target) as folder, measuring(folder) as metrics:

@@ -134,6 +134,7 @@ def rollout(
         here.count,
         here.greedy,
         *([here.before] if science.night else []),
+        *([digest({k: [*v] for k, v in here.known.items()})] if science.rollout.curriculum else []),
         *(part for name, counts in here.tasks.items() for part in (name, *counts)),
     )
     return ArtifactKey(RunLayout(run).step(here.step).rollout(shard), "rollout", key, inputs)

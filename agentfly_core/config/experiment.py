@@ -86,6 +86,18 @@ class Adapter(Section):
     targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
 
 
+class Curriculum(Section):
+    """Which problems a step plays depends on how often such problems were solved: of `window` times
+    as many as it plays, each is drawn in proportion to p (1 - p), the variance of being solved.
+
+    p is the pass rate of the steps that were scored when the step's policy was made, of the problem
+    itself, or of all with its value of the fact `by`: `{window: 4, by: kind}`.
+    """
+
+    window: Annotated[int, Field(ge=2)] = 4
+    by: str = ""
+
+
 class Rollout(Section):
     """What one step plays: `problems` x `group_size` episodes, `shard` of them at the same time.
 
@@ -102,6 +114,7 @@ class Rollout(Section):
     shard: Positive = 32
     refills: Annotated[int, Field(ge=0)] = 0
     max_staleness: Annotated[int, Field(ge=0)] = 0
+    curriculum: Annotated[Curriculum | None, Added(before=None)] = None
 
 
 class Update(Section):

@@ -20,7 +20,7 @@ from agentfly_core.models.known import require
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.facts_read import facts_read
 from agentfly_core.records.generated_dataset import is_generated
-from agentfly_core.records.schedule import most
+from agentfly_core.records.schedule import block_of
 from agentfly_core.runs.context import ExperimentContext, Resolved, resolve
 
 
@@ -179,10 +179,16 @@ def _require_warm_start(science: Science) -> None:
 
 def _require_problems(science: Science) -> None:
     """Raise ValueError for a step that needs more problems than there are to train on."""
+    if science.night and science.rollout.curriculum:
+        raise ValueError(
+            "rollout.curriculum: a night goes through the problems in their order; leave it out."
+        )
     refills = science.rollout.refills
     rounds = f" in 1 + {refills} rounds (rollout.refills)" if refills else ""
+    if science.rollout.curriculum:
+        rounds += f" x {science.rollout.curriculum.window} (rollout.curriculum.window)"
     for name, one in science.each.items():
-        if (needed := most(one)) > one.data.train:
+        if (needed := block_of(one)) > one.data.train:
             of_task, key = (f" of {name}", f"tasks.{name}.data") if name else ("", "data")
             raise ValueError(
                 f"rollout.problems: a step needs {needed} problems{of_task}{rounds}, {key}.train "

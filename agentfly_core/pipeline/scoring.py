@@ -12,12 +12,14 @@ from agentfly_core.authoring.reward import score
 from agentfly_core.config.tasks import GOAL
 from agentfly_core.pipeline.stop_conditions import stop_if_unscored
 from agentfly_core.records import ledger
+from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores
+from agentfly_core.records.schedule import kind_of
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import Timing, read_timings
 from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.runs.context import Resolved
-from agentfly_core.runs.metrics import rollout_metrics
+from agentfly_core.runs.metrics import outcomes_by_problem, rollout_metrics
 from agentfly_core.system.progress import Progress, report
 
 
@@ -39,7 +41,8 @@ def score_episodes(
     stop_if_unscored(everything, graded, resolved.science.gates.unscored)
     played = [t for t in everything if t.role != "baseline"]
     scores = [by_id[t.id] for t in played]
-    ledger.write(folder, ledger.ledger(step, played, scores))
+    rows = ledger.ledger(step, played, scores)
+    ledger.write(folder, _counted(resolved, rows, played, scores))
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
     metrics = _measured(resolved, played, scores, timings)
     for name, task in resolved.tasks.items():
@@ -49,6 +52,23 @@ def score_episodes(
     episodes = len(by_episode(played))
     report(Progress("score", step, episodes, episodes, metrics.get("agent/rollout/reward")))
     return metrics
+
+
+def _counted(
+    resolved: Resolved,
+    rows: Sequence[LedgerRow],
+    played: Sequence[Trajectory],
+    scores: Sequence[Scored],
+) -> list[LedgerRow]:
+    """The ledger's rows, of a step with a curriculum also with what that reads of them."""
+    if resolved.science.rollout.curriculum is None or played[0].role != "train":
+        return [*rows]
+    solved = outcomes_by_problem(played, scores, resolved.goal)
+    kinds = {t.problem.id: kind_of(resolved.science, t.problem) for t in played}
+    return [
+        replace(row, kind=kinds[row.problem], solved=sum(solved.get(row.problem, [])))
+        for row in rows
+    ]
 
 
 def _fresh(resolved: Resolved, trajectories: Sequence[Trajectory]) -> list[Scored]:

@@ -1,8 +1,19 @@
 """Which problems of each task a step plays."""
 
+from collections import Counter
 from itertools import chain
 
-from agentfly_core.records.schedule import first_round, missing, next_round, rows_of_tasks
+import pytest
+
+from agentfly_core.records.schedule import (
+    chosen,
+    first_round,
+    kind_of,
+    missing,
+    next_round,
+    rows_of_tasks,
+)
+from agentfly_core.records.trajectory import Problem
 from tests.support.mixtures import science
 
 SIZES = {"sums": 12, "shop": 6}
@@ -34,3 +45,44 @@ def test_a_refill_draws_what_a_task_lacks_from_that_task():
     assert (len(sums), len(shop), no_sums, len(another)) == (2, 1, [], 1)
     assert shop != another
     assert (more.first, more.count, more.shards) == (3, 1, range(2, 3))
+
+
+WINDOW = {"problems": 3, "group_size": 2, "shard": 4, "curriculum": {"window": 2}}
+
+
+def played(rules, step, known):
+    """The problems that a step plays of twelve sums and six of the shop."""
+    sampling_round = first_round(rules, step, False, 0, known)
+    found = rows_of_tasks(rules, sampling_round, SIZES)
+    problems = [
+        Problem(f"sums/{r}" if r < 12 else f"shop/{r}", "?", {"kind": r % 2}) for r in found
+    ]
+    assert len(problems) == 2 * 3, "the window is twice the quota of each task"
+    return [problem.id for problem in chosen(rules, sampling_round, problems)]
+
+
+def test_a_curriculum_draws_a_task_from_a_window_of_its_pass_and_depends_on_what_is_known_alone():
+    rules = science(rollout=WINDOW)
+    first = played(rules, 1, {})
+    assert [name.partition("/")[0] for name in first] == ["sums", "sums", "shop"]
+    assert played(rules, 1, {}) == first
+    assert not set(first) & set(played(rules, 2, {})), "the next step has the next window"
+
+
+def test_a_curriculum_draws_mostly_what_is_solved_half_of_the_time():
+    rules = science(rollout={**WINDOW, "curriculum": {"window": 2, "by": "kind"}})
+    known = {"sums/0": (998, 998), "sums/1": (499, 998)}  # 1 in 1000 fails, and one half
+    drawn = Counter(
+        int(name.partition("/")[2]) % 2
+        for step in range(1, 201)
+        for name in played(rules, step, known)
+        if name.startswith("sums")
+    )
+    # weights of 0.011 and 0.26: an even sum is drawn where its window has fewer than two odd ones
+    assert drawn[1] > 3 * drawn[0]
+
+
+def test_a_problem_without_the_fact_of_the_curriculum_is_refused():
+    rules = science(rollout={**WINDOW, "curriculum": {"by": "level"}})
+    with pytest.raises(ValueError, match=r"'sums/1' has no fact 'level', it has kind"):
+        kind_of(rules, Problem("sums/1", "?", {"kind": 1}))
