@@ -17,6 +17,7 @@ from agentfly_core.config.health_signs import FIRST, SIGNS, Sign
 from agentfly_core.config.parts import (
     AgentPart,
     AlgorithmPart,
+    Curriculum,
     Data,
     HeldOutDataset,
     Nano,
@@ -84,18 +85,6 @@ class Adapter(Section):
     rank: Annotated[int, Field(ge=1, le=512)] = 16
     alpha: Positive = 32
     targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
-
-
-class Curriculum(Section):
-    """Which problems a step plays depends on how often such problems were solved: of `window` times
-    as many as it plays, each is drawn in proportion to p (1 - p), the variance of being solved.
-
-    p is the pass rate of the steps that were scored when the step's policy was made, of the problem
-    itself, or of all with its value of the fact `by`: `{window: 4, by: kind}`.
-    """
-
-    window: Annotated[int, Field(ge=2)] = 4
-    by: str = ""
 
 
 class Rollout(Section):

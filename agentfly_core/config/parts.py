@@ -289,6 +289,18 @@ def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSett
         yield OwnSettings((*keys, "environments", path, "settings"), path, pool.settings)
 
 
+class Curriculum(Section):
+    """Which problems a step plays depends on how often such problems were solved: of `window` times
+    as many as it plays, each is drawn in proportion to p (1 - p), the variance of being solved.
+
+    p is the pass rate of the steps that were scored when the step's policy was made, of the problem
+    itself, or of all with its value of the fact `by`: `{window: 4, by: kind}`.
+    """
+
+    window: Annotated[int, Field(ge=2)] = 4
+    by: str = ""
+
+
 class Nano(Section):
     """The model `nano`, whose tokens are learned from training problems and their demonstrations.
 

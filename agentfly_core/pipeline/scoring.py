@@ -79,13 +79,10 @@ def _fresh(resolved: Resolved, trajectories: Sequence[Trajectory]) -> list[Score
     for name, task in resolved.each.items():
         own = [t for t in trajectories if resolved.of(t.problem) is task]
         scores = asyncio.run(score(own, task.rewards, injection.name(task.agent)))
-        found += [_with_goal(one, task.goal) for one in scores] if name else scores
+        for one in scores:
+            reached = {GOAL: one.rewards[task.goal]} if name and task.goal in one.rewards else {}
+            found.append(replace(one, rewards={**one.rewards, **reached}))
     return found
-
-
-def _with_goal(scored: Scored, goal: str) -> Scored:
-    reached = {GOAL: scored.rewards[goal]} if goal in scored.rewards else {}
-    return replace(scored, rewards={**scored.rewards, **reached})
 
 
 def _measured(
