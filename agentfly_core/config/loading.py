@@ -166,8 +166,8 @@ def _completed(science: Science) -> Science:
         with at(name):
             settings = with_defaults(load(part.use), part.settings, given)
         changed[name] = type(part)(**{**part.model_dump(), **settings})
-    rollout = {"refills": refills or 0} | science.rollout.model_dump(exclude_unset=True)
-    changed["rollout"] = science.rollout.model_copy(update=rollout)
+    if "refills" not in science.rollout.model_fields_set:
+        changed["rollout"] = science.rollout.model_copy(update={"refills": refills or 0})
     science = science.model_copy(update=changed)
     if not (having := [own for own in science.own_settings() if own.settings]):
         return science

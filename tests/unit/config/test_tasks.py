@@ -6,6 +6,7 @@ import pytest
 
 from agentfly_core.config import loading
 from agentfly_core.config.experiment import Science
+from agentfly_core.config.parts import Curriculum
 from agentfly_core.config.tasks import quotas
 from agentfly_core.pipeline.checks import check
 from tests.support.mixtures import BOUGHT, BUYING, EXACT, SHOP, SUMS, science
@@ -125,6 +126,11 @@ def test_what_is_the_same_for_all_tasks_is_refused_within_one(tmp_path):
         refusal.value
     )
     assert "tasks.sums.agent.max_turn: there is no such key. Did you mean" in str(refusal.value)
+
+
+def test_a_curriculum_is_read_from_a_file_as_it_is_written_there():
+    rollout = loading.read("mixture", ["rollout.curriculum={window: 3}"]).science.rollout
+    assert (rollout.curriculum, rollout.refills) == (Curriculum(window=3), 0)
 
 
 def test_an_override_reaches_into_a_task():
