@@ -21,7 +21,8 @@ from agentfly_core.agents.tool_loop import tool_loop
 from agentfly_core.authoring.chat_template import ChatTemplate
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.tool import Tool
-from agentfly_core.config.experiment import AlgorithmPart, Science, Update
+from agentfly_core.config.experiment import Science, Update
+from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.config.site import Site
 from agentfly_core.inference import vllm_client
 from agentfly_core.inference.vllm_client import VLLM

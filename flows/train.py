@@ -14,7 +14,7 @@ from agentfly_core.pipeline.services import TrainingServices, training_services
 from agentfly_core.records.dataset import splits_played
 from agentfly_core.records.ledger import used
 from agentfly_core.records.run_record import Summary
-from agentfly_core.records.schedule import SamplingRound, first_round, next_round
+from agentfly_core.records.schedule import SamplingRound, first_round, missing, next_round
 from agentfly_core.runs.run import Run
 from agentfly_core.runs.summary import stages_before
 from agentfly_core.system.hardware import imports_frozen
@@ -120,12 +120,15 @@ def episodes(
         ]
 
     before = run.problems_before(step) if run.science.night else 0
-    sampling_round, scored = first_round(run.science, step, run.resolved.greedy, before), None
+    known = run.pass_rates(step) if run.science.rollout.curriculum else {}
+    sampling_round = first_round(run.science, step, run.resolved.greedy, before, known)
+    scored = None
     played = play(sampling_round)
     for number in range(1, run.science.rollout.refills + 1):
         scored = score(run.context, played, step, f"step {step} round {number}", scored, number)
-        if not (missing := run.science.rollout.problems - used(run.store.open(scored))):
+        lacking = missing(run.science, used(run.store.open(scored), run.science.tasks))
+        if not any(lacking.values()):
             break
-        sampling_round = next_round(run.science, sampling_round, missing)
+        sampling_round = next_round(run.science, sampling_round, lacking)
         played += play(sampling_round)
     return played, score(run.context, played, step, f"step {step}", scored)

@@ -11,8 +11,8 @@ from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline import playing
 from agentfly_core.pipeline.playing import of_step, of_test, play_shard, rollout_spec, watching
 from agentfly_core.pipeline.services import RolloutServices, tokenizer_of
-from agentfly_core.records.dataset import size_of_split, split
-from agentfly_core.records.schedule import SamplingRound, rows_of
+from agentfly_core.records.dataset import sizes_by_task, split
+from agentfly_core.records.schedule import SamplingRound, chosen, kind_of, rows_of_tasks
 from agentfly_core.rollout.rules import EpisodeSpec
 from agentfly_core.runs.context import ExperimentContext
 from agentfly_core.runs.run import Run
@@ -22,11 +22,13 @@ from tasks.stage import Made, reused, stage
 @stage("look whether prompts fit")
 def require_room(context: ExperimentContext, model: Artifact, data: Artifact, *names: str) -> None:
     """Raise ValueError for problems of these splits whose prompts leave no room for a reply, and
-    for held-out ones without the fact by which they are told apart.
+    for those without the fact by which an evaluation or a curriculum tells them apart.
     """
     problems = {name: split(context.store.open(data), name) for name in names}
     everything = [problem for some in problems.values() for problem in some]
     playing.require_room(context.resolved, tokenizer_of(context, model), everything)
+    for problem in problems.get("train", ()):
+        kind_of(context.science, problem)
     for name in problems.keys() - {"train"}:
         playing.require_tags(context.science, problems[name])
 
@@ -42,13 +44,14 @@ def rollout(
     shard: int,
 ) -> Made:
     """Publish one shard of a step's episodes, played with an earlier step's policy."""
-    step, drawn, frozen = sampling_round.step, sampling_round.drawn, run.context.frozen
+    step, drawn, frozen = sampling_round.step, sampling_round.drawn(run.science), run.context.frozen
     target = keys.rollout(run.science, run.name, policy, data, step, shard, drawn, frozen)
     if found := run.store.find(target):
         return reused(found)
     dataset = run.store.open(data)
-    rows = rows_of(run.science, sampling_round, size_of_split(dataset, "train"))
-    problems = split(dataset, "train", rows)
+    sizes = sizes_by_task(dataset, "train", run.science.tasks)
+    rows = rows_of_tasks(run.science, sampling_round, sizes)
+    problems = chosen(run.science, sampling_round, split(dataset, "train", rows))
     assigned = of_step(run.science, problems, step, sampling_round.greedy)
     part = shard - sampling_round.shards.start
     with run.store.publish(target) as folder, measuring(folder) as metrics:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from agentfly_core.rl.advantage import spread, standardised, whitened
+from agentfly_core.rl.advantage import spread, standardised, whitened_by_task
 from agentfly_core.rl.batch import RolloutBatch
 from agentfly_core.rl.interface import Advantages
 from agentfly_core.rl.outcomes import Outcomes
@@ -18,7 +18,7 @@ from agentfly_core.rl.policy_gradient import PolicyGradient
 @dataclass(frozen=True, kw_only=True)
 class GDPO(PolicyGradient):
     """Each reward is standardised in its group as in GRPO, then weighted and summed, then whitened
-    over the batch.
+    over the batch, of a mixture over the tokens of each task.
 
     So a reward that seldom varies is not drowned by one that always does. A group of equal rewards
     has A = 0 before the whitening, whose mean moves it with all others. Raises ValueError for a
@@ -36,4 +36,4 @@ class GDPO(PolicyGradient):
         found = torch.zeros_like(outcomes.rewards)
         for name, weight in outcomes.weights.items():
             found += weight * outcomes.compare(standardised, outcomes.parts[name])
-        return Advantages.of(whitened(spread(found, batch), batch))
+        return Advantages.of(whitened_by_task(outcomes.tasks, spread(found, batch), batch))

@@ -13,9 +13,10 @@ from typing import Literal
 
 from agentfly_core.artifacts.run_layout import RunLayout
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
-from agentfly_core.config.experiment import Data, Science, resumable
+from agentfly_core.config.experiment import Science, resumable
 from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.config.site import Endpoint
+from agentfly_core.config.tasks import in_task
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.system.files import sha256
@@ -33,18 +34,25 @@ VERSIONS: Mapping[str, int] = {
     "update": 7,
     "evaluate": 2,
 }
-PLAY = ("template", "agent", "tools", "rewards", "environments", "seed")
+PLAY = ("template", "agent", "tools", "rewards", "environments", "tasks", "seed")
 
 
 def prepare(science: Science) -> ArtifactKey:
     """The dataset: three splits; the files that its settings name count by their content."""
-    read = {name: sha256(path) for name, path in data_files(science.data).items()}
+    read = {name: sha256(path) for name, path in data_files(science).items()}
     return _shared("prepare", science.of_data, ("data", "seed"), read)
 
 
-def data_files(data: Data) -> dict[str, Path]:
-    """The files that settings of a dataset name: `{"train_file": Path("train.jsonl")}`."""
-    named = {name: value for name, value in data.settings.items() if isinstance(value, str)}
+def data_files(science: Science) -> dict[str, Path]:
+    """The files that settings of a dataset name: `{"train_file": Path("train.jsonl")}`; in a
+    mixture those of each task: `{"sums/train_file": Path("sums.jsonl")}`.
+    """
+    named = {
+        in_task(task, name): value
+        for task, one in science.each.items()
+        for name, value in one.data.settings.items()
+        if isinstance(value, str)
+    }
     return {name: Path(value) for name, value in named.items() if os.path.isfile(value)}
 
 
@@ -64,7 +72,7 @@ def own_nano(science: Science, train: str) -> ArtifactKey:
     warm_start = science.warm_start
     shown: list[JSON] = [warm_start.demonstrations, warm_start.settings] if warm_start else []
     inputs = {"train": train, "demonstrations": digest(shown)}
-    reads = ("model", "nano", "dtype", "template", "agent", "tools", "environments")
+    reads = ("model", "nano", "dtype", "template", "agent", "tools", "environments", "tasks")
     return _shared("model", science, reads, inputs)
 
 
@@ -117,15 +125,15 @@ def rollout(
     data: Artifact,
     step: int,
     shard: int,
-    drawn: tuple[int, int, bool, int],
+    drawn: Sequence[int | str],
     frozen: Mapping[str, str],
 ) -> ArtifactKey:
     """One shard of one step's episodes of the problems `drawn`, see `SamplingRound.drawn`;
     `frozen`: see `ExperimentContext.frozen`.
     """
     inputs = {"policy": policy.digest, "data": data.digest, **_speakers(frozen)}
-    reads, place = (*PLAY, "rollout", "night"), drawn if science.night else drawn[:-1]
-    key = _key("rollout", science, reads, inputs, step, shard, *place)
+    reads = (*PLAY, "rollout", "night")
+    key = _key("rollout", science, reads, inputs, step, shard, *drawn)
     return ArtifactKey(RunLayout(run).step(step).rollout(shard), "rollout", key, inputs)
 
 
@@ -157,7 +165,7 @@ def scored(science: Science, rollouts: Sequence[Artifact], round: int = 0) -> Ar
     Round 1, 2, ... are those of a step that may be refilled, before it is.
     """
     inputs = {rollout.uri.rpartition("/")[2]: rollout.digest for rollout in rollouts}
-    key = _key("score", science, ("rewards",), inputs, *([round] if round else []))
+    key = _key("score", science, ("rewards", "tasks"), inputs, *([round] if round else []))
     name = f"scored-{round}" if round else "scored"
     return ArtifactKey(f"{rollouts[0].uri.rpartition('/')[0]}/{name}", "score", key, inputs)
 
@@ -221,6 +229,11 @@ def _shared(
     return ArtifactKey(f"artifacts/{stage}/{key[:16]}", stage, key, inputs)
 
 
+def _without_data(task: JSON) -> JSON:
+    assert isinstance(task, Mapping)
+    return {key: value for key, value in task.items() if key != "data"}
+
+
 def _key(
     stage: Stage,
     science: Science,
@@ -233,4 +246,7 @@ def _key(
     for section, _, key in (name.partition(".") for name in resumable(Science)):
         if isinstance(part := settings.get(section), dict):
             part.pop(key, None)
+    # what is made of their data counts
+    if isinstance(tasks := settings.get("tasks"), Mapping):
+        settings["tasks"] = {name: _without_data(task) for name, task in tasks.items()}
     return digest([stage, VERSIONS[stage], settings, dict(inputs), list(place)])

@@ -7,18 +7,20 @@ How files and overrides are read: loading.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from agentfly_core.config.health_signs import FIRST, SIGNS, Sign
-from agentfly_core.config.held_out_dataset import HeldOutDataset
-from agentfly_core.config.import_path import full_name
 from agentfly_core.config.parts import (
     NAME,
     AgentPart,
+    AlgorithmPart,
+    Curriculum,
+    Data,
+    HeldOutDataset,
     Nano,
     OwnSettings,
     Part,
@@ -26,9 +28,11 @@ from agentfly_core.config.parts import (
     Positive,
     RewardPart,
     ToolPart,
+    own_settings_of,
 )
 from agentfly_core.config.promotion import AS_BEFORE, Promotion
-from agentfly_core.config.section import Added, Keys, Section, by_name
+from agentfly_core.config.section import Added, Keys, Section
+from agentfly_core.config.tasks import GOAL, Name, Task, mixed, quotas
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
 
@@ -38,36 +42,6 @@ Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 RUN_STEP = re.compile(rf"run:({NAME})@(\d+)")
 RESUMABLE: JsonDict = {"resumable": True}
 SPLITS = ("train", "validation", "test")
-
-
-class AlgorithmPart(Part):
-    """The algorithm: a name in agentfly_core.algorithms or an import path, and its settings.
-
-    `{use: dapo, overlong: {longest: 512, buffer: 128}}`; a name alone is short for `{use: name}`.
-    """
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_name(cls, value: T) -> T | dict[str, str]:
-        return by_name(value)
-
-    @field_validator("use")
-    @classmethod
-    def _full_name(cls, use: str) -> str:
-        return full_name(use, "agentfly_core.algorithms")
-
-
-class Data(Part):
-    """Where problems come from: a function of (seed, train, validation, test, its own settings)."""
-
-    train: Positive
-    validation: Annotated[int, Field(ge=0)] = 200
-    test: Positive
-    tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
-    seed: Annotated[int | None, Added(before=None)] = Field(
-        default=None,
-        description="of the problems, and of how held-out ones are played (default: `seed`)",
-    )
 
 
 class WarmStart(Section):
@@ -129,6 +103,7 @@ class Rollout(Section):
     shard: Positive = 32
     refills: Annotated[int, Field(ge=0)] = 0
     max_staleness: Annotated[int, Field(ge=0)] = 0
+    curriculum: Annotated[Curriculum | None, Added(before=None)] = None
 
 
 class Update(Section):
@@ -241,6 +216,7 @@ class Science(Section):
     tools: tuple[ToolPart, ...] = ()
     rewards: dict[str, RewardPart]
     environments: dict[str, Pool] = Field(default_factory=dict)
+    tasks: Annotated[dict[Name, Task], Added(before={})] = Field(default_factory=dict)
     warm_start: WarmStart | None = None
     adapter: Adapter | None = None
     algorithm: AlgorithmPart = AlgorithmPart(use="agentfly_core.algorithms.grpo:GRPO")
@@ -258,17 +234,25 @@ class Science(Section):
     night: Annotated[Night | None, Added(before=None)] = None
     fork: Annotated[Fork | None, Added(before=None)] = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_tasks(cls, said: T) -> T | dict[str, Any]:
+        return mixed(said) if isinstance(said, dict) and said.get("tasks") else said
+
     @model_validator(mode="after")
     def _goal_is_a_reward(self) -> Science:
-        if not self.rewards:
-            raise ValueError(
-                "rewards: name at least one reward by its import path, with its weight"
-            )
-        if self.evaluate.goal not in self.rewards and (self.evaluate.goal or len(self.rewards) > 1):
-            raise ValueError(
-                f"evaluate.goal: got {self.evaluate.goal!r}, expected one of "
-                f"{', '.join(self.rewards)}"
-            )
+        for name, one in self.each.items():
+            place = f"tasks.{name}." if name else ""
+            if not one.rewards:
+                raise ValueError(
+                    f"{place}rewards: name at least one reward by its import path, with its weight"
+                )
+            goal = one.evaluate.goal
+            if goal not in one.rewards and (goal or len(one.rewards) > 1):
+                raise ValueError(
+                    f"{place or 'evaluate.'}goal: got {goal!r}, expected one of "
+                    f"{', '.join(one.rewards)}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -279,6 +263,35 @@ class Science(Section):
                 "is done already"
             )
         return self
+
+    @property
+    def each(self) -> Mapping[str, Science]:
+        """The experiment that each task is, by its name; where there are no tasks itself, without
+        a name.
+
+        `rollout.problems` of them are the task's quota of a step.
+        """
+        if not self.tasks:
+            return {"": self}
+        problems = self.quotas(self.rollout.problems)
+        return {name: self._of(task, problems[name]) for name, task in self.tasks.items()}
+
+    def quotas(self, count: int) -> dict[str, int]:
+        """How many of `count` each task has, by the weights; `{"": count}` without tasks."""
+        weights = {name: task.weight for name, task in self.tasks.items()}
+        return quotas(weights or {"": 1.0}, count)
+
+    def _of(self, task: Task, problems: int) -> Science:
+        goal = task.goal if task.goal or task.rewards else self.evaluate.goal
+        sections = {
+            **task.own,
+            "data": task.data,
+            "agent": self.agent.model_copy(update=task.agent.model_dump()),
+            "rollout": self.rollout.model_copy(update={"problems": problems}),
+            "evaluate": self.evaluate.model_copy(update={"goal": goal}),
+            "tasks": {},
+        }
+        return self.model_copy(update=sections)
 
     @property
     def start_step(self) -> int:
@@ -304,18 +317,18 @@ class Science(Section):
 
     @property
     def goal(self) -> str:
-        """The import path of the reward that says whether an episode solved its problem."""
-        return self.evaluate.goal or next(iter(self.rewards))
+        """The import path of the reward that says whether an episode solved its problem; of a
+        mixture the name under which scores have those of the tasks.
+        """
+        return GOAL if self.tasks else self.evaluate.goal or next(iter(self.rewards))
 
     def own_settings(self) -> Iterator[OwnSettings]:
         """The settings of each tool, reward, kind of environment and of the agent."""
         yield OwnSettings.beside(self.agent, ("agent",), self.agent.use)
-        for number, tool in enumerate(self.tools):
-            yield OwnSettings.beside(tool, ("tools", str(number)), tool.use)
-        for name, reward in self.rewards.items():
-            yield OwnSettings.beside(reward, ("rewards", name), reward.use or name)
-        for path, pool in self.environments.items():
-            yield OwnSettings(("environments", path, "settings"), path, pool.settings)
+        own = {"tools": self.tools, "rewards": self.rewards, "environments": self.environments}
+        yield from own_settings_of(own, ())
+        for name, task in self.tasks.items():
+            yield from own_settings_of(task.own, ("tasks", name))
 
     @property
     def of_data(self) -> Science:
@@ -352,6 +365,10 @@ class Science(Section):
         yield from super().added()
         for own in self.own_settings():
             yield from own.added()
+        for name, task in self.tasks.items():
+            yield from (
+                (("data", "tasks", name, *keys), before) for keys, before in task.data.added()
+            )
         for name, sign in SIGNS.items():
             if sign and name not in FIRST:
                 yield ("health", name), sign.model_dump(mode="json")

@@ -37,6 +37,7 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "data": ("seed", *SPLITS),
 }
 """The parts that are completed with their defaults, and what each is given besides its settings."""
+FROM_TASKS = ("data.", "warm_start.demonstrations", "warm_start.settings")
 S = TypeVar("S", bound=Section)
 
 
@@ -92,7 +93,8 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
         # The first source that says something about the key, or about a section that holds it.
         sections = _sections_of(key)
         saying = (name for name, keys in sources.items() if not sections.isdisjoint(keys))
-        origin[key] = next(saying, "default")
+        derived = "tasks" if science.tasks and key.startswith(FROM_TASKS) else None
+        origin[key] = next(saying, derived or "default")
     return Experiment(path.stem, science, origin)
 
 
@@ -154,6 +156,8 @@ def _completed(science: Science) -> Science:
     """
     with at("algorithm.use"):
         refills = getattr(load(science.algorithm.use), "refills", None)
+    if science.tasks:
+        science = _with_tasks_completed(science)
     changed: dict[str, Section] = {}
     for name, given in GIVEN.items():
         if name == "algorithm" and refills is None:
@@ -162,8 +166,8 @@ def _completed(science: Science) -> Science:
         with at(name):
             settings = with_defaults(load(part.use), part.settings, given)
         changed[name] = type(part)(**{**part.model_dump(), **settings})
-    rollout = {"refills": refills or 0} | science.rollout.model_dump(exclude_unset=True)
-    changed["rollout"] = science.rollout.model_copy(update=rollout)
+    if "refills" not in science.rollout.model_fields_set:
+        changed["rollout"] = science.rollout.model_copy(update={"refills": refills or 0})
     science = science.model_copy(update=changed)
     if not (having := [own for own in science.own_settings() if own.settings]):
         return science
@@ -172,6 +176,16 @@ def _completed(science: Science) -> Science:
         section = at_keys(said, own.keys)
         assert isinstance(section, dict), f"{own.keys} holds settings"
         section.update(own.completed())
+    return Science.model_validate(said)
+
+
+def _with_tasks_completed(science: Science) -> Science:
+    """The same with the defaults of each task's dataset."""
+    said = science.model_dump(mode="json")
+    for name, task in science.tasks.items():
+        with at(f"tasks.{name}.data"):
+            settings = with_defaults(load(task.data.use), task.data.settings, GIVEN["data"])
+        said["tasks"][name]["data"] |= settings
     return Science.model_validate(said)
 
 
@@ -234,11 +248,12 @@ def _keys(key: str) -> list[str]:
     in rewards.my_project.rewards:cites.weight.
     """
     before, _, name = key.partition(":")
-    section, dot, module = before.partition(".")
-    if not (name and dot):
+    outer = 3 if key.startswith("tasks.") else 1  # tasks.NAME.rewards
+    *sections, module = before.split(".", outer)
+    if not name or len(sections) < outer:
         return key.split(".")
     first, *inner = name.split(".")
-    return [section, f"{module}:{first}", *inner]
+    return [*sections, f"{module}:{first}", *inner]
 
 
 def _sections_of(key: str) -> set[str]:
@@ -276,10 +291,11 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
         where = place(fault["loc"])
         if fault["type"] == "extra_forbidden":
             *path, key = map(str, fault["loc"])
-            section: type[BaseModel] = kind
-            for name in path:
-                if name in section.model_fields:  # an import path is none
-                    section = next(_sections(section.model_fields[name].annotation), section)
+            section = _section(kind, path)
+            if path[:1] == ["tasks"] and key in _section(kind, path[2:]).model_fields:
+                shared = ".".join([*path[2:], key])
+                yield f"{where}: it is the same for all tasks: give {shared} once, beside `tasks`"
+                continue
             yield f"{where}: there is no such key.{did_you_mean(key, list(section.model_fields))}"
         elif fault["type"] == "missing":
             yield f"{where}: it must be given"
@@ -289,6 +305,14 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
             yield said(fault)
         elif fault["type"] != "default_factory_not_called":  # which only follows from another fault
             yield f"{where}: {said(fault)} (got {fault.get('input')!r})"
+
+
+def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:
+    """What stands at a path within a section."""
+    for name in path:
+        if name in kind.model_fields:  # an import path is none
+            kind = next(_sections(kind.model_fields[name].annotation), kind)
+    return kind
 
 
 def _sections(annotation: Any) -> Iterator[type[BaseModel]]:

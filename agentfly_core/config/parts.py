@@ -22,6 +22,7 @@ from agentfly_core.config.import_path import (
     added,
     at,
     construct,
+    full_name,
     load,
     settings_of,
     with_defaults,
@@ -64,6 +65,58 @@ class Part(Section):
         """Its own settings, and those of what it names."""
         yield from added(load(self.use), self.settings)
         yield from super().added()
+
+
+class AlgorithmPart(Part):
+    """The algorithm: a name in agentfly_core.algorithms or an import path, and its settings.
+
+    `{use: dapo, overlong: {longest: 512, buffer: 128}}`; a name alone is short for `{use: name}`.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_name(cls, value: T) -> T | dict[str, str]:
+        return by_name(value)
+
+    @field_validator("use")
+    @classmethod
+    def _full_name(cls, use: str) -> str:
+        return full_name(use, "agentfly_core.algorithms")
+
+
+class Data(Part):
+    """Where problems come from: a function of (seed, train, validation, test, its own settings)."""
+
+    train: Positive
+    validation: Annotated[int, Field(ge=0)] = 200
+    test: Positive
+    tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int | None, Added(before=None)] = Field(
+        default=None,
+        description="of the problems, and of how held-out ones are played (default: `seed`)",
+    )
+
+
+class HeldOutDataset(Section):
+    """Its `test` problems are played, as those of the section `data` are:
+    `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000}`.
+
+    All is as in that section, whose seed counts where there is none. One training problem is made,
+    since that split may not be empty.
+    """
+
+    model_config = OPEN
+    use: str
+    train: Positive = 1
+    validation: Annotated[int, Field(ge=0)] = 0
+    test: Positive
+    tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
+    seed: int | None = None
+
+    @property
+    def data(self) -> dict[str, JSON]:
+        """What the section `data` would say of it."""
+        return self.model_dump(mode="json")
 
 
 class ToolPart(Section):
@@ -225,6 +278,28 @@ class OwnSettings:
         found = load(self.path)
         maker: Maker = getattr(found, "made_of", found)  # a decorated class is a Tool or a Reward
         return maker
+
+
+def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
+    """Those in the sections `tools`, `rewards` and `environments` that stand below these keys."""
+    for number, tool in enumerate(sections.get("tools", ())):
+        yield OwnSettings.beside(tool, (*keys, "tools", str(number)), tool.use)
+    for name, reward in sections.get("rewards", {}).items():
+        yield OwnSettings.beside(reward, (*keys, "rewards", name), reward.use or name)
+    for path, pool in sections.get("environments", {}).items():
+        yield OwnSettings((*keys, "environments", path, "settings"), path, pool.settings)
+
+
+class Curriculum(Section):
+    """Which problems a step plays depends on how often such problems were solved: of `window` times
+    as many as it plays, each is drawn in proportion to p (1 - p), the variance of being solved.
+
+    p is the pass rate of the steps that were scored when the step's policy was made, of the problem
+    itself, or of all with its value of the fact `by`: `{window: 4, by: kind}`.
+    """
+
+    window: Annotated[int, Field(ge=2)] = 4
+    by: str = ""
 
 
 class Nano(Section):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentfly_core.config.held_out_dataset import HeldOutDataset
+from agentfly_core.config.parts import HeldOutDataset
 from agentfly_core.config.section import BY_NAME, Section
 from agentfly_core.formats.json_value import JSON
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
-from agentfly_core.config.import_path import check_settings, construct, load
+from agentfly_core.authoring.chat_template import Conversation
+from agentfly_core.config.import_path import at, check_settings, construct, load
+from agentfly_core.config.tasks import task_of
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inference.scripted import Policy
-from agentfly_core.records.trajectory import Problem
+from agentfly_core.records.trajectory import Message, Problem
 
 GIVEN = ("problems", "seed")
 
@@ -33,6 +35,34 @@ def policy_at(
         f"{path} returned {made!r:.80}, expected an `async def` of one Conversation that returns "
         "the reply, as text or as a Message."
     )
+
+
+def of_tasks(
+    problems: Sequence[Problem],
+    seed: int,
+    tasks: Mapping[str, Mapping[str, Any]],
+    spoilt: float | None = None,
+) -> Policy:
+    """A policy that for each task of a mixture is another one, such as
+    `{"sums": {"demonstrations": "my_sums:adds", "settings": {}}}`.
+
+    Where `spoilt` is given, it is that of each that has such a setting.
+    """
+    policies = {}
+    for name, shown in tasks.items():
+        with at(f"tasks.{name}.warm_start"):
+            path, settings = shown["demonstrations"], dict(shown["settings"])
+            found = load(path)
+            if spoilt is not None and not is_policy(found):
+                takes = inspect.signature(found).parameters
+                settings |= {"spoilt": spoilt} if "spoilt" in takes else {}
+            own = [problem for problem in problems if task_of(problem.id) == name]
+            policies[name] = policy_at(path, settings, own, seed)
+
+    async def policy(conversation: Conversation) -> str | Message:
+        return await policies[task_of(conversation.problem.id)](conversation)
+
+    return policy
 
 
 def check_policy(path: str, settings: Mapping[str, JSON]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact, Store
-from agentfly_core.config.experiment import SPLITS, Data
+from agentfly_core.config.experiment import SPLITS, Science
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import clip, plural
 from agentfly_core.records.dataset import QUARANTINED, REPEATED, Leak, leaks, split
@@ -83,13 +83,13 @@ def preview(store: Store, data: Artifact, each: int) -> Preview:
     return Preview(data, sizes, quarantined, repeated, leaks(splits), sample)
 
 
-def made_anew(data: Data) -> str:
+def made_anew(science: Science) -> str:
     """For people: what of a dataset that is there already is noticed when it changes, and what
     not.
     """
-    files = ", ".join(f"{name} ({path})" for name, path in keys.data_files(data).items())
+    files = ", ".join(f"{name} ({path})" for name, path in keys.data_files(science).items())
     noticed = f"its settings, its seed or {files}" if files else "its settings or its seed"
     return (
-        f"It was there already, and is made anew when {noticed} changes. What {data.use} does, and "
-        "other files that it reads, are not looked at."
+        f"It was there already, and is made anew when {noticed} changes. What "
+        f"{science.data.use} does, and other files that it reads, are not looked at."
     )

@@ -88,9 +88,10 @@ def page(
     said = {name: text.format(**sizes) for name, text in parts.items()}
     system = [{"role": "system", "content": science.agent.system}] if science.agent.system else []
     tools = ""
-    if science.tools and science.template.settings.get("show_tools", True):
-        tools = _LISTED.replace("TOOLS", ", ".join(f"`{tool.use}`" for tool in science.tools))
-    elif science.tools:
+    named = dict.fromkeys(tool.use for task in science.each.values() for tool in task.tools)
+    if named and science.template.settings.get("show_tools", True):
+        tools = _LISTED.replace("TOOLS", ", ".join(f"`{use}`" for use in named))
+    elif named:
         tools = "It was shown no list of tools, and needs none."
     template = _TRAINED.format(tools=tools)
     return _PAGE.format(

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from agentfly_core.artifacts.run_layout import record_of
 from agentfly_core.authoring import injection
-from agentfly_core.config.experiment import Data, Science, step_named
-from agentfly_core.config.held_out_dataset import HeldOutDataset
+from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, check_settings, construct, full_name, load
 from agentfly_core.config.loading import GIVEN
-from agentfly_core.config.parts import ENDPOINT, OWN_MODEL
+from agentfly_core.config.parts import ENDPOINT, OWN_MODEL, Data, HeldOutDataset
 from agentfly_core.config.site import Site
 from agentfly_core.datasets.file_rows import first_fields
 from agentfly_core.datasets.files import files, renamed, require_fields
@@ -21,13 +20,14 @@ from agentfly_core.models.known import require
 from agentfly_core.pipeline.rejection_sampling import RejectionSampling
 from agentfly_core.records.facts_read import facts_read
 from agentfly_core.records.generated_dataset import is_generated
-from agentfly_core.records.schedule import most
+from agentfly_core.records.schedule import block_of
 from agentfly_core.runs.context import ExperimentContext, Resolved, resolve
 
 
 def check(science: Science) -> Resolved:
     """Import all that an experiment names and check its settings first; raises ValueError."""
     _require_algorithm(science.algorithm.use)
+    _require_mixable(science)
     resolved = resolve(science)
     _require_correction(resolved)
     _compare_something(resolved)
@@ -92,7 +92,8 @@ def check_inputs(science: Science) -> None:
         *((f"evaluate.datasets.{name}", d) for name, d in science.evaluate.datasets.items()),
     )
     others = {key: dataset.data for key, dataset in further}
-    for key, data in {"data": science.data, **others}.items():
+    own = {f"tasks.{name}.data" if name else "data": t.data for name, t in science.each.items()}
+    for key, data in {**own, **others}.items():
         with at(key):
             part = Data.model_validate(data)
             if load(part.use) is files:
@@ -103,6 +104,8 @@ def remarks(resolved: Resolved) -> list[str]:
     """What is no mistake but seldom meant, a sentence each:
     `["The tool 'search': its parameter 'key' has no description: ..."]`.
     """
+    if resolved.tasks:
+        return [told for task in resolved.tasks.values() for told in remarks(task)]
     found = [f"The tool {tool.name!r}: {told}" for tool in resolved.tools for told in tool.untold()]
     data = resolved.science.data
     if load(data.use) is files:
@@ -176,16 +179,52 @@ def _require_warm_start(science: Science) -> None:
 
 def _require_problems(science: Science) -> None:
     """Raise ValueError for a step that needs more problems than there are to train on."""
-    if (needed := most(science)) > science.data.train:
-        rounds = (
-            f" in 1 + {science.rollout.refills} rounds (rollout.refills)"
-            if science.rollout.refills
-            else ""
-        )
+    if science.night and science.rollout.curriculum:
         raise ValueError(
-            f"rollout.problems: a step needs {needed} problems{rounds}, data.train gives "
-            f"{science.data.train}."
+            "rollout.curriculum: a night goes through the problems in their order; leave it out."
         )
+    refills = science.rollout.refills
+    rounds = f" in 1 + {refills} rounds (rollout.refills)" if refills else ""
+    if science.rollout.curriculum:
+        rounds += f" x {science.rollout.curriculum.window} (rollout.curriculum.window)"
+    for name, one in science.each.items():
+        if (needed := block_of(one)) > one.data.train:
+            of_task, key = (f" of {name}", f"tasks.{name}.data") if name else ("", "data")
+            raise ValueError(
+                f"rollout.problems: a step needs {needed} problems{of_task}{rounds}, {key}.train "
+                f"gives {one.data.train}."
+            )
+
+
+def _require_mixable(science: Science) -> None:
+    """Raise ValueError for what an experiment with tasks cannot have, and for a task without a
+    problem in a step or with a longer context than the experiment's.
+    """
+    if not science.tasks:
+        return
+    further = {
+        "night": science.night,
+        "evaluate.datasets": science.evaluate.datasets,
+        "promotion.datasets": science.promotion.datasets,
+    }
+    for key, value in further.items():
+        if value:
+            raise ValueError(
+                f"{key}: it is not there yet for an experiment with tasks; leave it out."
+            )
+    longest = science.agent.max_model_len
+    for name, one in science.each.items():
+        if not one.rollout.problems:
+            raise ValueError(
+                f"tasks.{name}.weight: got {science.tasks[name].weight:g}, which leaves the task "
+                f"none of the {science.rollout.problems} problems of a step: raise it, or "
+                "rollout.problems."
+            )
+        if one.agent.max_model_len > longest:
+            raise ValueError(
+                f"tasks.{name}.agent.max_model_len: got {one.agent.max_model_len}, expected "
+                f"{longest} or less, agent.max_model_len, for which the model is made: raise that."
+            )
 
 
 def _require_template(science: Science) -> None:

@@ -27,6 +27,7 @@ from agentfly_core.pipeline.stop_conditions import (
     stop_if_unobserved,
 )
 from agentfly_core.records.parquet import EPISODES, write_trajectories
+from agentfly_core.records.schedule import by_task
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import write_timings
 from agentfly_core.records.trajectory import (
@@ -81,6 +82,9 @@ def rollout_spec(
         stop=agent.stop,
         limits=resolved.limits,
         frozen=frozen,
+        tasks={
+            name: rollout_spec(task, tokenizer, frozen) for name, task in resolved.tasks.items()
+        },
     )
 
 
@@ -92,9 +96,10 @@ def require_room(
 
     Only for `tool_loop`: what another agent has the model read first is known when it is played.
     """
-    spec = rollout_spec(resolved, tokenizer)
-    if spec.agent is tool_loop:
-        spec.require_room(problems)
+    for name, some in by_task(problems, resolved.tasks).items():
+        spec = rollout_spec(resolved.each[name], tokenizer)
+        if spec.agent is tool_loop:
+            spec.require_room(some)
 
 
 def require_tags(science: Science, problems: Iterable[Problem]) -> None:
@@ -165,7 +170,7 @@ def demonstrate(
     """
     science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
-    specs = _demonstrations(problems, settings.episodes, science.seed)
+    specs = _demonstrations(science, problems, settings.episodes, science.seed)
     spec = rollout_spec(resolved, tokenizer, frozen)
     sampler = _showing(settings, tokenizer, spec, problems, science.seed)
     watch = watching("demonstrate", 0, 0, settings.episodes)
@@ -187,14 +192,9 @@ def shown(
     """
     science, settings = resolved.science, resolved.science.warm_start
     assert settings is not None
-    spec = replace(
-        rollout_spec(resolved, tokenizer),
-        max_tokens=sys.maxsize,
-        max_observation_tokens=BYTES_A_TOKEN * science.agent.max_observation_tokens,
-        max_model_len=sys.maxsize,
-        rewards=(),
-    )
-    specs, watch = _demonstrations(problems, HEARD, 0), watching("model", 0, 0, HEARD)
+    spec = _boundless(rollout_spec(resolved, tokenizer))
+    specs = _demonstrations(science, problems, HEARD, 0)
+    watch = watching("model", 0, 0, HEARD)
     sampler = _showing(settings, tokenizer, spec, problems, 0)
     played, _, _ = environment_loop.run(
         collect(specs, spec, sampler, watch, environment_loop.resources)
@@ -209,6 +209,18 @@ def shown(
         ]
         for speakers in by_episode(played)
     ]
+
+
+def _boundless(spec: RolloutSpec) -> RolloutSpec:
+    """The same rules for tokens that are bytes, without limits of length and without rewards."""
+    return replace(
+        spec,
+        max_tokens=sys.maxsize,
+        max_observation_tokens=BYTES_A_TOKEN * spec.max_observation_tokens,
+        max_model_len=sys.maxsize,
+        rewards=(),
+        tasks={name: _boundless(task) for name, task in spec.tasks.items()},
+    )
 
 
 def unshown(
@@ -226,18 +238,32 @@ def unshown(
             spec.template.stop_tokens[0],
         )
         calls += [reply, spec.template.extend(reply, (Observation(tool.name, ""),))]
+    by_name = by_task(problems, resolved.tasks)
+    heard = [
+        problem
+        for name, quota in resolved.science.quotas(HEARD).items()
+        for problem in by_name[name][:quota]
+    ]
     return [
-        [spec.template.open(spec.opening(problem), spec.schemas), *calls]
-        for problem in problems[:HEARD]
+        [spec.template.open(own.opening(problem), own.schemas), *calls]
+        for problem in heard
+        for own in [spec.of(problem)]
     ]
 
 
-def _demonstrations(problems: Sequence[Problem], episodes: int, seed: int) -> list[EpisodeSpec]:
-    chains, seeds = -(-episodes // len(problems)), (seed, "demonstrations")
-    everything = _episode_specs(problems, chains, "demonstrations", "demonstration", 1.0, seeds)
-    # a fair draw, whatever is cut off
-    everything.sort(key=attrgetter("chain", "seed"))
-    return everything[:episodes]
+def _demonstrations(
+    science: Science, problems: Sequence[Problem], episodes: int, seed: int
+) -> list[EpisodeSpec]:
+    """So many episodes, of which each task has its quota; a fair draw, whatever is cut off."""
+    found, seeds = list[EpisodeSpec](), (seed, "demonstrations")
+    by_name = by_task(problems, science.tasks)
+    for name, quota in science.quotas(episodes).items():
+        chains = -(-quota // len(by_name[name]))
+        everything = _episode_specs(
+            by_name[name], chains, "demonstrations", "demonstration", 1.0, seeds
+        )
+        found += sorted(everything, key=attrgetter("chain", "seed"))[:quota]
+    return found
 
 
 def _showing(

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agentfly_core.authoring import injection
 from agentfly_core.authoring.reward import score
+from agentfly_core.config.tasks import GOAL
 from agentfly_core.pipeline.stop_conditions import stop_if_unscored
 from agentfly_core.records import ledger
+from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, write_scores
+from agentfly_core.records.schedule import kind_of
 from agentfly_core.records.speakers import by_episode
-from agentfly_core.records.timing import read_timings
-from agentfly_core.records.trajectory import Scored
+from agentfly_core.records.timing import Timing, read_timings
+from agentfly_core.records.trajectory import Scored, Trajectory
 from agentfly_core.runs.context import Resolved
-from agentfly_core.runs.metrics import rollout_metrics
+from agentfly_core.runs.metrics import outcomes_by_problem, rollout_metrics
 from agentfly_core.system.progress import Progress, report
 
 
@@ -31,19 +35,61 @@ def score_episodes(
     everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
     by_id = {one.trajectory_id: one for one in known}
     unknown = [t for t in everything if t.id not in by_id]
-    main = injection.name(resolved.agent)
-    fresh = asyncio.run(score(unknown, resolved.rewards, main))
-    by_id |= {one.trajectory_id: one for one in fresh}
+    by_id |= {one.trajectory_id: one for one in _fresh(resolved, unknown)}
     graded = [by_id[t.id] for t in everything]
     write_scores(folder / SCORES, graded)
     stop_if_unscored(everything, graded, resolved.science.gates.unscored)
     played = [t for t in everything if t.role != "baseline"]
     scores = [by_id[t.id] for t in played]
-    ledger.write(folder, ledger.ledger(step, played, scores))
+    rows = ledger.ledger(step, played, scores)
+    ledger.write(folder, _counted(resolved, rows, played, scores))
     timings = [timing for rollout in rollouts for timing in read_timings(rollout)]
-    metrics = rollout_metrics(
-        played, scores, timings, resolved.goal, [tool.name for tool in resolved.tools]
-    )
+    metrics = _measured(resolved, played, scores, timings)
+    for name, task in resolved.tasks.items():
+        own = [t for t in played if resolved.of(t.problem) is task]
+        found = _measured(task, own, [by_id[t.id] for t in own], [])
+        metrics |= {f"task/{name}/{metric}": value for metric, value in found.items()}
     episodes = len(by_episode(played))
     report(Progress("score", step, episodes, episodes, metrics.get("agent/rollout/reward")))
     return metrics
+
+
+def _counted(
+    resolved: Resolved,
+    rows: Sequence[LedgerRow],
+    played: Sequence[Trajectory],
+    scores: Sequence[Scored],
+) -> list[LedgerRow]:
+    """The ledger's rows, of a step with a curriculum also with what that reads of them."""
+    if resolved.science.rollout.curriculum is None or played[0].role != "train":
+        return [*rows]
+    solved = outcomes_by_problem(played, scores, resolved.goal)
+    kinds = {t.problem.id: kind_of(resolved.science, t.problem) for t in played}
+    return [
+        replace(row, kind=kinds[row.problem], solved=sum(solved.get(row.problem, [])))
+        for row in rows
+    ]
+
+
+def _fresh(resolved: Resolved, trajectories: Sequence[Trajectory]) -> list[Scored]:
+    """The scores of each task's episodes by its own rewards; in a mixture GOAL is what its reward
+    gave that says solved.
+    """
+    found = []
+    for name, task in resolved.each.items():
+        own = [t for t in trajectories if resolved.of(t.problem) is task]
+        scores = asyncio.run(score(own, task.rewards, injection.name(task.agent)))
+        for one in scores:
+            reached = {GOAL: one.rewards[task.goal]} if name and task.goal in one.rewards else {}
+            found.append(replace(one, rewards={**one.rewards, **reached}))
+    return found
+
+
+def _measured(
+    resolved: Resolved,
+    played: Sequence[Trajectory],
+    scores: Sequence[Scored],
+    timings: Sequence[Timing],
+) -> dict[str, float]:
+    tools = dict.fromkeys(tool.name for tool in resolved.tools)
+    return rollout_metrics(played, scores, timings, resolved.goal, [*tools])

@@ -12,7 +12,8 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, done_by, rollouts
 from agentfly_core.artifacts.stage_metrics import measured, measuring, timing
 from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
-from agentfly_core.config.experiment import AlgorithmPart, Fork, Update
+from agentfly_core.config.experiment import Fork, Update
+from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.formats import hashing
 from agentfly_core.models import adapter_artifact
 from agentfly_core.pipeline.checkpointing import AsyncCheckpointer
@@ -55,6 +56,10 @@ def step_job(
         scores=str(store.open(scored) / SCORES),
         algorithm=science.algorithm,
         rewards={reward.name: weight for reward, weight in run.resolved.rewards.items()},
+        tasks={
+            name: tuple(reward.name for reward in task.rewards)
+            for name, task in run.resolved.tasks.items()
+        },
         update=science.update,
         batch=None,
         temperature=science.rollout.temperature,

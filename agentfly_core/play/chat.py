@@ -34,7 +34,8 @@ class Chat(Usual):
 
     def rules(self, spec: RolloutSpec) -> RolloutSpec:
         """The same ones, but for the agent and the limits of an episode that a person is in."""
-        return replace(spec, agent=self, max_turns=MAX_TURNS, deadline=LONGEST)
+        tasks = {name: self.rules(task) for name, task in spec.tasks.items()}
+        return replace(spec, agent=self, max_turns=MAX_TURNS, deadline=LONGEST, tasks=tasks)
 
     async def __call__(self, episode: Episode) -> Ending:
         """Talk until the person says nothing, or a tool ends the episode."""

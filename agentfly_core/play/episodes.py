@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from agentfly_core.artifacts import keys
@@ -25,6 +26,7 @@ from agentfly_core.records.dataset import size_of_split, split
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.play_record import PlayRecord, WayName
 from agentfly_core.records.run_record import Pointer
+from agentfly_core.records.schedule import by_task
 from agentfly_core.records.trajectory import Problem, Scored, Trajectory
 from agentfly_core.rollout.episode import RolloutSpec
 from agentfly_core.rollout.rules import EpisodeSpec
@@ -65,9 +67,11 @@ class Played:
     seconds: float
 
 
-def problems(folder: Path, name: str, most: int, named: str = "") -> list[Problem]:
-    """At most so many problems of a split of a prepared dataset, the first ones, or the one of this
-    id; raises ValueError where there is none.
+def problems(
+    folder: Path, name: str, most: int, named: str = "", tasks: Collection[str] = ()
+) -> list[Problem]:
+    """At most so many problems of a split of a prepared dataset, the first ones, of the tasks in
+    turn, or the one of this id; raises ValueError where there is none.
     """
     size = size_of_split(folder, name)
     if not size:
@@ -75,7 +79,9 @@ def problems(folder: Path, name: str, most: int, named: str = "") -> list[Proble
             f"The {name} split is empty; raise data.{name}, or choose another --split."
         )
     if not named:
-        return split(folder, name, [*range(min(most, size))])
+        by_name = by_task(split(folder, name), tasks)
+        in_turn = chain(*zip_longest(*by_name.values()))
+        return [problem for problem in in_turn if problem][:most]
     known = {problem.id: problem for problem in split(folder, name)}
     if named not in known:
         raise ValueError(

@@ -44,7 +44,9 @@ def table(context: ExperimentContext, wish: Wish, at_once: int) -> Table:
     """Prepare the dataset and the policy; raises ValueError for what is not there."""
     data, _ = inputs.dataset(context)
     folder = context.store.open(data)
-    chosen = episodes.problems(folder, wish.split, wish.episodes, wish.problem)
+    chosen = episodes.problems(
+        folder, wish.split, wish.episodes, wish.problem, context.science.tasks
+    )
     specs = of_split(context.science, chosen, wish.split, wish.episodes)
     asked = Asked(wish.split, data, specs, at_once, wish.command)
     return Table(players.player(context, wish.policy, chosen), asked)

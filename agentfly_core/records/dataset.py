@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from agentfly_core.config.experiment import SPLITS, Data, Science
+from agentfly_core.config.experiment import SPLITS, Science
 from agentfly_core.config.import_path import construct, load
+from agentfly_core.config.parts import Data
+from agentfly_core.config.tasks import task_of
 from agentfly_core.formats.json_fault import json_fault
 from agentfly_core.formats.text import counted, sentence, shown, with_article
-from agentfly_core.records.parquet import count_rows, read_problems, write_problems
+from agentfly_core.records.parquet import count_rows, read_ids, read_problems, write_problems
 from agentfly_core.records.trajectory import Problem
 from agentfly_core.system.files import write_json
 
@@ -184,6 +187,15 @@ def split(folder: Path, name: str, rows: Sequence[int] | None = None) -> list[Pr
 def size_of_split(folder: Path, name: str) -> int:
     """How many problems a split has."""
     return count_rows(folder / f"{name}.parquet")
+
+
+def sizes_by_task(folder: Path, name: str, tasks: Collection[str]) -> dict[str, int]:
+    """How many problems of each task a split has, in the order in which they lie there; without
+    `tasks` it is `{"": 4096}`.
+    """
+    if not tasks:
+        return {"": size_of_split(folder, name)}
+    return dict(Counter(map(task_of, read_ids(folder / f"{name}.parquet"))))
 
 
 def splits_played(science: Science) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -10,11 +11,14 @@ from typing import Literal
 
 import pandas as pd
 
+from agentfly_core.config.tasks import task_of
 from agentfly_core.records.parquet import count_rows
 from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
 from agentfly_core.records.trajectory import Scored, Trajectory
 
 FILE = "ledger.parquet"
+PassRates = Mapping[str, tuple[int, int]]
+"""Solved and scored episodes by kind of problem: `{"amount": (12, 16)}`."""
 Outcome = Literal["used", "zero_spread", "unscored"]
 
 
@@ -24,6 +28,8 @@ class LedgerRow:
 
     `reward` is the mean over the scored episodes of what their speakers earned. `zero_spread`: the
     rewards of each speaker were equal, and an algorithm that compares them learns nothing from it.
+    With a curriculum, `kind` says whose pass rate the problem's counts for, and `solved` is the
+    number of scored episodes that reached the goal.
     """
 
     step: int
@@ -32,6 +38,8 @@ class LedgerRow:
     scored: int
     reward: float | None
     outcome: Outcome
+    kind: str | None = None
+    solved: int | None = None
 
 
 def ledger(
@@ -56,13 +64,34 @@ def ledger(
 
 
 def write(folder: Path, rows: Sequence[LedgerRow]) -> None:
-    """Write a step's rows into a folder."""
-    pd.DataFrame([asdict(row) for row in rows]).to_parquet(folder / FILE)
+    """Write a step's rows into a folder, without what only a curriculum asks for if none does."""
+    table = pd.DataFrame([asdict(row) for row in rows])
+    if table["kind"].isna().all():
+        table = table.drop(columns=["kind", "solved"])
+    table.to_parquet(folder / FILE)
 
 
-def used(folder: Path) -> int:
-    """How many problems of a scored step had episodes that earned different rewards."""
-    return int((pd.read_parquet(folder / FILE)["outcome"] == "used").sum())
+def pass_rates(folders: Sequence[Path]) -> PassRates:
+    """How many of the scored episodes of each kind of problem were solved in these steps; raises
+    ValueError for a step that was played without a curriculum.
+    """
+    rows = joined(folders) if folders else pd.DataFrame({"kind": [], "solved": [], "scored": []})
+    if "kind" not in rows or rows["kind"].isna().any():
+        raise ValueError(
+            "rollout.curriculum: an earlier step was played without one, and nobody counted what "
+            "was solved in it: leave the curriculum out, or fork from its start."
+        )
+    sums = rows.groupby("kind")[["solved", "scored"]].sum().astype(int)
+    return {kind: (solved, scored) for kind, solved, scored in sums.itertuples()}
+
+
+def used(folder: Path, tasks: Collection[str] = ()) -> Mapping[str, int]:
+    """How many problems of a scored step had episodes that earned different rewards, by task;
+    `{"": 5}` of an experiment without tasks.
+    """
+    rows = pd.read_parquet(folder / FILE)
+    names = rows["problem"][rows["outcome"] == "used"]
+    return Counter(task_of(name) if tasks else "" for name in names)
 
 
 def problems(folder: Path) -> int:

@@ -212,6 +212,12 @@ def read_problems(path: Path, rows: Sequence[int] | None = None) -> list[Problem
     ]
 
 
+def read_ids(path: Path) -> list[str]:
+    """The ids of the problems in a file, in their order."""
+    found: list[str] = pq.read_table(path, columns=["id"])["id"].to_pylist()
+    return found
+
+
 def count_rows(path: Path) -> int:
     """How many rows a file has."""
     return int(pq.read_metadata(path).num_rows)

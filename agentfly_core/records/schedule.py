@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import random
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from agentfly_core.config.experiment import Night, Science
+from agentfly_core.config.tasks import in_task, task_of
 from agentfly_core.formats import hashing
+from agentfly_core.records.trajectory import Problem
+
+SELDOM = 0.01
+"""What the weight of a kind is at least that is always solved or never, lest it is forgotten."""
+
+
+def by_task(problems: Iterable[Problem], tasks: Collection[str]) -> dict[str, list[Problem]]:
+    """The problems of each of these tasks, in their order; all as `{"": [...]}` without tasks."""
+    found: dict[str, list[Problem]] = {name: [] for name in tasks or [""]}
+    for problem in problems:
+        found[task_of(problem.id) if tasks else ""].append(problem)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +32,9 @@ class SamplingRound:
 
     `first` counts in the step's own problems: after the first 64 come those of the dynamic-sampling
     rounds. With `greedy` each problem has one more episode, at temperature 0. `before` counts the
-    problems that the run's earlier steps played; only a night's order depends on it.
+    problems that the run's earlier steps played; only a night's order depends on it. In a mixture
+    `tasks` are the `first` and `count` of each task: `{"sums": (0, 43), "shop": (0, 21)}`. A
+    curriculum goes by `known`, the solved and scored episodes of each kind of problem.
     """
 
     step: int
@@ -26,35 +43,88 @@ class SamplingRound:
     greedy: bool
     shards: range
     before: int = 0
+    tasks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    known: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
-    @property
-    def drawn(self) -> tuple[int, int, bool, int]:
+    def drawn(self, science: Science) -> list[int | str]:
         """Which of the step's problems they are, and how often each is played, as keys have it."""
-        return self.first, self.count, self.greedy, self.before
+        found: list[int | str] = [self.first, self.count, self.greedy]
+        if science.night:
+            found.append(self.before)
+        if science.rollout.curriculum:
+            found.append(hashing.digest({kind: [*counts] for kind, counts in self.known.items()}))
+        for name, counts in self.tasks.items():
+            found += [name, *counts]
+        return found
+
+    def of(self, task: str) -> SamplingRound:
+        """The part of it that is of one task, which without tasks is all."""
+        first, count = self.tasks.get(task, (self.first, self.count))
+        return replace(self, first=first, count=count)
 
 
-def first_round(science: Science, step: int, greedy: bool, before: int = 0) -> SamplingRound:
+def first_round(
+    science: Science,
+    step: int,
+    greedy: bool,
+    before: int = 0,
+    known: Mapping[str, tuple[int, int]] = {},
+) -> SamplingRound:
     """The first round of step 1, 2, ..., which is always played."""
     count = science.rollout.problems
-    return SamplingRound(step, 0, count, greedy, _shards(science, count, greedy, 0), before)
+    tasks = {name: (0, task.rollout.problems) for name, task in science.each.items() if name}
+    return SamplingRound(
+        step, 0, count, greedy, _shards(science, count, greedy, 0), before, tasks, known
+    )
 
 
-def next_round(science: Science, before: SamplingRound, count: int) -> SamplingRound:
-    """`count` further problems of the step, in the shards after those of the round `before`."""
+def next_round(
+    science: Science, before: SamplingRound, missing: Mapping[str, int]
+) -> SamplingRound:
+    """So many further problems of each task of the step, `{"": 12}` of an experiment without, in
+    the shards after those of the round `before`.
+    """
+    count = sum(missing.values())
     shards = _shards(science, count, before.greedy, before.shards.stop)
+    tasks = {name: (sum(before.tasks[name]), missing[name]) for name in before.tasks}
     first = before.first + before.count
-    return SamplingRound(before.step, first, count, before.greedy, shards, before.before)
+    return SamplingRound(
+        before.step, first, count, before.greedy, shards, before.before, tasks, before.known
+    )
+
+
+def missing(science: Science, used: Mapping[str, int]) -> dict[str, int]:
+    """How many problems a step still lacks of each task, by how many of them it could learn
+    from.
+    """
+    return {name: one.rollout.problems - used.get(name, 0) for name, one in science.each.items()}
+
+
+def rows_of_tasks(
+    science: Science, sampling_round: SamplingRound, sizes: Mapping[str, int]
+) -> list[int]:
+    """Which rows of the training split a round plays, where those of each task lie behind those of
+    the task before; `sizes` are theirs. See `rows_of`.
+    """
+    rows, start = list[int](), 0
+    for name, size in sizes.items():
+        own = rows_of(science.each[name], sampling_round.of(name), size)
+        rows += [start + row for row in own]
+        start += size
+    return rows
 
 
 def rows_of(science: Science, sampling_round: SamplingRound, size: int) -> list[int]:
-    """Which of the training split's `size` problems a round plays: each pass over the data is a new
-    permutation, whose end cuts no step.
+    """Which of the training split's `size` problems a round plays, or with a curriculum all among
+    which the step's are chosen: each pass over the data is a new permutation, whose end cuts no
+    step.
 
     A night's passes are epochs (`epoch_order`), and a step may lie across the end of one. Raises
     ValueError when there are fewer problems than one step may need, a night's step: at most half of
     them.
     """
-    block = most(science)
+    curriculum = science.rollout.curriculum
+    block = block_of(science)
     if (needed := block if science.night is None else 2 * block) > size:
         raise ValueError(
             f"A step{' of a night' if science.night else ''} needs {needed} problems, the training "
@@ -64,6 +134,8 @@ def rows_of(science: Science, sampling_round: SamplingRound, size: int) -> list[
         turn, place = divmod(sampling_round.step - 1, size // block)
         order = list(range(size))
         random.Random(hashing.seed(science.seed, "pass", turn)).shuffle(order)
+        if curriculum:
+            return order[place * block : (place + 1) * block]
         first = place * block + sampling_round.first
         return order[first : first + sampling_round.count]
     begins = science.night.epoch * size + science.night.problem
@@ -101,6 +173,55 @@ def night_after(night: Night, played: int, size: int) -> Night:
 def most(science: Science) -> int:
     """The maximum number of problems that one step plays."""
     return science.rollout.problems * (1 + science.rollout.refills)
+
+
+def block_of(science: Science) -> int:
+    """How many problems of a pass a step takes up: those that it may play, and with a curriculum
+    those among which they are chosen.
+    """
+    curriculum = science.rollout.curriculum
+    return most(science) * (curriculum.window if curriculum else 1)
+
+
+def chosen(
+    science: Science, sampling_round: SamplingRound, problems: Sequence[Problem]
+) -> list[Problem]:
+    """The problems that a round plays among those of `rows_of_tasks`: all, and with a curriculum as
+    many as it has of each task, drawn without replacement by `Curriculum`'s weights.
+    """
+    if science.rollout.curriculum is None:
+        return [*problems]
+
+    def drawn(problem: Problem) -> float:
+        solved, scored = sampling_round.known.get(kind_of(science, problem), (0, 0))
+        rate = (solved + 1) / (scored + 2)  # one half of what nobody has tried
+        seed = hashing.seed(science.seed, "curriculum", sampling_round.step, problem.id)
+        # the first to arrive in a race of exponential clocks (Efraimidis and Spirakis, 2006)
+        return random.Random(seed).expovariate(rate * (1 - rate) + SELDOM)
+
+    found = []
+    for name, some in by_task(problems, science.tasks).items():
+        part = sampling_round.of(name)
+        found += sorted(some, key=drawn)[part.first : part.first + part.count]
+    return found
+
+
+def kind_of(science: Science, problem: Problem) -> str:
+    """Whose pass rate the curriculum looks at: the problem's own, or that of its value of a fact
+    within its task; raises ValueError where it has no such fact.
+    """
+    by = science.rollout.curriculum.by if science.rollout.curriculum else ""
+    if not by:
+        return problem.id
+    if by not in problem.facts:
+        raise ValueError(
+            f"rollout.curriculum.by: the problem {problem.id!r} has no fact {by!r}, it has "
+            f"{', '.join(problem.facts) or 'none'}. Give it to each training problem, or leave "
+            "`by` out."
+        )
+    value = problem.facts[by]
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return in_task(task_of(problem.id) if science.tasks else "", text)
 
 
 def _shards(science: Science, problems: int, greedy: bool, first: int) -> range:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -78,6 +78,17 @@ def whitened(advantages: Tensor, batch: RolloutBatch) -> Tensor:
         return nothing
     scaled = (of_tokens - of_tokens.mean()) / (of_tokens.std() + 1e-8)
     return nothing.masked_scatter(batch.sampled, scaled.float())
+
+
+def whitened_by_task(
+    tasks: Mapping[str, Sequence[int]], advantages: Tensor, batch: RolloutBatch
+) -> Tensor:
+    """`whitened` over the sampled tokens of each task; `tasks` are the indices of trajectories."""
+    found = torch.zeros(advantages.shape)
+    for members in tasks.values():
+        own = torch.isin(batch.trajectory, torch.tensor(members)).unsqueeze(1) & batch.sampled
+        found = torch.where(own, whitened(advantages, replace(batch, sampled=own)), found)
+    return found
 
 
 def spread(values: Tensor, batch: RolloutBatch) -> Tensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from agentfly_core.config.tasks import task_of
 from agentfly_core.formats import hashing
 from agentfly_core.records.speakers import episode_numbers, own_reward
 from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
@@ -35,7 +37,10 @@ class Outcomes:
                                                      were at their limit
         baselines     tensor([0.0, 0.0])             float64 [n], what the greedy episode earned;
                                                      nan without one
+        tasks         {"": (0, 1)}                   indices of trajectories by their task; without
+                                                     a name where the experiment mixes none
 
+    In a mixture a part is nan where the trajectory's task has no such reward.
     A trajectory without a sampled token has a reward and no token_rewards. A speaker may have
     several trajectories in one episode, its instances.
     """
@@ -49,10 +54,12 @@ class Outcomes:
     states: tuple[tuple[str, ...], ...]
     cut: Tensor
     baselines: Tensor
+    tasks: Mapping[str, tuple[int, ...]]
 
     def compare(self, how: Callable[..., Tensor], *values: Tensor) -> Tensor:
         """`how(own, *means)` by group, of values [n]: the first of each trajectory, and all of them
-        as means over each episode's trajectories; 0 where the first are equal in all episodes.
+        as means over each episode's trajectories; 0 where the first are equal in all episodes, and
+        where they are nan.
 
         So a group of one episode has 0. Rewards 1, 0, 3, 3 in groups (0, 1), (2, 3) give with
         `centred` 0.5, -0.5, 0, 0. Where the second group's speaker has two instances in the first
@@ -68,7 +75,7 @@ class Outcomes:
                 / sizes
                 for value in values
             ]
-            if bool((means[0] != means[0][:1]).any()):
+            if bool((means[0] != means[0][:1]).any()) and not means[0].isnan().any():
                 results[group] = how(values[0][group], *means)
         return results
 
@@ -79,8 +86,10 @@ def outcomes(
     greedy: Mapping[str, float],
     weights: Mapping[str, float],
     batch: RolloutBatch,
+    tasks: Mapping[str, Collection[str]] = {},
 ) -> Outcomes:
-    """Scored trajectories' rewards; `batch` is theirs, `greedy` the greedy episode's, by group.
+    """Scored trajectories' rewards; `batch` is theirs, `greedy` the greedy episode's, by group, and
+    `tasks` the rewards that each task of a mixture has.
 
     Raises ValueError for an unscored trajectory, and for a reward of a turn in which no token was
     sampled.
@@ -89,8 +98,10 @@ def outcomes(
     members: defaultdict[str, list[int]] = defaultdict(list)
     states: list[tuple[str, ...]] = []
     cut: list[bool] = []
+    of_tasks: defaultdict[str, list[int]] = defaultdict(list)
     for index, trajectory in enumerate(trajectories):
         members[trajectory.group].append(index)
+        of_tasks[task_of(trajectory.problem.id) if tasks else ""].append(index)
         turns = trajectory.turns
         # what the environment calls its state, or else what the model newly read
         states.append(tuple(one.state or hashing.short(*map(repr, one.read)) for one in turns))
@@ -104,6 +115,8 @@ def outcomes(
             name: torch.tensor(
                 [
                     own_reward(score, name, trajectory.speaker)
+                    if not tasks or name in tasks[task_of(trajectory.problem.id)]
+                    else math.nan
                     for trajectory, score in zip(trajectories, scores, strict=True)
                 ],
                 dtype=torch.float64,
@@ -118,6 +131,7 @@ def outcomes(
         baselines=torch.tensor(
             [greedy.get(t.group, float("nan")) for t in trajectories], dtype=torch.float64
         ),
+        tasks={name: tuple(indices) for name, indices in of_tasks.items()},
     )
 
 

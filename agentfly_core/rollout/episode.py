@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
+from agentfly_core.config.tasks import task_of
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
 from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
@@ -183,7 +184,8 @@ class RolloutSpec(EpisodeRules):
     """How an experiment's episodes are played: by which rules, which agent, for how long (seconds).
 
     `rewards` are only those that need an environment, `limits` those of each kind of environment,
-    `frozen` the speakers who are not trained, by role.
+    `frozen` the speakers who are not trained, by role. In a mixture each of the `tasks` is played
+    by rules of its own, and these have the tools and rewards of all.
     """
 
     rewards: tuple[Reward, ...]
@@ -191,6 +193,11 @@ class RolloutSpec(EpisodeRules):
     deadline: float
     limits: Mapping[type[Environment], Limit]
     frozen: Mapping[str, Frozen] = field(default_factory=dict)
+    tasks: Mapping[str, RolloutSpec] = field(default_factory=dict)
+
+    def of(self, problem: Problem) -> RolloutSpec:
+        """The rules of the task that a problem belongs to."""
+        return self.tasks[task_of(problem.id)] if self.tasks else self
 
     @cached_property
     def kinds(self) -> tuple[type[Environment], ...]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import math
 from asyncio import TaskGroup
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import attrgetter
 
 from agentfly_core.authoring import calling, injection
 from agentfly_core.authoring.author_call import Overdue
-from agentfly_core.authoring.environment import ServiceFailure
+from agentfly_core.authoring.environment import Environment, ServiceFailure, in_order
 from agentfly_core.formats import hashing, tracebacks
 from agentfly_core.formats.text import fault, warn_seldom
 from agentfly_core.inference.sampler import Sampler, SamplerLost
@@ -93,8 +93,9 @@ async def collect(
     The trajectories are sorted by (problem, chain, agent), the timings, one an episode, by
     (problem, chain); the last is what `resources` measured. There
     are as many seats as there are episodes, or environments if those are fewer: an episode takes a
-    seat when the one before it ends, so that a seated one is never kept from replying. As many
-    environments are there, or starting, when it ends. Raises SamplerLost when the shard must be
+    seat when the one before it ends, so that a seated one is never kept from replying. Those of
+    tasks without environments have seats of their own. As many environments as seats are there, or
+    starting, when it ends. Raises SamplerLost when the shard must be
     played again, PromptTooLong for a problem that cannot be played, NoReply with a scripted policy,
     EpisodeBroken for what a template or another sampler raised, and what `watch` raised.
     """
@@ -124,29 +125,60 @@ async def _play_all(
     resources: ResourceManager,
 ) -> tuple[list[tuple[list[Trajectory], Timing]], dict[str, float]]:
     played: list[tuple[list[Trajectory], Timing]] = []
-    seats = min([len(episode_specs), *(spec.limits[kind].limit for kind in spec.kinds)])
-    waiting = iter(episode_specs)
+    rows = _rows(episode_specs, spec)
 
-    async def sit(here: Cast) -> None:
+    async def sit(here: Cast, waiting: Iterator[EpisodeSpec]) -> None:
         for episode_spec in waiting:
+            rules = spec.of(episode_spec.problem)
             try:
-                episode, timing = await play(episode_spec, spec, here, resources)
+                episode, timing = await play(episode_spec, rules, here, resources)
             except (SamplerLost, PromptTooLong, NoReply):
                 raise
             except (Exception, SystemExit) as error:
                 # it is not one episode's: the stage ends, with the place
-                raise EpisodeBroken.by(error, episode_spec, spec) from error
+                raise EpisodeBroken.by(error, episode_spec, rules) from error
             played.append((episode, timing))
             watch(episode[0])
         here.close()
 
-    resources.warm(spec.kinds, seats, LEASE_SECONDS)
-    async with cast(sampler, spec.frozen, seats) as here, TaskGroup() as group:
-        for _ in range(seats):
-            group.create_task(sit(here))
+    def warm() -> None:
+        for row in rows:
+            resources.warm(row.kinds, row.seats, LEASE_SECONDS)
+
+    warm()
+    async with (
+        cast(sampler, spec.frozen, sum(row.seats for row in rows)) as here,
+        TaskGroup() as group,
+    ):
+        for row in rows:
+            waiting = iter(row.episodes)
+            for _ in range(row.seats):
+                group.create_task(sit(here, waiting))
     measured = resources.metrics()
-    resources.warm(spec.kinds, seats, LEASE_SECONDS)
+    warm()
     return played, measured
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Seats, and the episodes that take them in this order; each of these needs environments among
+    the `kinds`.
+    """
+
+    episodes: Sequence[EpisodeSpec]
+    kinds: tuple[type[Environment], ...]
+    seats: int
+
+
+def _rows(episode_specs: Sequence[EpisodeSpec], spec: RolloutSpec) -> list[_Row]:
+    """The episodes that need no environment, and those that do: who sits has what he needs."""
+    rows = []
+    for needs in (False, True):
+        some = [one for one in episode_specs if bool(spec.of(one.problem).kinds) is needs]
+        kinds = in_order({kind for one in some for kind in spec.of(one.problem).kinds})
+        seats = min([len(some), *(spec.limits[kind].limit for kind in kinds)])
+        rows.append(_Row(some, kinds, seats))
+    return rows
 
 
 async def _ending(spec: RolloutSpec, episode: Episode) -> tuple[Ending, str | None]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agentfly_core.artifacts import keys
@@ -18,10 +18,12 @@ from agentfly_core.authoring.reward import Reward
 from agentfly_core.authoring.tool import Tool
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, construct, load
-from agentfly_core.config.parts import ENDPOINT, NAME, AgentPart
+from agentfly_core.config.parts import ENDPOINT, NAME, AgentPart, RewardPart
 from agentfly_core.config.site import Site
+from agentfly_core.config.tasks import GOAL, task_of
 from agentfly_core.formats.text import nearest
 from agentfly_core.records.dataset import shards_of_split
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.parts import limits_of, refuse_misfits, reward_of, tool_of
 from agentfly_core.rollout.pool import Limit
@@ -46,7 +48,8 @@ class Resolved:
     `Resolved(science, GRPO(), (calculator,), {exact: 1.0}, ...)`.
 
     `rewards` have their weights, `goal` is the name of the reward that says solved, `limits` are
-    those of each kind of environment.
+    those of each kind of environment. In a mixture `tasks` are the same of each task, and `tools`,
+    `rewards` and `limits` those of all together.
     """
 
     science: Science
@@ -56,6 +59,16 @@ class Resolved:
     rewards: Mapping[Reward, float]
     goal: str
     limits: Mapping[type[Environment], Limit]
+    tasks: Mapping[str, Resolved] = field(default_factory=dict)
+
+    @property
+    def each(self) -> Mapping[str, Resolved]:
+        """Its tasks by name; where it has none itself, without a name."""
+        return self.tasks or {"": self}
+
+    def of(self, problem: Problem) -> Resolved:
+        """The task that a problem belongs to."""
+        return self.tasks[task_of(problem.id)] if self.tasks else self
 
     @property
     def parts(self) -> tuple[Tool | Reward, ...]:
@@ -128,6 +141,8 @@ def resolve(science: Science) -> Resolved:
     """Import what an experiment names; raises ValueError, with the key where it stands, for what
     does not fit.
     """
+    if science.tasks:
+        return _mixture(science)
     agent = agent_of(science.agent)
     tools = tuple(map(tool_of, science.tools))
     rewards = {key: reward_of(key, part) for key, part in science.rewards.items()}
@@ -138,6 +153,60 @@ def resolve(science: Science) -> Resolved:
     weights = {rewards[key]: part.weight for key, part in science.rewards.items()}
     goal = rewards[science.goal].name
     return Resolved(science, science.algorithm.make(), agent, tools, weights, goal, limits)
+
+
+def _mixture(science: Science) -> Resolved:
+    tasks = {}
+    for name, one in science.each.items():
+        with at(f"tasks.{name}"):
+            tasks[name] = resolve(one)
+    for own in science.own_settings():
+        own.completed()
+    return Resolved(
+        science=science,
+        algorithm=science.algorithm.make(),
+        agent=agent_of(science.agent),
+        tools=tuple(tool for task in tasks.values() for tool in task.tools),
+        rewards=_shared_rewards(tasks),
+        goal=science.goal,
+        limits=_shared_limits(tasks),
+        tasks=tasks,
+    )
+
+
+def _shared_rewards(tasks: Mapping[str, Resolved]) -> dict[Reward, float]:
+    """The rewards of all tasks by name; raises ValueError for one that is not the same in two."""
+    found: dict[str, tuple[str, RewardPart, Reward]] = {}
+    for name, task in tasks.items():
+        for reward, part in zip(task.rewards, task.science.rewards.values(), strict=True):
+            first, same, _ = found.setdefault(reward.name, (name, part, reward))
+            if part != same:
+                raise ValueError(
+                    f"tasks.{name}.rewards: {reward.name} has another weight or other settings in "
+                    f"the task {first}, and a name means the same in all tasks: give it another, "
+                    "`{my_name: {use: its import path, weight: ...}}`."
+                )
+    if GOAL in found:
+        raise ValueError(
+            f"tasks.{found[GOAL][0]}.rewards: {GOAL} is what solved is called in the scores of a "
+            "mixture; give the reward another name."
+        )
+    return {reward: part.weight for _, part, reward in found.values()}
+
+
+def _shared_limits(tasks: Mapping[str, Resolved]) -> dict[type[Environment], Limit]:
+    """The kinds of environments of all tasks; raises ValueError for one with two limits."""
+    found: dict[type[Environment], tuple[str, Limit]] = {}
+    for name, task in tasks.items():
+        for kind, limit in task.limits.items():
+            first, same = found.setdefault(kind, (name, limit))
+            if limit != same:
+                raise ValueError(
+                    f"tasks.{name}.environments: {kind.__name__} has another limit or other "
+                    f"settings in the task {first}, and both are lent the same ones: give them once"
+                    ", beside `tasks`."
+                )
+    return {kind: limit for kind, (_, limit) in found.items()}
 
 
 def agent_of(part: AgentPart) -> Agent:

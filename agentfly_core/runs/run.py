@@ -27,6 +27,7 @@ from agentfly_core.formats.checksummed_json import Damaged
 from agentfly_core.formats.json_value import as_json
 from agentfly_core.formats.text import did_you_mean
 from agentfly_core.records import ledger
+from agentfly_core.records.ledger import PassRates
 from agentfly_core.records.run_record import ParentPolicy, RunRecord, Summary
 from agentfly_core.runs.context import (
     ExperimentContext,
@@ -106,6 +107,16 @@ class Run:
             scored = self.store.artifact(layout.step(earlier).scored)
             self._problems.append(ledger.problems(self.store.open(scored)))
         return sum(self._problems[: step - 1])
+
+    def pass_rates(self, step: int) -> PassRates:
+        """What a step's curriculum knows: the steps before that of the policy which it samples
+        from, and that one.
+        """
+        last = step - 1 - self.science.rollout.max_staleness
+        layouts = [RunLayout(done_by(self.store, self.name, k)).step(k) for k in range(1, last + 1)]
+        return ledger.pass_rates(
+            [self.store.open(self.store.artifact(layout.scored)) for layout in layouts]
+        )
 
     def ending_at(self, step: int) -> Run:
         """This run with this step as its last one, which is written down in run.json."""

@@ -14,6 +14,7 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.config.tasks import task_of
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
@@ -25,6 +26,8 @@ from agentfly_core.runs.context import ExperimentContext, Parent, evaluation_key
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import outcomes_by_problem, tag
 
+TASK = "task"
+"""What tells the problems of a mixture apart in `Evaluation.by`."""
 StagesBefore = Mapping[str, Sequence[Artifact]]
 
 
@@ -36,7 +39,8 @@ class Evaluation:
     1763740000000, {4: Rate(...)}, {"kind": {"hard": Rate(...)}}, {"gsm8k": Evaluation(...)})`.
     `split` is the name of one of evaluate.datasets where its test split was played, `solved` is the
     share of each problem's episodes that reached the goal, `pass_at` are rates by k and `by` those
-    of the problems with each value of a fact. `datasets` are evaluations of the same policy.
+    of the problems with each value of a fact, and of each task. `datasets` are evaluations of the
+    same policy.
     """
 
     policy: str
@@ -100,6 +104,8 @@ def evaluation(
     pass_at = pass_rates(outcomes, settings.pass_at)
     facts = [settings.by] if settings.by else []
     by = {fact: rates_by(fact, (t.problem for t in played), solved) for fact in facts}
+    if context.science.tasks:
+        by = {TASK: rates_by_task(solved), **by}
     return Evaluation(
         policy.digest, split, success, interval, solved, seconds, time_ms, pass_at, by
     )
@@ -131,6 +137,14 @@ def rates_by(
         if problem.id in solved:
             groups[tag(problem, fact)][problem.id] = solved[problem.id]
     return {value: Rate.of(groups[value]) for value in sorted(groups)}
+
+
+def rates_by_task(solved: Mapping[str, float]) -> dict[str, Rate]:
+    """The success on the problems of each task of a mixture: `{"sums": Rate(...)}`, sorted."""
+    tasks: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for problem, share in solved.items():
+        tasks[task_of(problem)][problem] = share
+    return {name: Rate.of(tasks[name]) for name in sorted(tasks)}
 
 
 def pass_rates(outcomes: Mapping[str, Sequence[bool]], sizes: Iterable[int]) -> dict[int, Rate]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentfly_core.config.experiment import Data
+from agentfly_core.config.parts import Data
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.records import dataset
 from agentfly_core.records.trajectory import Problem

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly_core.config.experiment import AlgorithmPart, Update
+from agentfly_core.config.experiment import Update
+from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.records.parquet import EPISODES, SCORES, write_scores, write_trajectories
 from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.training.job import FRESH, UpdateJob

@@ -65,7 +65,7 @@ def read_update_data(job: UpdateJob, drop_equal: bool = False) -> UpdateData:
     batch = pack(kept, job.temperature)
     if not job.scores:  # what was demonstrated is learned as it is, however it was sampled
         batch = replace(batch, temperature=torch.full_like(batch.temperature, job.temperature))
-    rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch)
+    rewarded = outcomes(kept, [scores[t.id] for t in kept], greedy, job.rewards, batch, job.tasks)
     return UpdateData(batch, rewarded, len(kept), len(played) - len(scored))
 
 

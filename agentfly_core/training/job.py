@@ -10,7 +10,8 @@ from typing import Annotated, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from agentfly_core.config.experiment import Adapter, AlgorithmPart, Update
+from agentfly_core.config.experiment import Adapter, Update
+from agentfly_core.config.parts import AlgorithmPart
 
 FRESH = "fresh:"
 SKIPPED_IN_A_ROW = 3
@@ -43,7 +44,8 @@ class UpdateJob:
 
     With an `adapter`, only that is trained: a new one, made from the `seed`, on the model that
     `policy` is, or the one that `policy` is, on the model in the directory `base`. A `reference`
-    that is an adapter stands on `reference_base`.
+    that is an adapter stands on `reference_base`. In a mixture `tasks` are the names of the rewards
+    that each task has.
     """
 
     start: str
@@ -64,6 +66,7 @@ class UpdateJob:
     adapter: Adapter | None = None
     base: str | None = None
     reference_base: str | None = None
+    tasks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class LearnerLost(RuntimeError):

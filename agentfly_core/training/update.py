@@ -22,6 +22,7 @@ from agentfly_core.config import experiment
 from agentfly_core.rl.batch import RolloutBatch, micro_batches
 from agentfly_core.rl.interface import Algorithm, Outputs, mismatch
 from agentfly_core.rl.kl import kl
+from agentfly_core.rl.outcomes import Outcomes
 from agentfly_core.training.data import UpdateData, mini_batches
 from agentfly_core.training.distributed import Engine, Ranks
 from agentfly_core.training.job import SKIPPED_IN_A_ROW, Progress, UpdateJob
@@ -73,7 +74,8 @@ class Update:
         batch = self._with_signals(data.batch, reference, len(steps))
         estimate = self.algorithm.estimate_advantages(data.outcomes, batch)
         batch = replace(batch, advantages=estimate.advantages, returns=estimate.returns)
-        self.known = self.algorithm.measures(data.outcomes, batch)
+        measured = self.algorithm.measures(data.outcomes, batch)
+        self.known = {**measured, **by_task(data.outcomes, batch)}
         for done, chosen in enumerate(steps, 1):
             self._step(batch.select(torch.isin(batch.trajectory, chosen).nonzero().flatten()))
             progress(done, len(steps))
@@ -242,6 +244,25 @@ class Update:
         }
         found |= self.seconds | counts | dict(self.known)
         return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
+    """Of each task of a mixture the mean `advantage` of its sampled tokens, its mean size and its
+    standard deviation, and the mean `baseline` where there are greedy episodes.
+    """
+    found: dict[str, float] = {}
+    for name, members in outcomes.tasks.items():
+        chosen = torch.tensor(members)
+        own = batch.advantages[torch.isin(batch.trajectory, chosen).unsqueeze(1) & batch.sampled]
+        figures = {
+            "advantage": own.mean(),
+            "advantage_size": own.abs().mean(),
+            "advantage_std": own.std(correction=0),
+            "baseline": outcomes.baselines[chosen].nanmean(),
+        }
+        if name:
+            found |= {f"task/{name}/train/{key}": float(value) for key, value in figures.items()}
+    return found
 
 
 def _put(whole: Tensor, rows: Tensor, part: Tensor) -> None:

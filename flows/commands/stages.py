@@ -90,7 +90,7 @@ def prepare(arguments: Namespace) -> None:
         return
     print(f"{data.uri}\n{data.digest}")
     if reused:
-        print(made_anew(context.science.data))
+        print(made_anew(context.science))
     for line in found.lines():
         print(line)
 

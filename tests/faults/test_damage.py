@@ -59,10 +59,9 @@ def needed(context: ExperimentContext) -> Iterator[ArtifactKey]:
     yield from evaluation(policy)
     for step in STEPS:
         sampling_round = first_round(science, step, resolve(science).greedy)
+        drawn = sampling_round.drawn(science)
         shards = [
-            keys.rollout(
-                science, "demo", made(policy), made(data), step, shard, sampling_round.drawn, {}
-            )
+            keys.rollout(science, "demo", made(policy), made(data), step, shard, drawn, {})
             for shard in sampling_round.shards
         ]
         yield from shards

@@ -78,7 +78,7 @@ def _slots(science: Science) -> Iterator[ArtifactKey]:
         yield keys.demonstrations(science, model, data, {})
         yield keys.warm_start(science, model, before, 2)
     yield keys.evaluation(science, before, data, "test", 0, {})
-    drawn = first_round(science, 3, resolve(science).greedy).drawn
+    drawn = first_round(science, 3, resolve(science).greedy).drawn(science)
     yield keys.rollout(science, "demo", before, data, 3, 1, drawn, {})
     yield keys.scored(science, [Artifact("runs/demo/steps/000003/rollout-000", "play" * 8)])
     yield keys.policy(science, "demo", before, scored, 3, model if science.adapter else None)

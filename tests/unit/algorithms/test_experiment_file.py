@@ -8,8 +8,8 @@ import pytest
 
 from agentfly_core import algorithms
 from agentfly_core.config import loading
-from agentfly_core.config.experiment import AlgorithmPart
 from agentfly_core.config.import_path import full_name, load
+from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.pipeline import checks
 from tests.support.experiments import TINY
 

@@ -83,7 +83,7 @@ def test_settings_are_part_of_the_keys_of_what_they_change(tmp_path: Path) -> No
     def made(**rewards: Any) -> list[str]:
         science = read(tmp_path, f"rewards={json.dumps(rewards.pop('rewards'))}", *rewards.values())
         policy, data = Artifact("artifacts/p", "p" * 8), Artifact("artifacts/d", "d" * 8)
-        drawn = first_round(science, 1, False).drawn
+        drawn = first_round(science, 1, False).drawn(science)
         return [
             keys.rollout(science, "demo", policy, data, 1, 0, drawn, {}).key,
             keys.evaluation(science, policy, data, "test", 0, {}).key,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly_core.config.experiment import Data
+from agentfly_core.config.experiment import Science
 from agentfly_core.inspection.dataset import made_anew, preview
 from agentfly_core.pipeline import inputs
 from agentfly_core.records.trajectory import Problem
@@ -97,13 +97,19 @@ def test_a_problem_in_two_splits_is_logged_once_and_told_whenever_the_dataset_is
     ]
 
 
+def science_on(data: dict[str, str | int]) -> Science:
+    settings = {"model": "nano:calculator", "data": data, "rewards": {"a:b": 1.0}, "steps": 1}
+    return Science.model_validate(settings)
+
+
 def test_what_makes_a_dataset_anew_is_told_with_the_files_that_count(tmp_path: Path) -> None:
     atlas = tmp_path / "atlas.csv"
     atlas.write_text("country,capital")
-    of_code = Data(use="my_quiz:capitals", train=8, test=4)
+    data: dict[str, str | int] = {"use": "my_quiz:capitals", "train": 8, "test": 4}
+    of_code = science_on(data)
     assert made_anew(of_code) == (
         "It was there already, and is made anew when its settings or its seed changes. What "
         "my_quiz:capitals does, and other files that it reads, are not looked at."
     )
-    of_file = Data.model_validate({**of_code.model_dump(), "atlas": str(atlas), "letter": "K"})
+    of_file = science_on({**data, "atlas": str(atlas), "letter": "K"})
     assert f"when its settings, its seed or atlas ({atlas}) changes." in made_anew(of_file)

@@ -53,7 +53,7 @@ def publish(store: Store, step: int, files: Sequence[Path] = ()) -> None:
 def episodes(here: ExperimentContext) -> list[str]:
     """The keys of what is played with the frozen speakers."""
     science, frozen = here.science, here.frozen
-    drawn = first_round(science, 1, False).drawn
+    drawn = first_round(science, 1, False).drawn(science)
     return [
         keys.rollout(science, "mine", POLICY, DATA, 1, 0, drawn, frozen).key,
         keys.evaluation(science, POLICY, DATA, "test", 0, frozen).key,

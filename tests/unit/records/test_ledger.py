@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from agentfly_core.records import ledger
 from agentfly_core.records.ledger import LedgerRow
 from agentfly_core.records.trajectory import Problem, Scored, Unscored
@@ -53,7 +55,7 @@ def test_a_problem_is_used_where_one_speaker_earned_different_rewards():
 
 def test_problems_whose_episodes_differed_are_counted(tmp_path):
     ledger.write(tmp_path, ROWS)
-    assert ledger.used(tmp_path) == 1
+    assert ledger.used(tmp_path) == {"": 1}
 
 
 def test_the_steps_are_joined(tmp_path):
@@ -61,3 +63,27 @@ def test_the_steps_are_joined(tmp_path):
         (tmp_path / name).mkdir()
         ledger.write(tmp_path / name, ROWS)
     assert len(ledger.joined([tmp_path / "one", tmp_path / "two"])) == 6
+
+
+def test_pass_rates_add_up_over_steps_by_kind(tmp_path):
+    rows = {
+        "one": [LedgerRow(1, "p", 4, 4, 0.5, "used", "hard", 2)],
+        "two": [
+            LedgerRow(2, "q", 4, 3, 0.2, "used", "hard", 1),
+            LedgerRow(2, "r", 4, 4, 1.0, "zero_spread", "easy", 4),
+        ],
+    }
+    for name, some in rows.items():
+        (tmp_path / name).mkdir()
+        ledger.write(tmp_path / name, some)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    assert ledger.pass_rates(folders) == {"easy": (4, 4), "hard": (3, 7)}
+    assert ledger.pass_rates([]) == {}
+
+
+def test_a_step_without_a_curriculum_has_no_pass_rates(tmp_path):
+    ledger.write(tmp_path, ROWS)
+    with pytest.raises(
+        ValueError, match=r"rollout\.curriculum: an earlier step was played without"
+    ):
+        ledger.pass_rates([tmp_path])

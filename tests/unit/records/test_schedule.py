@@ -59,7 +59,7 @@ def test_what_is_dealt_depends_on_the_seed_alone() -> None:
 def test_a_refill_deals_further_problems_of_the_step_in_further_shards() -> None:
     rules = science(refills=1)
     first = first_round(rules, 1, False)
-    more = next_round(rules, first, 1)
+    more = next_round(rules, first, {"": 1})
     assert (first.shards, more) == (
         range(0, 3),
         SamplingRound(1, 2, 1, False, range(3, 5)),
@@ -73,7 +73,7 @@ def test_no_problem_of_a_refill_is_played_by_another_step_of_the_pass() -> None:
     deals = [first_round(rules, step, False) for step in (1, 2)]
     everything = [
         ids(problems_of(rules, d, PROBLEMS))
-        + ids(problems_of(rules, next_round(rules, d, 2), PROBLEMS))
+        + ids(problems_of(rules, next_round(rules, d, {"": 2}), PROBLEMS))
         for d in deals
     ]
     assert len(set(chain(*everything))) == 8
@@ -115,7 +115,7 @@ def test_a_problem_never_comes_twice_in_a_step_of_up_to_half_of_them() -> None:
 def test_a_night_goes_on_behind_the_problems_that_its_earlier_steps_were_refilled_with() -> None:
     rules = science(refills=1).model_copy(update={"night": Night(number=3, epoch=1, problem=2)})
     first = first_round(rules, 2, False, before=3)
-    refilled = next_round(rules, first, 1)
+    refilled = next_round(rules, first, {"": 1})
     order = [PROBLEMS[i].id for i in epoch_order(rules.seed, 1, 9)]
     assert ids(problems_of(rules, first, PROBLEMS)) == order[5:7]
     assert ids(problems_of(rules, refilled, PROBLEMS)) == order[7:8]

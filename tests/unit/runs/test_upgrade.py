@@ -176,7 +176,7 @@ def test_every_stage_of_a_run_of_the_release_before_is_found_by_its_key(
         keys.warm_start(science, model, episodes, 1),
         keys.policy(science, NAME, start, scored, 1),
     )
-    drawn = first_round(science, 1, resolve(science).greedy).drawn
+    drawn = first_round(science, 1, resolve(science).greedy).drawn(science)
     found = [
         keys.prepare(science),
         keys.model(science),
@@ -236,6 +236,7 @@ def test_dvc_has_nothing_to_do_for_a_setting_that_a_release_adds_within_a_sectio
     write_config(context)
     told = yaml.safe_load((tmp_path / "results/tiny/config.yaml").read_text())
     settings = {"night": None, "fork": None, "promotion": AS_BEFORE, "nano": {"atoms": []}}
+    settings["tasks"] = {}
     added = {**settings, "quantized": "no"}
     assert told == {**RUN["run.json"]["science"], **added, "stages": keys.VERSIONS}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentfly_core.config.experiment import AlgorithmPart
+from agentfly_core.config.parts import AlgorithmPart
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import write_scores, write_trajectories
 from agentfly_core.records.trajectory import Ending, Problem, Scored, Unscored
@@ -113,7 +113,7 @@ def test_what_counts_to_fill_a_step_is_what_its_update_learns_from(tmp_path):
     ledger.write(tmp_path, ledger.ledger(1, twice, scores))
     job = update_job(tmp_path, twice, list(rewards.values()), algorithm=SFT)
     data = read_update_data(job, drop_equal=True)
-    assert ledger.used(tmp_path) == len({"p"})
+    assert ledger.used(tmp_path) == {"": len({"p"})}
     assert (data.trajectories, len(data.batch.tokens)) == (4, 8)
 
 

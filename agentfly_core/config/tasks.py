@@ -1,0 +1,149 @@
+"""The tasks that an experiment mixes, and what it then is as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+)
+
+from agentfly_core.config.parts import Data, Pool, Positive, RewardPart, ToolPart
+from agentfly_core.config.section import Section
+from agentfly_core.formats.json_value import JSON
+
+DATA = "agentfly_core.datasets.mixture:mixture"
+DEMONSTRATIONS = "agentfly_core.inference.policy_path:of_tasks"
+GOAL = "goal"
+"""What the reward that says solved is called in the scores of a mixture, whichever it is of a task.
+"""
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+
+
+class Limits(Section):
+    """What a task has of the section `agent` for itself: `{system: "You shop.", max_turns: 8}`."""
+
+    system: str | None = None
+    max_turns: Positive | None = None
+    max_tokens: Positive | None = None
+    max_observation_tokens: Annotated[int, Field(ge=64)] | None = None
+    max_model_len: Positive | None = None
+    max_sampled_tokens: Positive | None = None
+    deadline: Annotated[float, Field(gt=0)] | None = None
+
+    @model_serializer(mode="wrap")
+    def _said(self, full: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in full(self).items() if value is not None}
+
+
+class Demonstrations(Section):
+    """What the warm start imitates on the problems of a task: see `WarmStart`."""
+
+    demonstrations: str
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class Task(Section):
+    """One of the tasks of a mixture: `{weight: 2, data: {use: ..., train: 2048, test: 200}, tools:
+    [...], rewards: {...}, agent: {max_turns: 6}}`.
+
+    `weight` is its share of a step's problems, among the weights of all. `tools`, `rewards` and
+    `environments` stand for the experiment's where the task has its own, and the limits under
+    `agent` one by one. `goal` is its reward that says solved (1 or more), needed when there are
+    several. All else is the same for all tasks.
+    """
+
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    data: Data
+    agent: Limits = Limits()
+    tools: tuple[ToolPart, ...] | None = None
+    rewards: dict[str, RewardPart] | None = None
+    environments: dict[str, Pool] | None = None
+    goal: str = ""
+    warm_start: Demonstrations | None = None
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The sections that stand for the experiment's."""
+        said = {name: getattr(self, name) for name in ("tools", "rewards", "environments")}
+        return {name: section for name, section in said.items() if section is not None}
+
+
+_TASKS = TypeAdapter(dict[Name, Task])
+
+
+def in_task(task: str, problem: str) -> str:
+    """What a problem of a task is called in a mixture: `shop/2-red-cup`; without a task as it
+    is.
+    """
+    return f"{task}/{problem}" if task else problem
+
+
+def task_of(problem: str) -> str:
+    """The task in which a problem of a mixture is, by its id: `shop` of `shop/2-red-cup`."""
+    return problem.partition("/")[0]
+
+
+def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:
+    """`count` divided in these proportions by the method of largest remainders; of equal remainders
+    the first counts: `quotas({"sums": 2, "shop": 1}, 8)` is `{"sums": 5, "shop": 3}`.
+    """
+    exact = {name: count * weight / sum(weights.values()) for name, weight in weights.items()}
+    found = {name: int(share) for name, share in exact.items()}
+    missing = count - sum(found.values())
+    for name in sorted(exact, key=lambda name: found[name] - exact[name])[:missing]:
+        found[name] += 1
+    return found
+
+
+def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment's settings with the sections that follow from its `tasks`: its data are theirs,
+    and so is what its warm start imitates.
+
+    Raises ValueError for data or demonstrations of the experiment beside those.
+    """
+    try:
+        tasks = _TASKS.validate_python(settings["tasks"])
+    except ValidationError:  # it is told with its place when the whole is read
+        return {"data": {"use": DATA, "train": 1, "test": 1}, "rewards": {}, **settings}
+    found = {"rewards": {}, **settings, "data": _data(settings.get("data") or {}, tasks)}
+    if warm_start := settings.get("warm_start"):
+        found["warm_start"] = _warm_start(warm_start, tasks)
+    return found
+
+
+def _data(said: Mapping[str, JSON], tasks: Mapping[str, Task]) -> dict[str, JSON]:
+    if said.get("use") != DATA and (beside := said.keys() - {"seed"}):
+        raise ValueError(
+            f"data.{min(beside)}: each of the tasks {', '.join(tasks)} has data of its own; set "
+            f"tasks.{next(iter(tasks))}.data.{min(beside)}. Only data.seed is the experiment's."
+        )
+    counted = ("train", "validation", "test", "tolerate_bad_rows")
+    totals: dict[str, JSON] = {
+        name: sum(getattr(task.data, name) for task in tasks.values()) for name in counted
+    }
+    parts: JSON = {name: task.data.model_dump(mode="json") for name, task in tasks.items()}
+    return {"use": DATA, **totals, "seed": said.get("seed"), "tasks": parts}
+
+
+def _warm_start(said: Mapping[str, JSON], tasks: Mapping[str, Task]) -> Mapping[str, JSON]:
+    shown = {name: task.warm_start for name, task in tasks.items() if task.warm_start}
+    if not shown:
+        return said
+    if lacking := [name for name in tasks if name not in shown]:
+        raise ValueError(
+            f"tasks.{lacking[0]}.warm_start: it must be given, as those of {', '.join(shown)} are: "
+            "the warm start shows all tasks. `{demonstrations: my_file:policy}` names a policy."
+        )
+    if said.get("demonstrations", DEMONSTRATIONS) != DEMONSTRATIONS:
+        raise ValueError(
+            f"warm_start.demonstrations: got {said['demonstrations']}, and each task names its "
+            f"own, such as tasks.{next(iter(shown))}.warm_start.demonstrations: leave one out."
+        )
+    parts: JSON = {name: one.model_dump(mode="json") for name, one in shown.items()}
+    return {**said, "demonstrations": DEMONSTRATIONS, "settings": {"tasks": parts}}

@@ -1,0 +1,58 @@
+"""The problems of several tasks as one dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentfly_core.config.experiment import SPLITS
+from agentfly_core.config.import_path import at
+from agentfly_core.config.parts import Data
+from agentfly_core.config.tasks import in_task
+from agentfly_core.formats.hashing import digest
+from agentfly_core.records.dataset import BadRow, build, problems_of
+from agentfly_core.records.trajectory import Problem
+
+Rows = list[Problem | BadRow]
+
+
+def mixture(
+    seed: int, train: int, validation: int, test: int, tasks: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Rows]:
+    """The splits of each task's dataset, one task behind the other; `tasks` are their sections
+    `data`, and a task's problems are called `shop/2-red-cup`.
+
+    Raises ValueError for data that cannot be used, with its task, and for a training problem that
+    another task holds out.
+    """
+    splits: dict[str, Rows] = {split: [] for split in SPLITS}
+    for name, settings in tasks.items():
+        with at(f"tasks.{name}.data"):
+            data = Data.model_validate(settings)
+            built = build(data, seed if data.seed is None else data.seed)
+            problems_of(data, built)
+        for split, rows in built.items():
+            splits[split] += [
+                replace(row, id=in_task(name, row.id)) if isinstance(row, Problem) else row
+                for row in rows
+            ]
+    _require_disjoint(splits)
+    return splits
+
+
+def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
+    known: dict[str, str] = {}
+    for split, rows in splits.items():
+        for problem in rows:
+            if not isinstance(problem, Problem):
+                continue
+            asked = digest([problem.prompt, dict(problem.facts)])
+            if split != "train" and asked in known:
+                raise ValueError(
+                    f"The {split} problem {problem.id!r} is the training problem {known[asked]!r}, "
+                    "too: tasks of the same dataset need the same sizes of splits and the same "
+                    "seed, or settings by which they share no problem."
+                )
+            if split == "train":
+                known[asked] = problem.id

@@ -1,0 +1,49 @@
+"""A run of several tasks is continued as any other: it ends with the bytes of one that was never
+killed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.lives import KILLED, RUN, Lives, digests, ledger, survivors
+from tests.support.project import ROOT, until
+
+TRAIN = ("train", str(ROOT / "tests/faults/mixture.yaml"), "--run", "demo")
+
+
+@pytest.mark.long
+def test_a_mixture_killed_amid_a_rollout_and_an_update_ends_with_the_same_bytes(
+    tmp_path: Path, lives: Lives, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    whole = tmp_path_factory.mktemp("mixture")
+    end = lives.run(whole, *TRAIN)
+    assert end.code == 0, end.printed
+    for moment in ("rollout 1 5", "update 1 1", f"publish {RUN}/steps/000002/scored"):
+        end = lives.run(tmp_path, *TRAIN, at=moment)
+        assert end.code == KILLED, f"{moment}: {end.printed}"
+        until(lambda: not survivors(tmp_path))
+    end = lives.run(tmp_path, *TRAIN)
+    assert end.code == 0, end.printed
+    assert digests(tmp_path) == digests(whole)
+    played = ledger(tmp_path)
+    assert played.equals(ledger(whole))
+    of_steps = played["problem"].str.partition("/")[0].groupby(played["step"]).agg(list)
+    assert of_steps.tolist() == [["products", "sums", "sums"]] * 2
+
+
+@pytest.mark.long
+def test_the_shipped_mixture_of_three_tasks_trains_two_steps(tmp_path: Path, lives: Lives) -> None:
+    tasks = ("calculator", "office", "shop")
+    few = {"train": 16, "validation": 0, "test": 14}
+    sizes = [f"tasks.{task}.data.{split}={n}" for task in tasks for split, n in few.items()]
+    small = ["warm_start.episodes=32", "warm_start.rounds=1", "rollout.problems=4"]
+    conf = str(ROOT / "conf/mixture.yaml")
+    words = ("train", conf, "--run", "demo", *sizes, *small, "rollout.group_size=2", "steps=2")
+    end = lives.run(tmp_path, *words)
+    assert end.code == 0, end.printed
+    played = ledger(tmp_path)["problem"].str.partition("/")[0].value_counts()
+    assert played.to_dict() == {"office": 4, "calculator": 2, "shop": 2}
+    assert [f"task {task}" in end.printed for task in tasks] == [True] * 3

@@ -1,0 +1,141 @@
+"""Tasks of an experiment: what is theirs, what is shared, and what is refused."""
+
+import re
+
+import pytest
+
+from agentfly_core.config import loading
+from agentfly_core.config.experiment import Science
+from agentfly_core.config.parts import Curriculum
+from agentfly_core.config.tasks import quotas
+from agentfly_core.pipeline.checks import check
+from tests.support.mixtures import BOUGHT, BUYING, EXACT, SHOP, SUMS, science
+
+
+def test_problems_are_divided_by_weight_and_the_largest_remainders_get_the_rest():
+    assert quotas({"sums": 2, "shop": 1}, 8) == {"sums": 5, "shop": 3}  # 5 1/3 and 2 2/3
+    assert quotas({"a": 1, "b": 1, "c": 1}, 8) == {
+        "a": 3,
+        "b": 3,
+        "c": 2,
+    }  # of equal ones the first
+    assert quotas({"a": 0.2, "b": 0.3}, 10) == {"a": 4, "b": 6}
+
+
+def test_a_task_is_an_experiment_with_its_own_sections_and_its_quota_of_a_step():
+    sums, shop = science().each.values()
+    assert (sums.rollout.problems, shop.rollout.problems) == (2, 1)
+    assert (sums.agent.max_turns, shop.agent.max_turns) == (4, 8)
+    assert (sums.agent.system, shop.agent.system) == ("", "You shop.")
+    assert ([*sums.rewards], sums.goal) == (
+        [EXACT, "agentfly_core.rewards.format:tool_format"],
+        EXACT,
+    )
+    assert ([*shop.rewards], shop.goal) == ([BOUGHT], BOUGHT)
+    assert (sums.environments, [*shop.environments]) == ({}, [SHOP])
+
+
+def test_what_a_task_does_not_say_is_the_experiments():
+    shared = {key: SUMS[key] for key in ("tools", "rewards")}
+    tasks = {"one": {"data": SUMS["data"]}, "two": {"data": {**SUMS["data"], "seed": 1}}}
+    found = science(tasks=tasks, evaluate={"goal": EXACT}, **shared)
+    for one in found.each.values():
+        assert (one.tools, one.rewards, one.goal) == (found.tools, found.rewards, EXACT)
+
+
+def test_an_experiment_without_tasks_is_one_task_without_a_name():
+    plain = Science(model="m", data=SUMS["data"], rewards={EXACT: 1.0}, steps=1)
+    assert plain.each == {"": plain}
+    assert plain.quotas(7) == {"": 7}
+    assert "tasks" not in plain.identity()
+
+
+def test_its_data_are_those_of_its_tasks_and_it_reads_back_as_the_same_experiment():
+    mixed = science()
+    assert (mixed.data.train, mixed.data.test) == (12 + 6, 4 + 2)
+    again = Science.model_validate(Science.restored(mixed.identity()))
+    assert again == mixed
+    assert again.digest == mixed.digest
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"data": SUMS["data"]}, r"data\.test: each of the tasks sums, shop has data of its own"),
+        ({"shop": {**BUYING, "rewards": {}}}, r"tasks\.shop\.rewards: name at least one reward"),
+        ({"sums": {**SUMS, "goal": ""}}, r"tasks\.sums\.goal: got '', expected one of"),
+        (
+            {
+                "sums": {**SUMS, "warm_start": {"demonstrations": "a:b"}},
+                "warm_start": {"rounds": 2},
+            },
+            r"tasks\.shop\.warm_start: it must be given, as those of sums are",
+        ),
+    ],
+)
+def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
+    with pytest.raises(ValueError, match=told):
+        science(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"shop": {**BUYING, "agent": {"max_model_len": 4000}}},
+            "tasks.shop.agent.max_model_len: got 4000, expected 2000 or less",
+        ),
+        (
+            {"shop": {**BUYING, "weight": 0.1}},
+            "tasks.shop.weight: got 0.1, which leaves the task none of the 3 problems of a step",
+        ),
+        ({"night": {"number": 1}}, "night: it is not there yet for an experiment with tasks"),
+        (
+            {"shop": {**BUYING, "rewards": {EXACT: 0.5}}},
+            "tasks.shop.rewards: exact has another weight or other settings in the task sums",
+        ),
+        (
+            {"sums": {**SUMS, "environments": {SHOP: 3}}},
+            "tasks.shop.environments: Shop has another limit or other settings in the task sums",
+        ),
+        (
+            {"rollout": {"problems": 20, "group_size": 2}},
+            "a step needs 13 problems of sums, tasks.sums.data.train gives 12",
+        ),
+        ({"shop": {**BUYING, "environments": {}}}, "tasks.shop: A tool or reward asks for a Shop"),
+    ],
+)
+def test_what_no_run_could_do_is_refused_before_any_work(changes, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        check(science(**changes))
+
+
+def test_what_is_the_same_for_all_tasks_is_refused_within_one(tmp_path):
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "model: nano:calculator\nsteps: 1\n"
+        "tasks: {sums: {data: {use: a:b, train: 1, test: 1}, rewards: {a:b: 1}, algorithm: ppo,\n"
+        "  agent: {use: c:d, max_turn: 3}}}\n"
+    )
+    with pytest.raises(ValueError, match="is not a valid experiment") as refusal:
+        loading.read(str(path))
+    assert "tasks.sums.algorithm: it is the same for all tasks: give algorithm once" in str(
+        refusal.value
+    )
+    assert "tasks.sums.agent.use: it is the same for all tasks: give agent.use once" in str(
+        refusal.value
+    )
+    assert "tasks.sums.agent.max_turn: there is no such key. Did you mean" in str(refusal.value)
+
+
+def test_a_curriculum_is_read_from_a_file_as_it_is_written_there():
+    rollout = loading.read("mixture", ["rollout.curriculum={window: 3}"]).science.rollout
+    assert (rollout.curriculum, rollout.refills) == (Curriculum(window=3), 0)
+
+
+def test_an_override_reaches_into_a_task():
+    found = loading.read("mixture", ["tasks.shop.data.train=64", f"tasks.shop.rewards.{BOUGHT}=2"])
+    assert found.science.data.train == 4096 + 4096 + 64
+    assert found.science.tasks["shop"].rewards[BOUGHT].weight == 2.0
+    assert found.origin["tasks.shop.data.train"] == "override"
+    assert found.origin["data.train"] == "tasks"

@@ -1,0 +1,32 @@
+"""One dataset of the problems of several tasks."""
+
+import pytest
+
+from agentfly_core.records.dataset import prepare, sizes_by_task, split
+from agentfly_core.testing.datasets import problems_of
+from tests.support.mixtures import SUMS, science
+
+MIXTURE = "agentfly_core.datasets.mixture:mixture"
+ARITHMETIC = SUMS["data"]
+
+
+def test_the_problems_of_each_task_lie_behind_those_of_the_task_before(tmp_path):
+    prepare(science(), tmp_path, tmp_path / "quarantine.json")
+    assert sizes_by_task(tmp_path, "train", ["sums", "shop"]) == {"sums": 12, "shop": 6}
+    ids = [problem.id for problem in split(tmp_path, "test")]
+    assert [name.partition("/")[0] for name in ids] == ["sums"] * 4 + ["shop"] * 2
+
+
+def test_a_training_problem_that_another_task_holds_out_is_refused():
+    larger = {**ARITHMETIC, "train": 12, "test": 400, "validation": 0}
+    tasks = {"few": larger, "many": {**larger, "train": 400, "test": 12, "seed": 1}}
+    with pytest.raises(
+        ValueError, match=r"The test problem 'few/\S+' is the training problem 'many/"
+    ):
+        problems_of(MIXTURE, train=412, validation=0, test=412, tasks=tasks)
+
+
+def test_data_that_cannot_be_used_are_told_with_their_task():
+    tasks = {"sums": {**ARITHMETIC, "operators": "/"}}
+    with pytest.raises(ValueError, match=r"tasks\.sums\.data: Got the operators \['/'\]"):
+        problems_of(MIXTURE, tasks=tasks)

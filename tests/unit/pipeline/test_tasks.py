@@ -1,0 +1,63 @@
+"""What the episodes of several tasks earn, and what is told of each task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentfly_core.pipeline.playing import of_step
+from agentfly_core.pipeline.scoring import score_episodes
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, write_trajectories
+from agentfly_core.records.timing import write_timings
+from agentfly_core.records.trajectory import Problem, Score
+from agentfly_core.runs.context import resolve
+from agentfly_core.runs.summary import rates_by_task
+from agentfly_core.testing.trajectories import trajectory, turn
+from tests.support.mixtures import science
+
+SUM = Problem("sums/add-41-58", "What is 41+58?", {"answer": "99"})
+BUY = Problem("shop/buy-1", "Buy 2 red cups.", {"order": {}})
+SAID = turn([1], {3: -1.0}, reply="99")
+
+
+def test_an_episode_has_the_rewards_of_its_task_and_all_have_the_goal(tmp_path: Path) -> None:
+    bought = {"bought": Score(0.0)}
+    played = [
+        trajectory(SAID, name="right", problem=SUM, group="g0"),
+        trajectory(SAID, name="bad", problem=BUY, group="g1", observed=bought),
+    ]
+    write_trajectories(tmp_path / EPISODES, played)
+    write_timings(tmp_path, [])
+    metrics = score_episodes(resolve(science()), [tmp_path], [], 1, tmp_path)
+    found = {scored.trajectory_id: scored for scored in read_scores(tmp_path / SCORES)}
+    assert found["right"].rewards == {
+        **{"exact": 1.0, "goal": 1.0},
+        **{"tool_format": 0.0, "tool_format/answered": 0.0},
+    }
+    assert found["right"].reward == 1.0 + 0.5 * 0.0
+    assert (found["bad"].rewards, found["bad"].reward) == ({"bought": 0.0, "goal": 0.0}, 0.0)
+    assert metrics["agent/rollout/success"] == 1 / 2
+    assert metrics["task/sums/agent/rollout/success"] == 1.0
+    assert metrics["task/shop/agent/rollout/success"] == 0.0
+    assert metrics["task/sums/reward_extra/exact/mean"] == 1.0
+    assert "task/shop/reward_extra/exact/mean" not in metrics
+    assert "task/shop/agent/rollout/tool_calls/calculator" not in metrics
+
+
+def test_success_is_told_by_task() -> None:
+    rates = rates_by_task({"sums/a": 1.0, "sums/b": 0.0, "shop/c": 0.25})
+    assert {name: (rate.share, rate.problems) for name, rate in rates.items()} == {
+        "shop": (0.25, 1),
+        "sums": (0.5, 2),
+    }
+
+
+def test_the_groups_of_a_step_are_of_one_task_each() -> None:
+    specs = of_step(science(), [SUM, BUY], 1, greedy=True)
+    assert [(one.problem.id, one.chain, one.role) for one in specs] == [
+        ("shop/buy-1", 0, "train"),
+        ("shop/buy-1", 1, "train"),
+        ("sums/add-41-58", 0, "train"),
+        ("sums/add-41-58", 1, "train"),
+        ("shop/buy-1", 2, "baseline"),
+        ("sums/add-41-58", 2, "baseline"),
+    ]

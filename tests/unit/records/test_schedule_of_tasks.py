@@ -1,0 +1,88 @@
+"""Which problems of each task a step plays."""
+
+from collections import Counter
+from itertools import chain
+
+import pytest
+
+from agentfly_core.records.schedule import (
+    chosen,
+    first_round,
+    kind_of,
+    missing,
+    next_round,
+    rows_of_tasks,
+)
+from agentfly_core.records.trajectory import Problem
+from tests.support.mixtures import science
+
+SIZES = {"sums": 12, "shop": 6}
+
+
+def rows(rules, sampling_round):
+    """The rows of the sums, 0 to 11, and those of the shop, 12 to 17."""
+    found = rows_of_tasks(rules, sampling_round, SIZES)
+    return [row for row in found if row < 12], [row for row in found if row >= 12]
+
+
+def test_each_step_plays_the_quota_of_each_task_and_a_pass_permutes_within_it():
+    played = [rows(science(), first_round(science(), step, False)) for step in range(1, 13)]
+    assert {(len(sums), len(shop)) for sums, shop in played} == {(2, 1)}
+    sums = [*chain(*(found for found, _ in played))]
+    shop = [*chain(*(found for _, found in played))]
+    assert sorted(sums[:12]) == [*range(12)] == sorted(sums[12:])
+    assert sums[:12] != sums[12:]
+    assert sorted(shop[:6]) == [*range(12, 18)] == sorted(shop[6:])
+
+
+def test_a_refill_draws_what_a_task_lacks_from_that_task():
+    rules = science(rollout={"problems": 3, "group_size": 2, "shard": 4, "refills": 1})
+    first = first_round(rules, 1, False)
+    lacking = missing(rules, {"sums": 2})  # the one of the shop taught nothing
+    assert lacking == {"sums": 0, "shop": 1}
+    more = next_round(rules, first, lacking)
+    (sums, shop), (no_sums, another) = rows(rules, first), rows(rules, more)
+    assert (len(sums), len(shop), no_sums, len(another)) == (2, 1, [], 1)
+    assert shop != another
+    assert (more.first, more.count, more.shards) == (3, 1, range(2, 3))
+
+
+WINDOW = {"problems": 3, "group_size": 2, "shard": 4, "curriculum": {"window": 2}}
+
+
+def played(rules, step, known):
+    """The problems that a step plays of twelve sums and six of the shop."""
+    sampling_round = first_round(rules, step, False, 0, known)
+    found = rows_of_tasks(rules, sampling_round, SIZES)
+    problems = [
+        Problem(f"sums/{r}" if r < 12 else f"shop/{r}", "?", {"kind": r % 2}) for r in found
+    ]
+    assert len(problems) == 2 * 3, "the window is twice the quota of each task"
+    return [problem.id for problem in chosen(rules, sampling_round, problems)]
+
+
+def test_a_curriculum_draws_a_task_from_a_window_of_its_pass_and_depends_on_what_is_known_alone():
+    rules = science(rollout=WINDOW)
+    first = played(rules, 1, {})
+    assert [name.partition("/")[0] for name in first] == ["sums", "sums", "shop"]
+    assert played(rules, 1, {}) == first
+    assert not set(first) & set(played(rules, 2, {})), "the next step has the next window"
+
+
+def test_a_curriculum_draws_mostly_what_is_solved_half_of_the_time():
+    rules = science(rollout={**WINDOW, "curriculum": {"window": 2, "by": "kind"}})
+    known = {"sums/0": (998, 998), "sums/1": (499, 998)}  # 1 in 1000 fails, and one half
+    drawn = Counter(
+        int(name.partition("/")[2]) % 2
+        for step in range(1, 201)
+        for name in played(rules, step, known)
+        if name.startswith("sums")
+    )
+    # weights of 0.011 and 0.26: an even sum is drawn where its window has fewer than two odd ones
+    assert drawn[1] > 3 * drawn[0]
+
+
+def test_a_problem_without_the_fact_of_the_curriculum_is_refused():
+    rules = science(rollout={**WINDOW, "curriculum": {"by": "level"}})
+    with pytest.raises(ValueError, match=r"'sums/1' has no fact 'level', it has kind"):
+        kind_of(rules, Problem("sums/1", "?", {"kind": 1}))

@@ -1,0 +1,63 @@
+"""What a step's curriculum knows: earlier steps, as far as they are behind its policy, and no
+other.
+"""
+
+import pytest
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.store import Artifact, ArtifactKey
+from agentfly_core.pipeline.scoring import score_episodes
+from agentfly_core.records import ledger
+from agentfly_core.records.ledger import LedgerRow
+from agentfly_core.records.parquet import EPISODES, write_trajectories
+from agentfly_core.records.schedule import first_round
+from agentfly_core.records.timing import write_timings
+from agentfly_core.records.trajectory import Problem
+from agentfly_core.runs.run import opened
+from agentfly_core.testing.trajectories import trajectory, turn
+from tests.support.experiments import context
+
+ROLLOUT = {"problems": 1, "group_size": 2, "curriculum": {"window": 2, "by": "kind"}}
+STALE = {"algorithm": {"use": "grpo", "correction": {"use": "token_tis"}}}
+
+
+def scored(run, step, solved):
+    """A step in which so many of four episodes of a hard problem were solved."""
+    uri = run.layout.step(step).scored
+    with run.store.publish(ArtifactKey(uri, "score", uri, {})) as folder:
+        ledger.write(folder, [LedgerRow(step, f"p{step}", 4, 4, 0.5, "used", "hard", solved)])
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_step_knows_those_up_to_its_policys_and_no_later_one(tmp_path, staleness):
+    rollout = {**ROLLOUT, "max_staleness": staleness}
+    with opened(context(tmp_path, rollout=rollout, steps=4, **STALE), "demo") as run:
+        assert run.pass_rates(1) == {}
+        for step, solved in enumerate((1, 2, 3), 1):
+            scored(run, step, solved)
+        known = {4: (6, 12), 3: (3, 8), 2: (1, 4), 1: None}
+        for step in (1, 2, 3):
+            assert run.pass_rates(step + staleness).get("hard") == known[step]
+
+
+def test_what_a_step_knows_is_part_of_its_rollouts_key(tmp_path):
+    science = context(tmp_path, rollout=ROLLOUT).science
+    policy = Artifact("artifacts/p", "p" * 8)
+
+    def key(known):
+        drawn = first_round(science, 3, False, 0, known).drawn(science)
+        return keys.rollout(science, "demo", policy, policy, 3, 0, drawn, {}).key
+
+    assert key({"hard": (1, 4)}) == key({"hard": (1, 4)}) != key({"hard": (2, 4)})
+
+
+def test_a_scored_step_counts_what_was_solved_of_each_kind(tmp_path):
+    asked = Problem("p", "?", {"answer": "7", "kind": "hard"})
+    played = [
+        trajectory(turn([1], {3: -1.0}, reply=reply), name=f"t{reply}", problem=asked, chain=chain)
+        for chain, reply in enumerate("78")
+    ]
+    write_trajectories(tmp_path / EPISODES, played)
+    write_timings(tmp_path, [])
+    score_episodes(context(tmp_path, rollout=ROLLOUT).resolved, [tmp_path], [], 1, tmp_path)
+    assert ledger.pass_rates([tmp_path]) == {"hard": (1, 2)}
