@@ -1,5 +1,6 @@
 """What several test modules need: models and services, each made once a session."""
 
+import gc
 import itertools
 import signal
 import tempfile
@@ -31,6 +32,7 @@ def pytest_sessionstart() -> None:
     """Ctrl-C means the same, here and in what tests start, where the tests run in the background,
     which ignores it.
     """
+    gc.disable()  # hardly anything of what is imported becomes garbage
     signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(
         1
@@ -41,6 +43,17 @@ def pytest_sessionstart() -> None:
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Before `-m` chooses by markers."""
     mark_by_fixtures(items)
+
+
+def pytest_collection_finish() -> None:
+    """From now on garbage is looked for, among what tests make and not among what was imported."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Libraries print at the end of the program what is never freed."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

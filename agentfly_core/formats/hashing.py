@@ -7,15 +7,17 @@ import json
 
 from agentfly_core.formats.json_value import JSON
 
+# made once: `json.dumps` makes one for each call, which takes as long as the call itself
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
+
 
 def digest(value: JSON) -> str:
     """The sha256 (64 hex digits) of a JSON value's canonical text; raises TypeError for what is not
     JSON.
     """
-    text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_CANONICAL.encode(value).encode()).hexdigest()
 
 
 def seed(*parts: int | str) -> int:

@@ -38,6 +38,7 @@ from agentfly_core.records.trajectory import (
 NUMBER = b"agentfly.schema"
 EPISODES, SCORES = "trajectories.parquet", "scores.parquet"
 """What the files are called in the folders of stages."""
+_text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _SPAN = pa.struct(
     [
         ("tokens", pa.list_(pa.int32())),
@@ -322,7 +323,3 @@ def _message(item: Mapping[str, Any]) -> Message | Observation:
         return Observation(**item)
     calls = tuple(ToolCall(**c) if "name" in c else BadCall(**c) for c in item["calls"])
     return Message(item["role"], item["content"], calls)
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -132,12 +133,11 @@ def rows_of(science: Science, sampling_round: SamplingRound, size: int) -> list[
         )
     if science.night is None:
         turn, place = divmod(sampling_round.step - 1, size // block)
-        order = list(range(size))
-        random.Random(hashing.seed(science.seed, "pass", turn)).shuffle(order)
+        order = _pass_order(science.seed, turn, size)
         if curriculum:
-            return order[place * block : (place + 1) * block]
+            return [*order[place * block : (place + 1) * block]]
         first = place * block + sampling_round.first
-        return order[first : first + sampling_round.count]
+        return [*order[first : first + sampling_round.count]]
     begins = science.night.epoch * size + science.night.problem
     start = begins + sampling_round.before + sampling_round.first
     played = range(start, start + sampling_round.count)
@@ -145,6 +145,14 @@ def rows_of(science: Science, sampling_round: SamplingRound, size: int) -> list[
         epoch: epoch_order(science.seed, epoch, size) for epoch in {i // size for i in played}
     }
     return [orders[i // size][i % size] for i in played]
+
+
+@functools.lru_cache(maxsize=2)
+def _pass_order(seed: int, turn: int, size: int) -> tuple[int, ...]:
+    """A pass over `size` problems: each shard of each of its steps asks for it again."""
+    order = list(range(size))
+    random.Random(hashing.seed(seed, "pass", turn)).shuffle(order)
+    return tuple(order)
 
 
 def epoch_order(seed: int, epoch: int, size: int) -> list[int]:

@@ -88,10 +88,12 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
         if any(isinstance(span, Sampled) and span.tokens for _, span in spans)
     ]
     tokens, sampled, logprobs, turn = _columns([spans for _, spans in rows])
-    of_tokens = torch.ones_like(logprobs)
-    for row, (i, _) in enumerate(rows):
-        of_turns = torch.tensor([one.temperature or temperature for one in trajectories[i].turns])
-        of_tokens[row] = of_turns[turn[row]].where(sampled[row], 1.0)
+    of_tokens = np.ones(logprobs.shape, np.float32)
+    for row, chosen, numbers, (i, _) in zip(
+        of_tokens, sampled.numpy(), turn.numpy(), rows, strict=True
+    ):
+        of_turns = [one.temperature or temperature for one in trajectories[i].turns]
+        row[chosen] = np.array(of_turns, np.float32)[numbers[chosen]]
     if bool(sampled[:, :1].any()):
         first = trajectories[rows[int(sampled[:, 0].nonzero()[0])][0]]
         raise ValueError(
@@ -105,7 +107,7 @@ def pack(trajectories: Sequence[Trajectory], temperature: float = 1.0) -> Rollou
         rollout_logprobs=logprobs,
         trajectory=torch.tensor([i for i, _ in rows], dtype=torch.int64),
         turn=turn,
-        temperature=of_tokens,
+        temperature=torch.from_numpy(of_tokens),
         old_logprobs=logprobs,
         reference_logprobs=logprobs,
         old_values=nothing,

@@ -77,8 +77,12 @@ def visible(gpus: Sequence[int]) -> list[str]:
 def imports_frozen() -> Iterator[None]:
     """Keep the garbage collector from looking through all that was imported, again and again.
 
-    It takes 0.5 s each time where torch, transformers, Prefect and MLflow are loaded.
+    It takes 0.5 s each time where torch, transformers, Prefect and MLflow are loaded. Where that is
+    so already, within such a block or in a fork from one, nothing is done.
     """
+    if gc.get_freeze_count():
+        yield
+        return
     gc.collect()
     gc.freeze()
     try:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,7 +34,7 @@ class Tree:
     """
 
     rows: tuple[int, ...]
-    branches: tuple[Tensor, ...]
+    branches: tuple[np.ndarray, ...]
 
     @property
     def size(self) -> int:
@@ -100,10 +101,12 @@ def build_trees(tokens: Tensor, lengths: Tensor, limit: int) -> list[Tree]:
         before, added = row, len(row) - common
         cheap = size + added <= SMALL or (size + added) ** 2 <= size**2 + len(row) ** 2
         if common >= added and size + added <= limit and cheap:
-            branch = torch.cat([trees[-1].branches[-1][:common], torch.arange(size, size + added)])
+            branch = np.concatenate(
+                [trees[-1].branches[-1][:common], np.arange(size, size + added)]
+            )
             trees[-1] = Tree((*trees[-1].rows, index), (*trees[-1].branches, branch))
         else:
-            trees.append(Tree((index,), (torch.arange(len(row)),)))
+            trees.append(Tree((index,), (np.arange(len(row)),)))
     return trees
 
 
@@ -112,17 +115,18 @@ def flatten(tokens: Tensor, trees: Sequence[Tree]) -> PrefixTrees:
     of the next.
     """
     width = max(tree.size for tree in trees)
-    merged, depths = torch.zeros(2, len(trees), width, dtype=torch.int64)
+    rows = tokens.numpy()
+    merged, depths = np.zeros((2, len(trees), width), np.int64)
     # padding attends to itself: a softmax needs a term
-    ends = torch.arange(1, width + 1).repeat(len(trees), 1)
-    places = torch.zeros_like(tokens)
+    ends = np.tile(np.arange(1, width + 1), (len(trees), 1))
+    places = np.zeros_like(rows)
     branches = [(number, branch) for number, tree in enumerate(trees) for branch in tree.branches]
     for row, (number, branch) in enumerate(branches):
-        merged[number, branch] = tokens[row, : len(branch)]
-        depths[number, branch] = torch.arange(len(branch))
+        merged[number, branch] = rows[row, : len(branch)]
+        depths[number, branch] = np.arange(len(branch))
         ends[number, branch] = branch[-1] + 1
         places[row, : len(branch)] = branch + number * width
-    return PrefixTrees(merged, depths, ends, places)
+    return PrefixTrees(*map(torch.from_numpy, (merged, depths, ends, places)))
 
 
 def require_masks(config: PreTrainedConfig) -> None:

@@ -1,9 +1,9 @@
 """A program that runs `agentfly` commands, each in a fork of itself that dies at the moment it is
 told to.
 
-It imports what a command needs once; a fork is then a process like that of any command, and SIGKILL
-ends it for real. Orders come as lines of JSON on stdin, what became of each goes as a line of JSON
-to stdout:
+It imports what a command needs once, also what that needs late: deepspeed, to save a model, and
+MLflow's database. A fork is then a process like that of any command, and SIGKILL ends it for real.
+Orders come as lines of JSON on stdin, what became of each goes as a line of JSON to stdout:
 
     {"words": ["train"], "folder": "/x", "env": {}, "largest": null, "death": {"at": "update 1 1"}}
     {"code": -9, "moments": [], "opened": 0}
@@ -15,6 +15,7 @@ printed goes to the file `output`.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -24,11 +25,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import mlflow  # noqa: F401
+import deepspeed  # noqa: F401
+import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
+import prefect.flow_engine  # noqa: F401
 import psutil
+import sqlalchemy.dialects.sqlite  # noqa: F401
 import transformers.models.auto.modeling_auto  # noqa: F401
 
-import agentfly_core.inference.in_process  # noqa: F401
+import agentfly_core.inference.in_process
+import agentfly_core.rl.policy_gradient  # noqa: F401
 import flows.train  # noqa: F401
 from agentfly_core.system.progress import Progress, listening
 from agentfly_core.system.supervisor import die_with_parent
@@ -110,7 +115,9 @@ def fork(order: dict[str, Any]) -> dict[str, Any]:
     child = os.fork()
     if child == 0:
         die_with_parent()
-        leave(live(order, writing))
+        code = live(order, writing)
+        gc.unfreeze()  # libraries print what is never freed
+        leave(code)
     os.close(writing)
     with open(reading) as notes:
         noted = json.loads(notes.read() or '{"moments": [], "opened": 0}')
@@ -118,5 +125,7 @@ def fork(order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # no fork looks for garbage, and so writes, in what was imported
     for line in sys.stdin:
         print(json.dumps(fork(json.loads(line))), flush=True)
+    gc.unfreeze()

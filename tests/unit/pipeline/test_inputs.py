@@ -39,23 +39,32 @@ def files_of_model(context: ExperimentContext) -> dict[str, str]:
     }
 
 
-def test_it_is_made_once_and_found_again(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> ExperimentContext:
+    """The experiment, with its model made; its store is not to be written into."""
+    context = experiment(tmp_path_factory.mktemp("usual"))
+    inputs.base_model(context)
+    return context
+
+
+def test_it_is_made_once_and_found_again(usual: ExperimentContext, tmp_path: Path) -> None:
     model, made = inputs.base_model(experiment(tmp_path))
     assert made
     assert inputs.base_model(experiment(tmp_path)) == (model, False)
-    assert files_of_model(experiment(tmp_path)) == files_of_model(experiment(tmp_path / "other"))
+    assert files_of_model(experiment(tmp_path)) == files_of_model(usual)
 
 
-def test_held_out_problems_change_no_byte_of_it_and_training_problems_do(tmp_path: Path) -> None:
-    usual = files_of_model(experiment(tmp_path))
+def test_held_out_problems_change_no_byte_of_it_and_training_problems_do(
+    usual: ExperimentContext, tmp_path: Path
+) -> None:
     other = {**DATA, "held_out": "In the attic are zebras: how many {} are in the {}?"}
     context = experiment(tmp_path / "other", data=other)
-    assert files_of_model(context) == usual
+    assert files_of_model(context) == files_of_model(usual)
     assert (
         b"zebras" in (context.store.open(inputs.dataset(context)[0]) / "test.parquet").read_bytes()
     )
     fewer = experiment(tmp_path, data={**DATA, "train": 20})
-    assert files_of_model(fewer)["tokenizer.json"] != usual["tokenizer.json"]
+    assert files_of_model(fewer)["tokenizer.json"] != files_of_model(usual)["tokenizer.json"]
 
 
 def test_neither_the_seed_nor_how_it_is_trained_makes_another(tmp_path: Path) -> None:
@@ -85,9 +94,8 @@ def test_what_it_is_made_from_makes_another(changes: dict[str, object], tmp_path
     assert keys.base_model(usual.store, usual.science) is not None
 
 
-def test_rooms_and_things_are_tokens_and_a_call_is_few(tmp_path: Path) -> None:
-    context = experiment(tmp_path)
-    folder = context.store.open(inputs.base_model(context)[0])
+def test_rooms_and_things_are_tokens_and_a_call_is_few(usual: ExperimentContext) -> None:
+    folder = usual.store.open(inputs.base_model(usual)[0])
     call = call_text("count", room="attic", thing="ropes")
     assert AutoTokenizer.from_pretrained(folder).tokenize(call)[-4:] == [
         "attic",
