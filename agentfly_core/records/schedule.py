@@ -147,7 +147,7 @@ def rows_of(science: Science, sampling_round: SamplingRound, size: int) -> list[
     return [orders[i // size][i % size] for i in played]
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=8)  # one a task of a mixture
 def _pass_order(seed: int, turn: int, size: int) -> tuple[int, ...]:
     """A pass over `size` problems: each shard of each of its steps asks for it again."""
     order = list(range(size))
