@@ -253,6 +253,15 @@ class Science(Section):
                     f"{place or 'evaluate.'}goal: got {goal!r}, expected one of "
                     f"{', '.join(one.rewards)}"
                 )
+        if (
+            self.tasks
+            and self.evaluate.goal
+            and all(task.goal or task.rewards for task in self.tasks.values())
+        ):
+            raise ValueError(
+                f"evaluate.goal: got {self.evaluate.goal!r}, and each task has its own rewards: "
+                "give the tasks their `goal`"
+            )
         return self
 
     @model_validator(mode="after")

@@ -156,6 +156,7 @@ def _completed(science: Science) -> Science:
     """
     with at("algorithm.use"):
         refills = getattr(load(science.algorithm.use), "refills", None)
+    said = science.rollout.model_fields_set
     if science.tasks:
         science = _with_tasks_completed(science)
     changed: dict[str, Section] = {}
@@ -166,17 +167,17 @@ def _completed(science: Science) -> Science:
         with at(name):
             settings = with_defaults(load(part.use), part.settings, given)
         changed[name] = type(part)(**{**part.model_dump(), **settings})
-    if "refills" not in science.rollout.model_fields_set:
+    if "refills" not in said:
         changed["rollout"] = science.rollout.model_copy(update={"refills": refills or 0})
     science = science.model_copy(update=changed)
     if not (having := [own for own in science.own_settings() if own.settings]):
         return science
-    said = science.model_dump(mode="json")
+    full = science.model_dump(mode="json")
     for own in having:
-        section = at_keys(said, own.keys)
+        section = at_keys(full, own.keys)
         assert isinstance(section, dict), f"{own.keys} holds settings"
         section.update(own.completed())
-    return Science.model_validate(said)
+    return Science.model_validate(full)
 
 
 def _with_tasks_completed(science: Science) -> Science:

@@ -140,10 +140,11 @@ def _warm_start(said: Mapping[str, JSON], tasks: Mapping[str, Task]) -> Mapping[
             f"tasks.{lacking[0]}.warm_start: it must be given, as those of {', '.join(shown)} are: "
             "the warm start shows all tasks. `{demonstrations: my_file:policy}` names a policy."
         )
-    if said.get("demonstrations", DEMONSTRATIONS) != DEMONSTRATIONS:
-        raise ValueError(
-            f"warm_start.demonstrations: got {said['demonstrations']}, and each task names its "
-            f"own, such as tasks.{next(iter(shown))}.warm_start.demonstrations: leave one out."
-        )
+    if said.get("demonstrations") != DEMONSTRATIONS:
+        for key in said.keys() & {"demonstrations", "settings"}:
+            raise ValueError(
+                f"warm_start.{key}: got {said[key]}, and each task has its own, such as "
+                f"tasks.{next(iter(shown))}.warm_start.{key}: leave one out."
+            )
     parts: JSON = {name: one.model_dump(mode="json") for name, one in shown.items()}
     return {**said, "demonstrations": DEMONSTRATIONS, "settings": {"tasks": parts}}

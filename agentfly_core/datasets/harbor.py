@@ -36,6 +36,9 @@ _BARE = re.compile(
 _REFUSED = re.compile(
     r"\b(apt|apt-get|apk|conda|curl|docker|git|npm|pip|pip3|pytest|uv|uvx|wget)\b(?![.\w/-])"
 )
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+SCRIPTS = ("", ".sh", ".bash")
+"""How files end that a shell runs."""
 WHY_NOT = (
     "a check has no network and no packages, and does not ask git, which the workspace's .git rules"
 )
@@ -108,7 +111,7 @@ def _harbor(folder: Path) -> Task:
         told = tomllib.loads(_text(settings))
     except tomllib.TOMLDecodeError as error:
         raise Refused(settings, 1, f"it is no TOML: {error}") from None
-    image = told.get("environment", {}).get("docker_image")
+    image = _section(settings, told, "environment").get("docker_image")
     if image is not None and not _BARE.fullmatch(image):
         raise Refused(settings, 1, f"it needs the image {image}, expected a bare one")
     if (several := folder / "environment/docker-compose.yaml").exists():
@@ -116,16 +119,25 @@ def _harbor(folder: Path) -> Task:
     script = folder / "tests/test.sh"
     if "/logs/verifier/reward.txt" not in _text(script):
         raise Refused(script, 1, "it writes no /logs/verifier/reward.txt")
-    seconds = told.get("verifier", {}).get("timeout_sec", SECONDS)
+    seconds = _section(settings, told, "verifier").get("timeout_sec", SECONDS)
     check = _check(folder, script, _seconds(settings, seconds))
     instruction = _text(folder / "instruction.md").strip()
-    return Task(instruction, told.get("metadata", {}), folder / "environment", check)
+    says = _section(settings, told, "metadata")
+    return Task(instruction, says, folder / "environment", check)
+
+
+def _section(settings: Path, told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What is told under a name, nothing where that is left out or empty."""
+    found = told.get(name) or {}
+    if not isinstance(found, Mapping):
+        raise Refused(settings, 1, f"{name} is {found!r}, expected a section")
+    return found
 
 
 def _terminal_bench(folder: Path) -> Task:
     settings, containers = folder / "task.yaml", folder / "docker-compose.yaml"
     told = _yaml(settings)
-    if containers.exists() and len(_yaml(containers).get("services", ())) > 1:
+    if containers.exists() and len(_section(containers, _yaml(containers), "services")) > 1:
         raise Refused(containers, 1, "it needs several containers")
     seconds = _seconds(settings, told.get("max_test_timeout_sec", SECONDS))
     if not isinstance(instruction := told.get("instruction"), str):
@@ -135,10 +147,11 @@ def _terminal_bench(folder: Path) -> Task:
 
 
 def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
-    for number, line in enumerate(_text(script).splitlines(), 1):
-        if found := _REFUSED.search(line.partition("#")[0]):
-            raise Refused(script, number, f"it calls {found[1]}: {WHY_NOT}")
     tests = folder / "tests"
+    for path in dict.fromkeys([script, *_files(tests)]):
+        for number, text in _called(path):
+            if found := _REFUSED.search(text):
+                raise Refused(path, number, f"it calls {found[1]}: {WHY_NOT}")
     _require_modules([path for path in _files(tests) if path.suffix == ".py"])
     files = {str(path.relative_to(tests)): _text(path) for path in _files(tests)}
     return {
@@ -149,15 +162,32 @@ def _check(folder: Path, script: Path, seconds: float) -> dict[str, Any]:
     }
 
 
+def _called(path: Path) -> Iterator[tuple[int, str]]:
+    """What a program may call, with its lines: all that a shell's script says but comments, and the
+    texts in one of Python.
+    """
+    if path.suffix == ".py":
+        for node in ast.walk(_parsed(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.lineno, node.value
+    elif path.suffix in SCRIPTS:
+        for number, line in enumerate(_text(path).splitlines(), 1):
+            yield number, _COMMENT.sub("", line)
+
+
+def _parsed(program: Path) -> ast.Module:
+    try:
+        return ast.parse(_text(program))
+    except SyntaxError as error:
+        raise Refused(program, error.lineno or 1, f"it is no Python: {error.msg}") from None
+
+
 def _require_modules(programs: list[Path]) -> None:
     """Refuse what imports neither Python's own modules nor one of these."""
     own = {name for path in programs for name in (path.stem, path.parent.name)}
     known = sys.stdlib_module_names | own
     for path in programs:
-        try:
-            nodes = [*ast.walk(ast.parse(_text(path)))]
-        except SyntaxError as error:
-            raise Refused(path, error.lineno or 1, f"it is no Python: {error.msg}") from None
+        nodes = ast.walk(_parsed(path))
         imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
         for node in imports:
             named = [alias.name for alias in node.names]
@@ -181,7 +211,7 @@ def _copied(context: Path) -> dict[str, str]:
             files |= _laid_out(context, instruction.split())
         except ValueError as error:
             raise Refused(dockerfile, number, f"{instruction}: {error}") from None
-    size = sum(len(text.encode()) for text in files.values())
+    size = sum(len(name.encode()) + len(text.encode()) for name, text in files.items())
     if len(files) > MOST_FILES or size > MOST_BYTES:
         raise Refused(dockerfile, 1, f"{len(files)} files of {size} bytes are too many")
     return files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 from agentfly_core.config.experiment import SPLITS
 from agentfly_core.config.import_path import at
 from agentfly_core.config.parts import Data
-from agentfly_core.config.tasks import in_task
+from agentfly_core.config.tasks import in_task, task_of
 from agentfly_core.formats.hashing import digest
-from agentfly_core.records.dataset import BadRow, build, problems_of
+from agentfly_core.records.dataset import BadRow, build, problems_of, spaced_alike
 from agentfly_core.records.trajectory import Problem
 
 Rows = list[Problem | BadRow]
@@ -42,17 +43,18 @@ def mixture(
 
 
 def _require_disjoint(splits: Mapping[str, Sequence[Problem | BadRow]]) -> None:
-    known: dict[str, str] = {}
+    """What one task's own splits share is told when the dataset is prepared, as of any dataset."""
+    trained = defaultdict[str, dict[str, str]](dict)
     for split, rows in splits.items():
         for problem in rows:
             if not isinstance(problem, Problem):
                 continue
-            asked = digest([problem.prompt, dict(problem.facts)])
-            if split != "train" and asked in known:
+            here, asked = task_of(problem.id), digest([spaced_alike(problem.prompt), problem.facts])
+            if split == "train":
+                trained[asked][here] = problem.id
+            elif others := [of for task, of in trained[asked].items() if task != here]:
                 raise ValueError(
-                    f"The {split} problem {problem.id!r} is the training problem {known[asked]!r}, "
+                    f"The {split} problem {problem.id!r} is the training problem {others[0]!r}, "
                     "too: tasks of the same dataset need the same sizes of splits and the same "
                     "seed, or settings by which they share no problem."
                 )
-            if split == "train":
-                known[asked] = problem.id

@@ -25,7 +25,7 @@ from agentfly_core.runs.episodes import (
     read_step,
     spans,
 )
-from agentfly_core.runs.run import known_run, science_of
+from agentfly_core.runs.run import context_of, known_run, science_of
 
 HELD_OUT = ("test", "validation")
 
@@ -106,7 +106,8 @@ def evaluations(
     its folder, None where that is not stored or not scored.
     """
     played = held_out(store, record, split)
-    return partial(_evaluation, store, *played, record.get("frozen", {}), run)
+    frozen = context_of(record, store).frozen if played[0].agent.frozen else {}
+    return partial(_evaluation, store, *played, frozen, run)
 
 
 def evaluated_pairs(store: Store, folder: str) -> tuple[Pair, ...]:

@@ -109,16 +109,18 @@ def rows_of_tasks(
     """
     rows, start = list[int](), 0
     for name, size in sizes.items():
-        own = rows_of(science.each[name], sampling_round.of(name), size)
+        own = rows_of(science.each[name], sampling_round.of(name), size, name)
         rows += [start + row for row in own]
         start += size
     return rows
 
 
-def rows_of(science: Science, sampling_round: SamplingRound, size: int) -> list[int]:
+def rows_of(
+    science: Science, sampling_round: SamplingRound, size: int, task: str = ""
+) -> list[int]:
     """Which of the training split's `size` problems a round plays, or with a curriculum all among
     which the step's are chosen: each pass over the data is a new permutation, whose end cuts no
-    step.
+    step, and each task of a mixture has its own.
 
     A night's passes are epochs (`epoch_order`), and a step may lie across the end of one. Raises
     ValueError when there are fewer problems than one step may need, a night's step: at most half of
@@ -133,7 +135,7 @@ def rows_of(science: Science, sampling_round: SamplingRound, size: int) -> list[
         )
     if science.night is None:
         turn, place = divmod(sampling_round.step - 1, size // block)
-        order = _pass_order(science.seed, turn, size)
+        order = _pass_order(science.seed, turn, size, task)
         if curriculum:
             return [*order[place * block : (place + 1) * block]]
         first = place * block + sampling_round.first
@@ -148,10 +150,10 @@ def rows_of(science: Science, sampling_round: SamplingRound, size: int) -> list[
 
 
 @functools.lru_cache(maxsize=8)  # one a task of a mixture
-def _pass_order(seed: int, turn: int, size: int) -> tuple[int, ...]:
+def _pass_order(seed: int, turn: int, size: int, task: str) -> tuple[int, ...]:
     """A pass over `size` problems: each shard of each of its steps asks for it again."""
     order = list(range(size))
-    random.Random(hashing.seed(seed, "pass", turn)).shuffle(order)
+    random.Random(hashing.seed(seed, "pass", turn, *filter(None, [task]))).shuffle(order)
     return tuple(order)
 
 

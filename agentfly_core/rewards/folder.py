@@ -32,12 +32,14 @@ def checked():
     if os.path.realpath("/app") != os.path.realpath("work"):
         return "{_NO_CHECK} there is no /app"
     settings = dict(os.environ, HOME=os.path.realpath("home"), TEST_DIR="/tests")
+    # no module is imported from where a program stands, which may be the workspace
+    settings.update(PYTHONSAFEPATH="1", PYTHONPATH="/tests")
     command = ["/bin/bash", "/tests/" + script]
     try:
         done = subprocess.run(command, cwd="/tests", env=settings, stdin=subprocess.DEVNULL)
     except OSError as error:
         return "{_NO_CHECK} %s" % error
-    if by_exit_code:
+    if by_exit_code or done.returncode < 0:  # killed, be it by a program of the workspace
         return float(done.returncode == 0)
     try:
         with open("logs/verifier/reward.txt") as file:
@@ -74,9 +76,10 @@ async def hidden_check(workspace: Workspace, problem: Problem) -> float:
         {"files": {"test.sh": "..."}, "script": "test.sh", "by_exit_code": False, "seconds": 60.0}
 
     These files lie in /tests and the workspace's in /app. The script runs in /tests, with an empty
-    home, and nothing of the workspace runs unless the script runs it. It writes a number to
-    /logs/verifier/reward.txt, or with `by_exit_code` ends with 0 for a 1; all else is 0, and so is
-    a check that takes longer than `seconds`.
+    home, and nothing of the workspace runs unless the script runs it: Python imports nothing from
+    the folder that it stands in. It writes a number to /logs/verifier/reward.txt, or with
+    `by_exit_code` ends with 0 for a 1; all else is 0, and so is a check that is killed or takes
+    longer than `seconds`.
     """
     check: Mapping[str, Any] = problem.facts["check"]
     nonce, seconds = secrets.token_hex(16), float(check["seconds"])

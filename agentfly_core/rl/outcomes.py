@@ -75,7 +75,9 @@ class Outcomes:
                 / sizes
                 for value in values
             ]
-            if bool((means[0] != means[0][:1]).any()) and not means[0].isnan().any():
+            unknown = means[0].isnan()
+            assert bool(unknown.all() == unknown.any()), "a group has a reward or has it not"
+            if bool((means[0] != means[0][:1]).any()) and not unknown.any():
                 results[group] = how(values[0][group], *means)
         return results
 

@@ -252,6 +252,8 @@ def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for name, members in outcomes.tasks.items():
+        if not name:  # those of an experiment without tasks are told anyway
+            continue
         chosen = torch.tensor(members)
         own = batch.advantages[torch.isin(batch.trajectory, chosen).unsqueeze(1) & batch.sampled]
         figures = {
@@ -260,8 +262,7 @@ def by_task(outcomes: Outcomes, batch: RolloutBatch) -> dict[str, float]:
             "advantage_std": own.std(correction=0),
             "baseline": outcomes.baselines[chosen].nanmean(),
         }
-        if name:
-            found |= {f"task/{name}/train/{key}": float(value) for key, value in figures.items()}
+        found |= {f"task/{name}/train/{key}": float(value) for key, value in figures.items()}
     return found
 
 

@@ -15,7 +15,6 @@ from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inspection.sources import HELD_OUT, evaluated_pairs, evaluations
-from agentfly_core.records.run_record import RunRecord
 from agentfly_core.reports.comparing.comparison_view import NOTHING, Unbroken
 from agentfly_core.reports.comparing.learning_curves import (
     SECONDS,
@@ -73,12 +72,17 @@ def run_steps(store: Store, run: str) -> list[Step]:
     raises ValueError where there is no such run, or nothing of it to show yet.
     """
     record = known_run(store, run)
-    last = max([science_of(record).start_step, *RunLayout(run).steps(store)])
+    science = science_of(record)
+    last = max([science.start_step, *RunLayout(run).steps(store)])
+    names = (*HELD_OUT, *science.evaluate.datasets)
+    evaluated = {name: evaluations(store, record, run, name) for name in names}
+    goal = resolve(science).goal
     found = []
     for step in range(last + 1):
         measured = store.read_json(RunLayout(done_by(store, run, step)).step(step).metrics)
         metrics: Mapping[str, float] = measured["metrics"] if measured else {}
-        held_out = _held_out(store, record, run, step)
+        folders = {name: folder for name, of in evaluated.items() if (folder := of(step))}
+        held_out = _held_out(store, folders, goal)
         if metrics or held_out:
             found.append(Step(step, _figures(metrics), _parts(metrics), held_out))
     if not found:
@@ -130,13 +134,11 @@ def _parts(metrics: Mapping[str, float]) -> dict[str, float]:
     return means if len(means) > 1 else {}
 
 
-def _held_out(store: Store, record: RunRecord, run: str, step: int) -> dict[str, Rate]:
-    science, found = science_of(record), {}
-    for name in (*HELD_OUT, *science.evaluate.datasets):
-        if folder := evaluations(store, record, run, name)(step):
-            pairs = evaluated_pairs(store, folder)
-            scores = [scored for _, scored in pairs if scored]
-            played = [trajectory for trajectory, _ in pairs]
-            if solved := solved_by_problem(played, scores, resolve(science).goal):
-                found[name] = Rate.of(solved)
+def _held_out(store: Store, folders: Mapping[str, str], goal: str) -> dict[str, Rate]:
+    found = {}
+    for name, folder in folders.items():
+        pairs = evaluated_pairs(store, folder)
+        scores = [scored for _, scored in pairs if scored]
+        if solved := solved_by_problem([trajectory for trajectory, _ in pairs], scores, goal):
+            found[name] = Rate.of(solved)
     return found

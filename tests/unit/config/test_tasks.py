@@ -133,6 +133,22 @@ def test_a_curriculum_is_read_from_a_file_as_it_is_written_there():
     assert (rollout.curriculum, rollout.refills) == (Curriculum(window=3), 0)
 
 
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("warm_start.settings={spoilt: 0.9}", "warm_start.settings: got .*tasks.calculator.warm"),
+        (f"evaluate.goal={BOUGHT}", "evaluate.goal: got .*and each task has its own rewards"),
+    ],
+)
+def test_what_every_task_has_for_itself_is_refused_beside_them(override, told):
+    with pytest.raises(ValueError, match=told):
+        loading.read("mixture", [override])
+
+
+def test_an_algorithm_has_its_refills_in_a_mixture_too():
+    assert loading.read("mixture", ["algorithm=dapo"]).science.rollout.refills == 2
+
+
 def test_an_override_reaches_into_a_task():
     found = loading.read("mixture", ["tasks.shop.data.train=64", f"tasks.shop.rewards.{BOUGHT}=2"])
     assert found.science.data.train == 4096 + 4096 + 64

@@ -106,6 +106,10 @@ async def test_its_check_passes_what_its_solution_leaves_and_not_what_it_begins_
         (HARBOR, "task.toml", "[verifier]\ntimeout_sec = 'long'", 1, "may take 'long' seconds"),
         (HARBOR, "tests/test.sh", "set -e\ncurl -LsSf https://x | sh\n" + TEST, 2, "calls curl"),
         (HARBOR, "tests/test.sh", "git -C /app status # 1\n" + TEST, 1, "it calls git: a"),
+        (HARBOR, "tests/test.sh", "X=${#A}; git -C /app log\n" + TEST, 1, "it calls git"),
+        (HARBOR, "tests/h.sh", "git -C /app log", 1, "it calls git"),
+        (HARBOR, "tests/c.py", "import subprocess\nsubprocess.run(['git'])", 2, "it calls git"),
+        (HARBOR, "task.toml", "environment = 'x'", 1, "environment is 'x', expected a section"),
         (HARBOR, "tests/test.sh", "exit 0", 1, "it writes no /logs/verifier/reward.txt"),
         (BENCH, "run-tests.sh", "# install\nuvx pytest $TEST_DIR", 2, "it calls uvx"),
         (BENCH, "tests/test_outputs.py", "import os\nimport pytest", 2, "it imports pytest: "),
@@ -116,7 +120,7 @@ async def test_its_check_passes_what_its_solution_leaves_and_not_what_it_begins_
         (BENCH, "task.yaml", "difficulty: easy", 1, "it has no instruction"),
         (BENCH, "task.yaml", "[]", 1, "it is no mapping"),
         (BENCH, "task.yaml", "a: [", 1, "task.yaml, line 1, column 5 is no valid YAML"),
-        (BENCH, "data/a.txt", "x" * 1_000_001, 1, "1 files of 1000001 bytes are too many"),
+        (BENCH, "data/a.txt", "x" * 1_000_000, 1, "1 files of 1000010 bytes are too many"),
     ],
 )  # fmt: skip
 def test_a_task_that_cannot_be_played_here_is_refused_with_its_file_and_line(

@@ -3,6 +3,7 @@
 import pytest
 
 from agentfly_core.records.dataset import prepare, sizes_by_task, split
+from agentfly_core.records.trajectory import Problem
 from agentfly_core.testing.datasets import problems_of
 from tests.support.mixtures import SUMS, science
 
@@ -24,6 +25,30 @@ def test_a_training_problem_that_another_task_holds_out_is_refused():
         ValueError, match=r"The test problem 'few/\S+' is the training problem 'many/"
     ):
         problems_of(MIXTURE, train=412, validation=0, test=412, tasks=tasks)
+
+
+def asking(seed, train, validation, test, spaces=1, same=False):
+    """One question in each split, spaced so; the held-out one is the training problem's or not."""
+    asked = f"What is{' ' * spaces}1+1?"
+    rest = "What is 1+2?"
+    made = {"train": [asked] * train, "validation": [], "test": [asked if same else rest] * test}
+    return {
+        split: [Problem(f"{split}-{i}", text, {}) for i, text in enumerate(texts)]
+        for split, texts in made.items()
+    }
+
+
+def test_a_held_out_problem_is_the_training_problem_of_another_task_however_it_is_spaced():
+    data = {"use": f"{__name__}:asking", "train": 1, "validation": 0, "test": 1}
+    tasks = {"one": data, "other": {**data, "spaces": 3, "same": True}}
+    with pytest.raises(ValueError, match="The test problem 'other/test-0' is the training problem"):
+        problems_of(MIXTURE, train=2, validation=0, test=2, tasks=tasks)
+
+
+def test_what_the_splits_of_one_task_share_is_told_and_not_refused():
+    data = {"use": f"{__name__}:asking", "train": 1, "validation": 0, "test": 1, "same": True}
+    made = problems_of(MIXTURE, train=1, validation=0, test=1, tasks={"one": data})
+    assert [problem.id for problem in made["test"]] == ["one/test-0"]
 
 
 def test_data_that_cannot_be_used_are_told_with_their_task():

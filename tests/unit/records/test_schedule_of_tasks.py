@@ -14,7 +14,7 @@ from agentfly_core.records.schedule import (
     rows_of_tasks,
 )
 from agentfly_core.records.trajectory import Problem
-from tests.support.mixtures import science
+from tests.support.mixtures import BUYING, science
 
 SIZES = {"sums": 12, "shop": 6}
 
@@ -33,6 +33,13 @@ def test_each_step_plays_the_quota_of_each_task_and_a_pass_permutes_within_it():
     assert sorted(sums[:12]) == [*range(12)] == sorted(sums[12:])
     assert sums[:12] != sums[12:]
     assert sorted(shop[:6]) == [*range(12, 18)] == sorted(shop[6:])
+
+
+def test_each_task_is_passed_in_an_order_of_its_own():
+    rules = science(shop={**BUYING, "weight": 2})
+    found = rows_of_tasks(rules, first_round(rules, 1, False), {"sums": 100, "shop": 100})
+    (sums, shop) = found[:2], [row - 100 for row in found[2:]]
+    assert sums[:1] != shop[:1]
 
 
 def test_a_refill_draws_what_a_task_lacks_from_that_task():
