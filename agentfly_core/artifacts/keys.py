@@ -16,9 +16,9 @@ from agentfly_core.artifacts.store import Artifact, ArtifactKey, Store
 from agentfly_core.config.experiment import Science, resumable
 from agentfly_core.config.parts import OWN_MODEL
 from agentfly_core.config.site import Endpoint
-from agentfly_core.config.tasks import in_task
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON
+from agentfly_core.records.trajectory import in_task
 from agentfly_core.system.files import sha256
 
 Stage = Literal[

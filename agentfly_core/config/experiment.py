@@ -20,18 +20,16 @@ from agentfly_core.config.parts import (
     AlgorithmPart,
     Curriculum,
     Data,
-    HeldOutDataset,
     Nano,
     OwnSettings,
     Part,
     Pool,
-    Positive,
     RewardPart,
     ToolPart,
     own_settings_of,
 )
-from agentfly_core.config.promotion import AS_BEFORE, Promotion
-from agentfly_core.config.section import Added, Keys, Section
+from agentfly_core.config.promotion import AS_BEFORE, HeldOutDataset, Promotion
+from agentfly_core.config.section import Added, Keys, Positive, Section
 from agentfly_core.config.tasks import GOAL, Name, Task, mixed, quotas
 from agentfly_core.formats.hashing import digest
 from agentfly_core.formats.json_value import JSON

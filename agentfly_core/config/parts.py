@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     field_validator,
@@ -27,7 +26,7 @@ from agentfly_core.config.import_path import (
     settings_of,
     with_defaults,
 )
-from agentfly_core.config.section import Added, Keys, Section, by_name
+from agentfly_core.config.section import OPEN, Added, Keys, Positive, Section, by_name
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean
 
@@ -36,8 +35,6 @@ NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 """Of a run, of a service and of all else that is a file's name or part of a reference."""
 OWN_MODEL = "nano"
 """The model that is made for an experiment, from its training problems and demonstrations."""
-Positive = Annotated[int, Field(ge=1)]
-OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 ENDPOINT = "endpoint:"
 SPEAKS = re.compile(rf"(run:{NAME}@\d+)|({ENDPOINT}{NAME})")
 
@@ -95,28 +92,6 @@ class Data(Part):
         default=None,
         description="of the problems, and of how held-out ones are played (default: `seed`)",
     )
-
-
-class HeldOutDataset(Section):
-    """Its `test` problems are played, as those of the section `data` are:
-    `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000}`.
-
-    All is as in that section, whose seed counts where there is none. One training problem is made,
-    since that split may not be empty.
-    """
-
-    model_config = OPEN
-    use: str
-    train: Positive = 1
-    validation: Annotated[int, Field(ge=0)] = 0
-    test: Positive
-    tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
-    seed: int | None = None
-
-    @property
-    def data(self) -> dict[str, JSON]:
-        """What the section `data` would say of it."""
-        return self.model_dump(mode="json")
 
 
 class ToolPart(Section):

@@ -8,11 +8,32 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentfly_core.config.parts import HeldOutDataset
-from agentfly_core.config.section import BY_NAME, Section
+from agentfly_core.config.section import BY_NAME, OPEN, Positive, Section
 from agentfly_core.formats.json_value import JSON
 
 Margin = Annotated[float, Field(gt=0)]
+
+
+class HeldOutDataset(Section):
+    """Its `test` problems are played, as those of the section `data` are:
+    `{use: "agentfly_core.datasets.files:files", train_file: hard.jsonl, test: 1000}`.
+
+    All is as in that section, whose seed counts where there is none. One training problem is made,
+    since that split may not be empty.
+    """
+
+    model_config = OPEN
+    use: str
+    train: Positive = 1
+    validation: Annotated[int, Field(ge=0)] = 0
+    test: Positive
+    tolerate_bad_rows: Annotated[int, Field(ge=0)] = 0
+    seed: int | None = None
+
+    @property
+    def data(self) -> dict[str, JSON]:
+        """What the section `data` would say of it."""
+        return self.model_dump(mode="json")
 
 
 class GuardDataset(HeldOutDataset):

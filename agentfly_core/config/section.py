@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agentfly_core.formats.json_value import JSON
 
 T = TypeVar("T")
 Keys = tuple[str, ...]
+Positive = Annotated[int, Field(ge=1)]
+OPEN = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+"""Of a section with further keys, the settings of what it names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from pydantic_core import PydanticCustomError
 
 from agentfly_core.config.credentials import VARIABLE
 from agentfly_core.config.mismatch import UNSHOWN
-from agentfly_core.config.parts import NAME, Positive
-from agentfly_core.config.section import Section
+from agentfly_core.config.parts import NAME
+from agentfly_core.config.section import Positive, Section
 from agentfly_core.formats import strict_json
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean, redact

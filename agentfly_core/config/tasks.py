@@ -13,8 +13,8 @@ from pydantic import (
     model_serializer,
 )
 
-from agentfly_core.config.parts import Data, Pool, Positive, RewardPart, ToolPart
-from agentfly_core.config.section import Section
+from agentfly_core.config.parts import Data, Pool, RewardPart, ToolPart
+from agentfly_core.config.section import Positive, Section
 from agentfly_core.formats.json_value import JSON
 
 DATA = "agentfly_core.datasets.mixture:mixture"
@@ -75,18 +75,6 @@ class Task(Section):
 
 
 _TASKS = TypeAdapter(dict[Name, Task])
-
-
-def in_task(task: str, problem: str) -> str:
-    """What a problem of a task is called in a mixture: `shop/2-red-cup`; without a task as it
-    is.
-    """
-    return f"{task}/{problem}" if task else problem
-
-
-def task_of(problem: str) -> str:
-    """The task in which a problem of a mixture is, by its id: `shop` of `shop/2-red-cup`."""
-    return problem.partition("/")[0]
 
 
 def quotas(weights: Mapping[str, float], count: int) -> dict[str, int]:

@@ -8,10 +8,9 @@ from typing import Any, TypeGuard
 
 from agentfly_core.authoring.chat_template import Conversation
 from agentfly_core.config.import_path import at, check_settings, construct, load
-from agentfly_core.config.tasks import task_of
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inference.scripted import Policy
-from agentfly_core.records.trajectory import Message, Problem
+from agentfly_core.records.trajectory import Message, Problem, task_of
 
 GIVEN = ("problems", "seed")
 

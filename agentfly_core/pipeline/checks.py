@@ -10,7 +10,8 @@ from agentfly_core.authoring import injection
 from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, check_settings, construct, full_name, load
 from agentfly_core.config.loading import GIVEN
-from agentfly_core.config.parts import ENDPOINT, OWN_MODEL, Data, HeldOutDataset
+from agentfly_core.config.parts import ENDPOINT, OWN_MODEL, Data
+from agentfly_core.config.promotion import HeldOutDataset
 from agentfly_core.config.site import Site
 from agentfly_core.datasets.file_rows import first_fields
 from agentfly_core.datasets.files import files, renamed, require_fields

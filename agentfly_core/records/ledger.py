@@ -11,10 +11,9 @@ from typing import Literal
 
 import pandas as pd
 
-from agentfly_core.config.tasks import task_of
 from agentfly_core.records.parquet import count_rows
 from agentfly_core.records.speakers import Earned, any_spread, by_episode, earned_by_speaker
-from agentfly_core.records.trajectory import Scored, Trajectory
+from agentfly_core.records.trajectory import Scored, Trajectory, task_of
 
 FILE = "ledger.parquet"
 PassRates = Mapping[str, tuple[int, int]]

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentfly_core.config.experiment import Night, Science
-from agentfly_core.config.tasks import in_task, task_of
 from agentfly_core.formats import hashing
-from agentfly_core.records.trajectory import Problem
+from agentfly_core.records.trajectory import Problem, in_task, task_of
 
 SELDOM = 0.01
 """What the weight of a kind is at least that is always solved or never, lest it is forgotten."""

@@ -127,6 +127,18 @@ class Problem:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+def in_task(task: str, problem: str) -> str:
+    """What a problem of a task is called in a mixture: `shop/2-red-cup`; without a task as it
+    is.
+    """
+    return f"{task}/{problem}" if task else problem
+
+
+def task_of(problem: str) -> str:
+    """The task in which a problem of a mixture is, by its id: `shop` of `shop/2-red-cup`."""
+    return problem.partition("/")[0]
+
+
 class Ending(StrEnum):
     """Why an episode ended.
 

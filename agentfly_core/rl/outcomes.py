@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agentfly_core.config.tasks import task_of
 from agentfly_core.formats import hashing
 from agentfly_core.records.speakers import episode_numbers, own_reward
-from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored
+from agentfly_core.records.trajectory import Ending, Scored, Trajectory, Unscored, task_of
 from agentfly_core.rl.advantage import Sequences, last_of_turns, sequences
 from agentfly_core.rl.batch import RolloutBatch
 

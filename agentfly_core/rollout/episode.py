@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.injection import Lent, kinds_needed
 from agentfly_core.authoring.reward import Reward
-from agentfly_core.config.tasks import task_of
 from agentfly_core.inference.sampler import SamplerSession
 from agentfly_core.records.timing import Span
-from agentfly_core.records.trajectory import Ending, Message, Observation, Problem
+from agentfly_core.records.trajectory import Ending, Message, Observation, Problem, task_of
 from agentfly_core.rollout.pool import Limit
 from agentfly_core.rollout.rules import CallableTool, EpisodeOver, EpisodeRules, EpisodeSpec, Frozen
 from agentfly_core.rollout.speaker import MakesSpeaker, Speaker, Stage, current_branch

@@ -20,10 +20,10 @@ from agentfly_core.config.experiment import Science, step_named
 from agentfly_core.config.import_path import at, construct, load
 from agentfly_core.config.parts import ENDPOINT, NAME, AgentPart, RewardPart
 from agentfly_core.config.site import Site
-from agentfly_core.config.tasks import GOAL, task_of
+from agentfly_core.config.tasks import GOAL
 from agentfly_core.formats.text import nearest
 from agentfly_core.records.dataset import shards_of_split
-from agentfly_core.records.trajectory import Problem
+from agentfly_core.records.trajectory import Problem, task_of
 from agentfly_core.rollout.episode import Agent
 from agentfly_core.rollout.parts import limits_of, refuse_misfits, reward_of, tool_of
 from agentfly_core.rollout.pool import Limit

@@ -14,13 +14,12 @@ from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.run_layout import RunLayout, record_of
 from agentfly_core.artifacts.stage_metrics import measured
 from agentfly_core.artifacts.store import Artifact
-from agentfly_core.config.tasks import task_of
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import sentence
 from agentfly_core.records import ledger
 from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, read_trajectories
 from agentfly_core.records.run_record import Details, Summary
-from agentfly_core.records.trajectory import Problem, Scored, Unscored
+from agentfly_core.records.trajectory import Problem, Scored, Unscored, task_of
 from agentfly_core.runs import intervals
 from agentfly_core.runs.context import ExperimentContext, Parent, evaluation_keys
 from agentfly_core.runs.intervals import Rate

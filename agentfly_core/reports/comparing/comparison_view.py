@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.console import Group as Lines
+from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
 from agentfly_core.formats.text import counted
 from agentfly_core.reports.comparing.learning_curves import (
     AXES,
+    NOTHING,
     Curve,
     is_anything_solved,
     plotted,
 )
 from agentfly_core.reports.comparing.run_comparison import Group, RunComparison, shown
 from agentfly_core.reports.comparing.seed_intervals import Estimate
+from agentfly_core.reports.comparing.unbroken_table import Unbroken
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SETTINGS_SHOWN = 6
-LONGEST_SETTING, WIDEST = 40, 10_000
-NOTHING = "No episode of training was solved, so there is no curve to show."
+LONGEST_SETTING = 40
 Curves = Mapping[str, Sequence[Curve]]
 """The curves of each group's runs, by the group's label."""
 
@@ -44,18 +44,6 @@ def view(comparison: RunComparison, curves: Curves, split: str) -> RenderableTyp
         learning = [line for axis in AXES for line in ("", *plotted(curves, axis))]
     lines = map(Text, learning)
     return Lines(Unbroken(table), *more, *lines, "", Text(comparison.sentence, "bold"))
-
-
-@dataclass(frozen=True, slots=True)
-class Unbroken:
-    """A table in its own width: on a narrow terminal its lines go on in the next line, which can be
-    read, unlike headings and numbers that are cut.
-    """
-
-    table: Table
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from console.render(self.table, options.update(width=WIDEST))
 
 
 def _table(comparison: RunComparison, keys: Sequence[str], split: str) -> Table:

@@ -18,6 +18,7 @@ from agentfly_core.reports.markdown import BARS
 SUCCESS, TOKENS = "agent/rollout/success", "agent/rollout/avg_sampled_tokens"
 SECONDS = ("time/rollout", "time/score", "time/update")
 AXES = ("steps", "sampled tokens", "seconds")
+NOTHING = "No episode of training was solved, so there is no curve to show."
 LEAST = 0.1
 """The bars stand for so much at least, so that a single solved episode is not drawn as a hill."""
 

@@ -15,14 +15,15 @@ from agentfly_core.artifacts.run_layout import RunLayout, done_by
 from agentfly_core.artifacts.store import Store
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.inspection.sources import HELD_OUT, evaluated_pairs, evaluations
-from agentfly_core.reports.comparing.comparison_view import NOTHING, Unbroken
 from agentfly_core.reports.comparing.learning_curves import (
+    NOTHING,
     SECONDS,
     SUCCESS,
     TOKENS,
     Curve,
     plotted,
 )
+from agentfly_core.reports.comparing.unbroken_table import Unbroken
 from agentfly_core.runs.context import resolve
 from agentfly_core.runs.intervals import Rate
 from agentfly_core.runs.metrics import solved_by_problem
