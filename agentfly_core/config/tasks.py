@@ -97,8 +97,11 @@ def mixed(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         tasks = _TASKS.validate_python(settings["tasks"])
-    except ValidationError:  # it is told with its place when the whole is read
-        return {"data": {"use": DATA, "train": 1, "test": 1}, "rewards": {}, **settings}
+    except ValidationError:  # it is told with its place when the whole is read, and it alone
+        whole = {"data": {"use": DATA, "train": 1, "test": 1}, "rewards": {}, **settings}
+        if isinstance(shown := settings.get("warm_start"), Mapping):
+            whole["warm_start"] = {"demonstrations": DEMONSTRATIONS, **shown}
+        return whole
     found = {"rewards": {}, **settings, "data": _data(settings.get("data") or {}, tasks)}
     if warm_start := settings.get("warm_start"):
         found["warm_start"] = _warm_start(warm_start, tasks)

@@ -17,6 +17,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from agentfly_core.authoring.environment import Environment
 from agentfly_core.authoring.reward import score
 from agentfly_core.authoring.tool import Tool
+from agentfly_core.environments.babyai import BabyAI
 from agentfly_core.environments.database import Database
 from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.office import Office
@@ -45,13 +46,18 @@ FACTS: dict[str, Any] = {
     "wish": {"category": "coat", "attributes": ["cotton"], "options": ["red"], "limit": 60},
     "database": "CREATE TABLE t (x)",
     "files": {"a.txt": "a"},
+    "expected": {"a.txt": "b"},
+    "check": {"files": {"t.sh": "false"}, "script": "t.sh", "by_exit_code": True, "seconds": 5.0},
+    "level": "BabyAI-GoToRedBall-v0",
+    "seed": 1,
+    "mission": "go to the red ball",
     "dataset": "chain_sum",
     "config": {},
     "entry": repr({"question": "What is 41 + 58?", "answer": "99", "metadata": {}}),
 }
 PROBLEM = Problem("all", "Do everything.", FACTS)
 LIMITS: dict[type[Environment], int] = dict.fromkeys(
-    (Database, Interpreter, Office, Shop, TextShop, Workspace), 1
+    (BabyAI, Database, Interpreter, Office, Shop, TextShop, Workspace), 1
 )
 READ = """
 import resource

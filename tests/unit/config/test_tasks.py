@@ -145,6 +145,17 @@ def test_what_every_task_has_for_itself_is_refused_beside_them(override, told):
         loading.read("mixture", [override])
 
 
+def test_a_mistake_in_a_task_is_told_alone(tmp_path):
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "model: nano:calculator\nsteps: 1\nwarm_start: {episodes: 8, rounds: 1, batch: 8}\n"
+        "tasks: {sums: {wieght: 2, data: {use: a:b, train: 1, test: 1}, rewards: {a:b: 1}}}\n"
+    )
+    with pytest.raises(ValueError, match=r"tasks\.sums\.wieght") as refusal:
+        loading.read(str(path))
+    assert "demonstrations" not in str(refusal.value)
+
+
 def test_an_algorithm_has_its_refills_in_a_mixture_too():
     assert loading.read("mixture", ["algorithm=dapo"]).science.rollout.refills == 2
 
