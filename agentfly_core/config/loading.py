@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -299,7 +300,9 @@ def _explain(kind: type[Section], error: ValidationError) -> Iterator[str]:
                 continue
             yield f"{where}: there is no such key.{did_you_mean(key, list(section.model_fields))}"
         elif fault["type"] == "missing":
-            yield f"{where}: it must be given"
+            given = fault["input"] if isinstance(fault["input"], Mapping) else {}
+            meant = get_close_matches(str(fault["loc"][-1]), [*map(str, given)], n=1)
+            yield f"{where}: it must be given{f'; is {meant[0]!r} meant for it?' if meant else ''}"
         elif fault["type"] == UNSHOWN:
             yield f"{where}: {said(fault)}"
         elif not where:

@@ -157,6 +157,12 @@ def test_an_override_may_be_json_of_any_text(tiny):
     )
 
 
+def test_a_mistyped_key_that_must_be_given_is_named() -> None:
+    said = r"data\.train: it must be given; is 'trian' meant for it\?"
+    with pytest.raises(ValueError, match=said):
+        loading.read("quickstart", ["data={use: a:b, trian: 24, test: 4}"])
+
+
 def test_what_must_be_given_is_named(tmp_path):
     (tmp_path / "bare.yaml").write_text(TINY.replace("rewards:", "# rewards:"))
     with pytest.raises(ValueError, match=r"rewards: it must be given$"):
