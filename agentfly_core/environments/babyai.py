@@ -81,7 +81,7 @@ def mission(grid: RoomGridLevel, seed: int) -> str:
 
 
 def told(grid: RoomGridLevel) -> str:
-    """What is seen, the nearest first, how far the walls are, and what is carried:
+    """What is seen, the nearest row first, how far the walls are, and what is carried:
 
         "red ball 2 ahead 1 left, blue key 1 right; wall 3 ahead, 2 left; you carry a grey box"
 
