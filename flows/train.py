@@ -23,6 +23,7 @@ from flows.evaluate import evaluated, evaluated_everywhere, further_datasets
 from flows.lookahead import ahead
 from flows.parameters import ExperimentName, Hours, Overrides, RunName, SiteName, StoreUri
 from flows.session import Session, session
+from flows.shard_scoring import scoring_shards
 from flows.warm_start import warm_started
 from tasks.finish import finish
 from tasks.model import base_model
@@ -110,25 +111,28 @@ def episodes(
     run: Run, services: TrainingServices, data: Artifact, policy: Artifact, version: int, step: int
 ) -> tuple[list[Artifact], Artifact]:
     """A step's rollouts and their scores; in `rollout.refills` rounds, problems that teach nothing
-    are replaced.
+    are replaced. A shard is scored while the next one is played.
     """
-
-    def play(sampling_round: SamplingRound) -> list[Artifact]:
-        shards = sampling_round.shards
-        return [
-            rollout(run, services, policy, version, data, sampling_round, shard) for shard in shards
-        ]
-
     before = run.problems_before(step) if run.science.night else 0
     known = run.pass_rates(step) if run.science.rollout.curriculum else {}
     sampling_round = first_round(run.science, step, run.resolved.greedy, before, known)
-    scored = None
-    played = play(sampling_round)
-    for number in range(1, run.science.rollout.refills + 1):
-        scored = score(run.context, played, step, f"step {step} round {number}", scored, number)
-        lacking = missing(run.science, used(run.store.open(scored), run.science.tasks))
-        if not any(lacking.values()):
-            break
-        sampling_round = next_round(run.science, sampling_round, lacking)
-        played += play(sampling_round)
-    return played, score(run.context, played, step, f"step {step}", scored)
+    context, played, scored = run.context, list[Artifact](), None
+    with scoring_shards(context) as scoring:
+
+        def play(sampling_round: SamplingRound) -> None:
+            for shard in sampling_round.shards:
+                was_there = run.store.holds(run.layout.step(step).rollout(shard))
+                played.append(rollout(run, services, policy, version, data, sampling_round, shard))
+                if not was_there:  # what was may have its scores, and a reward may ask a model
+                    scoring.begin(played[-1])
+
+        play(sampling_round)
+        for number in range(1, run.science.rollout.refills + 1):
+            what = f"step {step} round {number}"
+            scored = score(context, played, step, what, scored, number, scoring.scores())
+            lacking = missing(run.science, used(run.store.open(scored), run.science.tasks))
+            if not any(lacking.values()):
+                break
+            sampling_round = next_round(run.science, sampling_round, lacking)
+            play(sampling_round)
+        return played, score(context, played, step, f"step {step}", scored, known=scoring.scores())

@@ -9,6 +9,7 @@ from agentfly_core.artifacts.stage_metrics import measuring
 from agentfly_core.artifacts.store import Artifact
 from agentfly_core.pipeline.scoring import score_episodes
 from agentfly_core.records.parquet import SCORES, read_scores
+from agentfly_core.records.trajectory import Scored
 from agentfly_core.runs.context import ExperimentContext
 from tasks.stage import Made, reused, stage
 
@@ -21,19 +22,24 @@ def score(
     what: str,
     before: Artifact | None = None,
     round: int = 0,
+    known: Sequence[Scored] = (),
 ) -> Made:
     """Publish the scores of a step's, or an evaluation's, episodes, and what became of each
     problem.
 
-    Those that are in `before` are taken from there; `round` 1, 2, ... of a step that may be
-    refilled has its own place.
+    Those that are in `before`, or that are `known`, are taken from there; `round` 1, 2, ... of a
+    step that may be refilled has its own place.
     """
     target = keys.scored(context.science, rollouts, round)
     if found := context.store.find(target):
         return reused(found)
-    known = read_scores(context.store.open(before) / SCORES) if before else []
+    earlier = read_scores(context.store.open(before) / SCORES) if before else []
     with context.store.publish(target) as folder, measuring(folder) as metrics:
         metrics |= score_episodes(
-            context.resolved, [context.store.open(r) for r in rollouts], known, step, folder
+            context.resolved,
+            [context.store.open(r) for r in rollouts],
+            [*known, *earlier],
+            step,
+            folder,
         )
     return context.store.artifact(target.uri)

@@ -192,7 +192,10 @@ def reward(
 
 
 async def score(
-    trajectories: Sequence[Trajectory], rewards: Mapping[Reward, float], main: str = ""
+    trajectories: Sequence[Trajectory],
+    rewards: Mapping[Reward, float],
+    main: str = "",
+    among: Sequence[Trajectory] = (),
 ) -> list[Scored]:
     """Trajectories' scores, in their order; `rewards` maps each reward to its weight in the sum.
 
@@ -201,8 +204,8 @@ async def score(
     observed during the episode is taken from the record. `Scored.rewards` holds each reward under
     its name, its parts under `name/part` and what it gave a speaker apart under
     `name/speaker/role`, unweighted. An episode of which one reward is missing, or which FAILED, is
-    Unscored, as is one whose reward names a speaker that none of the episodes has. Raises
-    ValueError for two rewards of one name.
+    Unscored, as is one whose reward names a speaker that none of the episodes has, or of those
+    `among` which they were played. Raises ValueError for two rewards of one name.
     """
     names = [reward.name for reward in rewards]
     if len(set(names)) < len(names):
@@ -211,7 +214,7 @@ async def score(
             "`@reward(name=...)`."
         )
     seats = asyncio.Semaphore(max(AT_ONCE, *(reward.concurrency or 0 for reward in rewards), 0))
-    speakers = list(dict.fromkeys(trajectory.speaker for trajectory in trajectories))
+    speakers = list(dict.fromkeys(one.speaker for one in among or trajectories))
     scored = (
         _scored(answering(episode, main), episode, rewards, speakers, seats)
         for episode in by_episode(trajectories)

@@ -17,7 +17,7 @@ from agentfly_core.records.parquet import EPISODES, SCORES, read_trajectories, w
 from agentfly_core.records.schedule import kind_of
 from agentfly_core.records.speakers import by_episode
 from agentfly_core.records.timing import Timing, read_timings
-from agentfly_core.records.trajectory import Scored, Trajectory
+from agentfly_core.records.trajectory import Scored, Trajectory, Unscored
 from agentfly_core.runs.context import Resolved
 from agentfly_core.runs.metrics import outcomes_by_problem, rollout_metrics
 from agentfly_core.system.progress import Progress, report
@@ -35,7 +35,7 @@ def score_episodes(
     everything = [t for rollout in rollouts for t in read_trajectories(rollout / EPISODES)]
     by_id = {one.trajectory_id: one for one in known}
     unknown = [t for t in everything if t.id not in by_id]
-    by_id |= {one.trajectory_id: one for one in _fresh(resolved, unknown)}
+    by_id |= {one.trajectory_id: one for one in _fresh(resolved, unknown, everything)}
     graded = [by_id[t.id] for t in everything]
     write_scores(folder / SCORES, graded)
     stop_if_unscored(everything, graded, resolved.science.gates.unscored)
@@ -52,6 +52,18 @@ def score_episodes(
     episodes = len(by_episode(played))
     report(Progress("score", step, episodes, episodes, metrics.get("agent/rollout/reward")))
     return metrics
+
+
+def shard_scores(resolved: Resolved, rollout: Path) -> list[Scored]:
+    """The scores of one shard's stored episodes, as `score_episodes` makes them.
+
+    Those of an episode that could not be scored are left to that: a reward may name a speaker who
+    spoke in other shards only.
+    """
+    trajectories = read_trajectories(rollout / EPISODES)
+    found = {one.trajectory_id: one for one in _fresh(resolved, trajectories, trajectories)}
+    left = {t.episode for t in trajectories if isinstance(found[t.id].reward, Unscored)}
+    return [found[t.id] for t in trajectories if t.episode not in left]
 
 
 def _counted(
@@ -71,14 +83,17 @@ def _counted(
     ]
 
 
-def _fresh(resolved: Resolved, trajectories: Sequence[Trajectory]) -> list[Scored]:
-    """The scores of each task's episodes by its own rewards; in a mixture GOAL is what its reward
-    gave that says solved.
+def _fresh(
+    resolved: Resolved, trajectories: Sequence[Trajectory], among: Sequence[Trajectory]
+) -> list[Scored]:
+    """The scores of some of the episodes `among` all, each task's by its own rewards; in a mixture
+    GOAL is what its reward gave that says solved.
     """
     found = []
     for name, task in resolved.each.items():
         own = [t for t in trajectories if resolved.of(t.problem) is task]
-        scores = asyncio.run(score(own, task.rewards, injection.name(task.agent)))
+        everyone = [t for t in among if resolved.of(t.problem) is task]
+        scores = asyncio.run(score(own, task.rewards, injection.name(task.agent), everyone))
         for one in scores:
             reached = {GOAL: one.rewards[task.goal]} if name and task.goal in one.rewards else {}
             found.append(replace(one, rewards={**one.rewards, **reached}))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentfly_core import Message, ToolCall, Trajectory, reward
+from agentfly_core import Message, Score, ToolCall, Trajectory, reward
 from agentfly_core.templates.chatml import Hermes
 
 
@@ -20,3 +20,10 @@ class Eager(Hermes):
 def lot(trajectory: Trajectory) -> float:
     """1 for about every other episode, by its seed."""
     return float(trajectory.seed % 2)
+
+
+@reward
+def writers_share(trajectory: Trajectory) -> Score:
+    """The answer's length, and a tenth of it for whoever is called writer."""
+    letters = float(len(trajectory.turns[-1].reply.content))
+    return Score(letters, by_speaker={"writer": letters / 10})

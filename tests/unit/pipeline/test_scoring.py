@@ -6,10 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentfly_core.pipeline.scoring import score_episodes
-from agentfly_core.records.parquet import EPISODES, SCORES, read_scores
+from agentfly_core.pipeline.scoring import score_episodes, shard_scores
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, write_trajectories
 from agentfly_core.records.timing import write_timings
 from agentfly_core.testing.jobs import update_job
+from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.data import read_update_data
 from tests.support.experiments import context
 from tests.support.schema_1 import OLD, SCHEMA_1
@@ -38,3 +39,26 @@ def test_a_run_whose_episodes_were_stored_by_an_earlier_release_is_scored_and_go
     data = read_update_data(job)
     assert data.batch.tokens.tolist() == [[1, 2, 3, 0, 0], [1, 8, 6, 5, 7]] * 2
     assert data.batch.trajectory.tolist() == [0, 0, 1, 1]
+
+
+def test_shards_scored_while_the_next_are_played_get_the_scores_of_scoring_afterwards(
+    tmp_path: Path,
+) -> None:
+    """One shard lacks the writer whom the reward pays: its episode is left to the step's stage."""
+    said = turn([1], {2: -0.5}, reply="seven")
+    alone = trajectory(said, name="t0", answered="seven")
+    led = trajectory(said, name="t1", episode="e1", answered="seven")
+    wrote = trajectory(said, name="t2", episode="e1", agent="writer")
+    shards = tmp_path / "0", tmp_path / "1"
+    for shard, episodes in zip(shards, ([alone], [led, wrote]), strict=True):
+        shard.mkdir()
+        write_trajectories(shard / EPISODES, episodes)
+        write_timings(shard, [])
+    resolved = context(tmp_path, rewards={"tests.support.teams:writers_share": 1.0}).resolved
+    known = [one for shard in shards for one in shard_scores(resolved, shard)]
+    assert [(one.trajectory_id, one.reward) for one in known] == [("t1", 5.0), ("t2", 0.5)]
+    for name, before in {"beside": known, "after": []}.items():
+        (tmp_path / name).mkdir()
+        score_episodes(resolved, shards, before, 1, tmp_path / name)
+    assert (tmp_path / "beside" / SCORES).read_bytes() == (tmp_path / "after" / SCORES).read_bytes()
+    assert [one.reward for one in read_scores(tmp_path / "beside" / SCORES)] == [5.0, 5.0, 0.5]

@@ -1,0 +1,51 @@
+"""Scores of a step's shards, made while its next shards are played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass, field
+
+from agentfly_core.artifacts.store import Artifact
+from agentfly_core.pipeline.scoring import shard_scores
+from agentfly_core.records.trajectory import Scored
+from agentfly_core.runs.context import ExperimentContext
+
+
+@contextmanager
+def scoring_shards(context: ExperimentContext) -> Iterator[ShardScoring]:
+    """A thread that scores the shards it is given, one after the other.
+
+    An interrupted block waits for the shard that is being scored and leaves the others.
+    """
+    with ThreadPoolExecutor(1, "score") as thread:
+        scoring = ShardScoring(context, thread)
+        try:
+            yield scoring
+        finally:
+            thread.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class ShardScoring:
+    """The shards of a step that are being scored: `scoring.begin(shard)`, later `scoring.scores()`.
+
+    The scores are those that the step's stage would find later: they are kept nowhere before that,
+    and a step that was killed scores its shards then.
+    """
+
+    context: ExperimentContext
+    thread: ThreadPoolExecutor
+    begun: list[Future[list[Scored]]] = field(default_factory=list)
+
+    def begin(self, shard: Artifact) -> None:
+        """Score a shard's episodes in the thread."""
+        episodes = self.context.store.open(shard)
+        work = copy_context().run
+        self.begun.append(self.thread.submit(work, shard_scores, self.context.resolved, episodes))
+
+    def scores(self) -> list[Scored]:
+        """The scores of all shards begun, which are waited for."""
+        return [one for shard in self.begun for one in shard.result()]
