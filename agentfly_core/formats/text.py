@@ -15,6 +15,7 @@ from typing import Any
 
 MOST_INNER = 3
 LONGEST_CHAIN = 4
+MOST_KNOWN = 20
 
 
 def clip(text: str | bytes, max_bytes: int) -> str:
@@ -184,10 +185,13 @@ def keeping_secrets() -> Iterator[None]:
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """A hint for a mistyped name: the nearest one, all when none is near, or that there is none."""
+    """A hint for a mistyped name: the nearest one, the first MOST_KNOWN when none is near, or that
+    there is none.
+    """
     if hint := nearest(word, known):
         return hint
-    return f" Known: {', '.join(known)}." if known else " There is none."
+    more = f", ... ({len(known):,} in all)" if len(known) > MOST_KNOWN else ""
+    return f" Known: {', '.join(known[:MOST_KNOWN])}{more}." if known else " There is none."
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

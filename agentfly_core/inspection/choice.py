@@ -26,8 +26,9 @@ def of_problem(name: str, stored: Episodes) -> Filter:
     """Episodes of one problem, by its id; raises ValueError for one that was not played."""
     known = sorted({trajectory.problem.id for trajectory, _ in stored.pairs})
     if name not in known:
-        hint = did_you_mean(name, known) or f" It has {', '.join(known[:5])}, ..."
-        raise ValueError(f"{stored.title} has no episode of the problem {name!r}.{hint}")
+        raise ValueError(
+            f"{stored.title} has no episode of the problem {name!r}.{did_you_mean(name, known)}"
+        )
     return Filter(f"--problem {name}", lambda pair: pair[0].problem.id == name)
 
 

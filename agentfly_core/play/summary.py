@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
 from agentfly_core.play.episodes import Played
 from agentfly_core.records.speakers import by_episode, episode_reward
-from agentfly_core.records.trajectory import Sampled
+from agentfly_core.records.trajectory import Trajectory, task_of
+from agentfly_core.runs.context import Resolved
 from agentfly_core.runs.intervals import Mean, Rate, mean
 from agentfly_core.runs.metrics import solved_by_problem
 
@@ -19,11 +20,12 @@ class Figures:
     """Counts of what was played; rewards and success with their 95 % intervals, by problem.
 
         Figures(8, 8, {"terminal": 7, "max_turns": 1}, 0,
-                Mean(0.875, (0.498, 1.102), 8), Rate(0.875, (0.53, 0.98), 8), 16, 1,
+                Mean(0.875, (0.498, 1.102), 8), Rate(0.875, (0.53, 0.98), 8), {}, 16, 1,
                 replies=24, cut_replies=3, cut_at_max_tokens=2, episodes_per_second=312.4)
 
-    `reward` and `success` are None where no episode could be scored. `cut_replies` had no room for
-    more tokens, `cut_at_max_tokens` of them by `agent.max_tokens`.
+    `reward` and `success` are None where no episode could be scored; `success_by_task` has those of
+    a mixture's tasks that were. `cut_replies` had no room for more tokens, `cut_at_max_tokens` of
+    them by the `agent.max_tokens` of their task.
     """
 
     episodes: int
@@ -32,6 +34,7 @@ class Figures:
     unscored: int
     reward: Mean | None
     success: Rate | None
+    success_by_task: Mapping[str, Rate]
     tool_calls: int
     tool_errors: int
     replies: int
@@ -40,10 +43,8 @@ class Figures:
     episodes_per_second: float
 
 
-def figures(played: Played, goal: str, max_tokens: int) -> Figures:
-    """The figures of what was played; `goal` is the reward that says solved, `max_tokens` those
-    that a reply may have.
-    """
+def figures(played: Played, resolved: Resolved) -> Figures:
+    """The figures of what was played of an experiment."""
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     scores = {scored.trajectory_id: scored for scored in played.scores}
     episodes = by_episode(played.episodes)
@@ -53,8 +54,17 @@ def figures(played: Played, goal: str, max_tokens: int) -> Figures:
     calls = [call for t in played.episodes for turn in t.turns for call in turn.reply.calls]
     errors = [o for t in played.episodes for o in t.observations if o.error]
     replies = [turn.sampled for t in played.episodes for turn in t.turns]
-    cut = [spans for spans in replies if spans and spans[-1].finish == "length"]
-    solved = solved_by_problem(played.episodes, played.scores, goal)
+    cut = [tokens for t in played.episodes for tokens in _cut(t)]
+    at_most = [
+        tokens
+        for t in played.episodes
+        for tokens in _cut(t)
+        if tokens >= resolved.of(t.problem).science.agent.max_tokens
+    ]
+    solved = solved_by_problem(played.episodes, played.scores, resolved.goal)
+    by_task: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for problem, share in solved.items():
+        by_task[task_of(problem) if resolved.tasks else ""][problem] = share
     return Figures(
         episodes=len(episodes),
         problems=len({episode[0].problem.id for episode in episodes}),
@@ -62,14 +72,18 @@ def figures(played: Played, goal: str, max_tokens: int) -> Figures:
         unscored=len(episodes) - sum(map(len, rewards.values())),
         reward=mean({problem: fmean(values) for problem, values in rewards.items()}),
         success=Rate.of(solved) if solved else None,
+        success_by_task={task: Rate.of(own) for task, own in by_task.items() if task},
         tool_calls=len(calls),
         tool_errors=len(errors),
         replies=len(replies),
         cut_replies=len(cut),
-        cut_at_max_tokens=sum(_tokens(spans) >= max_tokens for spans in cut),
+        cut_at_max_tokens=len(at_most),
         episodes_per_second=len(episodes) / played.seconds,
     )
 
 
-def _tokens(spans: Sequence[Sampled]) -> int:
-    return sum(len(span.tokens) for span in spans)
+def _cut(trajectory: Trajectory) -> Iterator[int]:
+    """The tokens of each reply that was cut."""
+    for turn in trajectory.turns:
+        if turn.sampled and turn.sampled[-1].finish == "length":
+            yield sum(len(span.tokens) for span in turn.sampled)

@@ -165,7 +165,7 @@ def pieces(trajectory: Trajectory, decode: Decode) -> list[Piece]:
 
 def sampled_piece(span: Sampled, decode: Decode) -> Piece:
     """What was sampled, with a word where it was cut."""
-    cut = " (cut: no room for more tokens)" if span.finish == "length" else ""
+    cut = " (cut at a token limit)" if span.finish == "length" else ""
     return Piece("sampled", decode(span.tokens) + cut)
 
 

@@ -71,9 +71,11 @@ def play(arguments: Namespace) -> None:
             return
         with nullcontext() if arguments.live or arguments.chat else terminal.bar():
             played = play_episodes(context, laid, logs, way)
-    found = figures(played, context.resolved.goal, context.science.agent.max_tokens)
+    found = figures(played, context.resolved)
     if arguments.chat:
-        found = replace(found, reward=None, success=None)  # no attempt at the problem
+        found = replace(
+            found, reward=None, success=None, success_by_task={}
+        )  # no attempt at the problem
     if arguments.json:
         print(json.dumps({"play": played.name, **asdict(found)}))
         return
@@ -159,6 +161,11 @@ def lines(found: Figures) -> list[str]:
         told.append(f"mean reward {found.reward.value:.3f}{shown}")
     if found.success:
         told.append(f"solved {found.success.share:.1%}{_between(found.success.interval, '.1%')}")
+    for task, rate in found.success_by_task.items():
+        told.append(
+            f"  {task}: {rate.share:.1%} of {counted(rate.problems, 'problem')}"
+            f"{_between(rate.interval, '.1%')}"
+        )
     told.append(
         f"{counted(found.tool_calls, 'tool call')}, {found.tool_errors} answered with an error"
     )

@@ -18,7 +18,7 @@ def store(tmp_path: Path) -> Store:
 
 def test_a_reply_without_room_and_the_tool_that_ended_the_episode_are_told(store: Store) -> None:
     decode = decoder(store, "demo")
-    assert pieces(WRONG, decode)[-1] == Piece("sampled", "It is 9 (cut: no room for more tokens)")
+    assert pieces(WRONG, decode)[-1] == Piece("sampled", "It is 9 (cut at a token limit)")
     assert pieces(ENDED, decode)[-1] == Piece("after", "answer: 98")
 
 
