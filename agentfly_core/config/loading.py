@@ -38,6 +38,8 @@ GIVEN: Mapping[str, Sequence[str]] = {
     "data": ("seed", *SPLITS),
 }
 """The parts that are completed with their defaults, and what each is given besides its settings."""
+TASKS = "tasks"
+"""The origin of what a mixture has from its tasks, where it stands once more."""
 FROM_TASKS = ("data.", "warm_start.demonstrations", "warm_start.settings")
 S = TypeVar("S", bound=Section)
 
@@ -86,6 +88,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
     settings = _merge(PARTS, written)
     for key, value in changes:
         refuse_secrets(_replaced({}, _keys(key), value), "an override")
+        _require_task(settings, _keys(key))
         settings = _replaced(settings, _keys(key), value)
     science = _completed(_validate(Science, settings, str(path)))
     sources = {"override": [key for key, _ in changes], str(path): [*flat(written)]}
@@ -94,7 +97,7 @@ def read(experiment: str, overrides: Sequence[str] = ()) -> Experiment:
         # The first source that says something about the key, or about a section that holds it.
         sections = _sections_of(key)
         saying = (name for name, keys in sources.items() if not sections.isdisjoint(keys))
-        derived = "tasks" if science.tasks and key.startswith(FROM_TASKS) else None
+        derived = TASKS if science.tasks and key.startswith(FROM_TASKS) else None
         origin[key] = next(saying, derived or "default")
     return Experiment(path.stem, science, origin)
 
@@ -256,6 +259,17 @@ def _keys(key: str) -> list[str]:
         return key.split(".")
     first, *inner = name.split(".")
     return [*sections, f"{module}:{first}", *inner]
+
+
+def _require_task(settings: Mapping[str, JSON], keys: Sequence[str]) -> None:
+    """Raise ValueError for a setting of a task that a mixture has not."""
+    if not isinstance(tasks := settings.get("tasks"), Mapping) or keys[:1] != ["tasks"]:
+        return
+    if len(keys) > 2 and keys[1] not in tasks:
+        raise ValueError(
+            f"{'.'.join(keys)}: there is no task {keys[1]!r}.{did_you_mean(keys[1], [*tasks])} A "
+            "further task is given as a whole, tasks.NAME={data: ..., ...}."
+        )
 
 
 def _sections_of(key: str) -> set[str]:

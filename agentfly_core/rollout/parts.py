@@ -80,13 +80,14 @@ def refuse_misfits(
             raise ValueError(
                 f"{count} {what}s are called {name!r}; give each another name, `@{what}(name=...)`."
             )
-    for kind in kinds_needed([*tools, *rewards]):
-        if kind not in limits:
-            path = f"{kind.__module__}:{kind.__qualname__}"
-            raise ValueError(
-                f"A tool or reward asks for a {kind.__name__} and there is no limit for it; say "
-                f"how many there may be, for example `environments: {{{path}: 8}}`."
-            )
+    for part in (*tools, *rewards):
+        for kind in kinds_needed([part]):
+            if kind not in limits:
+                path = f"{kind.__module__}:{kind.__qualname__}"
+                raise ValueError(
+                    f"{part.what} asks for a {kind.__name__} and there is no limit for it; say how "
+                    f"many there may be, for example `environments: {{{path}: 8}}`."
+                )
 
 
 def _named(path: str, kind: type[P]) -> P:

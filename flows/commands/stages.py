@@ -135,7 +135,8 @@ def config(arguments: Namespace) -> None:
         *(Column(name, overflow="fold") for name in ("setting", "value", "from")), show_edge=False
     )
     for key, value in values.items():
-        if not arguments.changed or (origin[key] != "default" and usual.get(key, ...) != value):
+        said = origin[key] not in ("default", loading.TASKS) and usual.get(key, ...) != value
+        if said or not arguments.changed:
             table.add_row(key, json.dumps(value), str(origin[key]))
     Console().print(table)
     for remark in checks.remarks(context.resolved):

@@ -205,11 +205,14 @@ def test_a_cancelled_run_leaves_no_process_and_a_retry_reuses_what_it_had_done(o
     assert f"update step {done + 1}" not in reused
 
 
-def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_champion(
-    orchestrator, monkeypatch
-):
-    monkeypatch.chdir(orchestrator.project.root)
-    context = context_of("tiny", ["steps=1"], "local", "")
+@pytest.fixture(scope="module")
+def third_night(orchestrator):
+    """The flow run of a night, which came after one that could not be continued and an unfinished
+    one, and the context of all three.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(orchestrator.project.root)
+        context = context_of("tiny", ["steps=1"], "local", "")
     for night in ("nightly-2026-11-19", "nightly-2026-11-20"):
         with opened(context, night):
             pass
@@ -220,8 +223,15 @@ def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_cha
         "nightly", experiment="tiny", overrides=overrides, date="2026-11-21", attempts=1
     )
     orchestrator.wait(triggered, "Completed")
-    ledger = NightLedger(context.store, "tiny")
-    assert [(entry.night[-2:], entry.event) for entry in ledger.entries()] == [
+    return triggered, context
+
+
+def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_champion(
+    orchestrator, third_night
+):
+    triggered, context = third_night
+    entries = NightLedger(context.store, "tiny").entries()
+    assert [(entry.night[-2:], entry.event) for entry in entries[:8]] == [
         ("19", "began"),
         ("19", "given_up"),
         ("20", "began"),
@@ -250,7 +260,9 @@ def test_a_night_finishes_those_before_or_gives_them_up_and_goes_on_from_the_cha
     assert tags["agentfly.prefect_flow_run"].endswith(f"/runs/flow-run/{triggered}")
 
 
-def test_a_person_approves_a_night_in_the_form_of_a_flow_run(orchestrator, monkeypatch):
+def test_a_person_approves_a_night_in_the_form_of_a_flow_run(
+    orchestrator, third_night, monkeypatch
+):
     monkeypatch.chdir(orchestrator.project.root)
     context = context_of("tiny", [], "local", "")
     night, ledger = "nightly-2026-11-21", NightLedger(context.store, "tiny")

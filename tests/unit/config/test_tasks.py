@@ -1,5 +1,6 @@
 """Tasks of an experiment: what is theirs, what is shared, and what is refused."""
 
+import json
 import re
 
 import pytest
@@ -102,7 +103,7 @@ def test_what_does_not_make_a_mixture_is_refused_with_its_place(changes, told):
             {"rollout": {"problems": 20, "group_size": 2}},
             "a step needs 13 problems of sums, tasks.sums.data.train gives 12",
         ),
-        ({"shop": {**BUYING, "environments": {}}}, "tasks.shop: A tool or reward asks for a Shop"),
+        ({"shop": {**BUYING, "environments": {}}}, "tasks.shop: The tool 'search' asks for a Shop"),
     ],
 )
 def test_what_no_run_could_do_is_refused_before_any_work(changes, told):
@@ -126,6 +127,21 @@ def test_what_is_the_same_for_all_tasks_is_refused_within_one(tmp_path):
         refusal.value
     )
     assert "tasks.sums.agent.max_turn: there is no such key. Did you mean" in str(refusal.value)
+
+
+def test_a_setting_of_a_task_that_is_not_there_is_refused_and_a_whole_task_is_taken():
+    with pytest.raises(ValueError, match=r"tasks.ofice.weight: .* Did you mean 'office'\?"):
+        loading.read("mixture", ["tasks.ofice.weight=3"])
+    data = {"use": "agentfly_core.datasets.arithmetic:arithmetic", "train": 64, "test": 8}
+    more = json.dumps(
+        {
+            "data": data,
+            "rewards": {EXACT: 1.0},
+            "warm_start": {"demonstrations": "agentfly_core.datasets.demonstrations:calculator"},
+        }
+    )
+    tasks = loading.read("mixture", [f"tasks.more={more}"]).science.tasks
+    assert [*tasks] == ["calculator", "office", "shop", "more"]
 
 
 def test_a_curriculum_is_read_from_a_file_as_it_is_written_there():

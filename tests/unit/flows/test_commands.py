@@ -235,6 +235,13 @@ def test_config_shows_only_what_differs_from_the_defaults(
     assert printed.err == ""
 
 
+def test_config_shows_a_mixture_s_changes_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "mixture", "--changed"]) == 0
+    printed = capsys.readouterr().out
+    assert "tasks.office.data.use" in printed
+    assert "data.tasks" not in printed
+
+
 def test_config_refuses_a_run_that_is_not_there(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
