@@ -18,7 +18,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from agentfly_core.config.mismatch import place, said
-from agentfly_core.config.section import Added, Keys, added_within
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean, fault, sentence
 from agentfly_core.formats.tracebacks import own_line
@@ -124,7 +123,7 @@ def check_settings(
     if missing := [str(p) for p in unset if p.name not in (*given, *settings)]:
         raise ValueError(f"{name} has no default for {', '.join(missing)}: give it beside `use`.")
     types = _types(maker, {key: parameters[key] for key in settings})
-    return {key: _typed(f"{name}: {key}", value, types[key]) for key, value in settings.items()}
+    return {key: typed(f"{name}: {key}", value, types[key]) for key, value in settings.items()}
 
 
 def settings_of(maker: Maker) -> list[str]:
@@ -158,7 +157,17 @@ def _types(maker: Maker, parameters: Parameters) -> dict[str, Any]:
         ) from None
 
 
-def _typed(where: str, value: JSON, kind: type[R]) -> R:
+def optional_types(maker: Maker) -> dict[str, Any]:
+    """The types of those settings of `maker` that have a default, by name."""
+    parameters = {key: p for key, p in _parameters(maker).items() if p.default is not p.empty}
+    types = _types(maker, parameters)
+    return {key: types[key] for key in parameters}
+
+
+def typed(where: str, value: JSON, kind: type[R]) -> R:
+    """A setting as the type with which it is annotated; raises ValueError with `where` it stands
+    for one of another type.
+    """
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
@@ -194,15 +203,3 @@ def with_defaults(
         **settings,
         **{key: value.model_dump(mode="json") for key, value in sections.items()},
     }
-
-
-def added(maker: Maker, settings: Mapping[str, JSON]) -> Iterator[tuple[Keys, JSON]]:
-    """The settings that were added to `maker` and the sections among them, see `Section.added`."""
-    parameters = {key: p for key, p in _parameters(maker).items() if p.default is not p.empty}
-    types = _types(maker, parameters)
-    for key in parameters:
-        if isinstance(value := settings.get(key), Mapping):
-            typed = _typed(f"{_called(maker)}: {key}", value, types[key])
-            yield from (((key, *keys), before) for keys, before in added_within(typed))
-        marks = getattr(types[key], "__metadata__", ())
-        yield from (((key,), mark.before) for mark in marks if isinstance(mark, Added))

@@ -18,15 +18,24 @@ from pydantic import (
 
 from agentfly_core.config.import_path import (
     Maker,
-    added,
     at,
     construct,
     full_name,
     load,
+    optional_types,
     settings_of,
+    typed,
     with_defaults,
 )
-from agentfly_core.config.section import OPEN, Added, Keys, Positive, Section, by_name
+from agentfly_core.config.section import (
+    OPEN,
+    Added,
+    Keys,
+    Positive,
+    Section,
+    added_within,
+    by_name,
+)
 from agentfly_core.formats.json_value import JSON
 from agentfly_core.formats.text import did_you_mean
 
@@ -60,7 +69,7 @@ class Part(Section):
 
     def added(self) -> Iterator[tuple[Keys, JSON]]:
         """Its own settings, and those of what it names."""
-        yield from added(load(self.use), self.settings)
+        yield from _added(load(self.use), self.settings)
         yield from super().added()
 
 
@@ -246,13 +255,23 @@ class OwnSettings:
     def added(self) -> Iterator[tuple[Keys, JSON]]:
         """See `Section.added`."""
         if self.settings:
-            for keys, before in added(self._maker(), self.settings):
+            for keys, before in _added(self._maker(), self.settings):
                 yield (*self.keys, *keys), before
 
     def _maker(self) -> Maker:
         found = load(self.path)
         maker: Maker = getattr(found, "made_of", found)  # a decorated class is a Tool or a Reward
         return maker
+
+
+def _added(maker: Maker, settings: Mapping[str, JSON]) -> Iterator[tuple[Keys, JSON]]:
+    """The settings that were added to `maker` and the sections among them, see `Section.added`."""
+    for key, kind in optional_types(maker).items():
+        if isinstance(value := settings.get(key), Mapping):
+            section = typed(key, value, kind)
+            yield from (((key, *keys), before) for keys, before in added_within(section))
+        marks = getattr(kind, "__metadata__", ())
+        yield from (((key,), mark.before) for mark in marks if isinstance(mark, Added))
 
 
 def own_settings_of(sections: Mapping[str, Any], keys: Keys) -> Iterator[OwnSettings]:
