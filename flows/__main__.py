@@ -20,6 +20,7 @@ from flows.commands.nights import add_nights
 from flows.commands.orchestration import MISTAKES, message
 from flows.commands.play import add_play
 from flows.commands.runs import add_listing, add_opening
+from flows.commands.sharing import add_sharing
 from flows.commands.stages import add_stages
 from flows.commands.training import add_forking, add_training
 from flows.local.prefect_server import leave
@@ -42,6 +43,7 @@ GROUPS = (
     add_episodes,
     add_scoring,
     add_export,
+    add_sharing,
     add_comparing,
     add_forking,
     add_nights,

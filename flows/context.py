@@ -10,7 +10,7 @@ from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading as experiments
 from agentfly_core.pipeline import checks
 from agentfly_core.runs.context import ExperimentContext
-from flows.local.state_dirs import settle
+from flows.local.state_dirs import main_workspace, settle
 
 
 def context_of(
@@ -28,4 +28,7 @@ def context_of(
 
 def store_at(uri: str) -> Store:
     """A store by path or s3:// uri; the site's own when empty."""
-    return Store.at(uri or experiments.site("local").store, settle(Path.cwd()).state / "cache")
+    where = uri or experiments.site("local").store
+    if "://" not in where:
+        where = str(main_workspace(Path.cwd()) / where)
+    return Store.at(where, settle(Path.cwd()).state / "cache")

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
 from agentfly_core.artifacts import keys
 from agentfly_core.artifacts.store import Artifact
+from agentfly_core.formats import strict_yaml
 from agentfly_core.formats.json_value import as_json
 from agentfly_core.records.run_record import Summary
 from agentfly_core.runs import dvc_pointer
@@ -30,13 +32,37 @@ def folder(experiment: str) -> Path:
     return Path("results") / experiment
 
 
-def write_config(context: ExperimentContext) -> None:
-    """The complete configuration, with the version of each stage's code; a new release changes no
-    more than it must.
+def overrides(experiment: str) -> list[str]:
+    """The overrides with which a stage that DVC started works: those of the configuration that its
+    `resolve` stage wrote. None for who is started by others.
+    """
+    config = folder(experiment) / "config.yaml"
+    if not wanted() or not config.is_file():
+        return []
+    return [*yaml.safe_load(config.read_text()).get("overrides", [])]
+
+
+def overrides_in(params: Path) -> list[str]:
+    """The `overrides` of a params.yaml, `[update.learning_rate=3e-4]`; raises ValueError for
+    anything but a list of such texts.
+    """
+    found = strict_yaml.settings(params).get("overrides", [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise ValueError(
+            f"{params}: overrides: got {found!r}, expected a list of key=value, for example "
+            "[update.learning_rate=3e-4]."
+        )
+    return [str(one) for one in found]
+
+
+def write_config(context: ExperimentContext, overrides: Sequence[str]) -> None:
+    """The complete configuration, with the version of each stage's code and the overrides of
+    params.yaml that are in it; a new release changes no more than it must.
     """
     # DVC stops where one that dvc.yaml names is missing
     every_key = context.science.model_dump(mode="json")
-    values = every_key | context.science.identity() | {"stages": dict(keys.VERSIONS)}
+    values = every_key | context.science.identity()
+    values |= {"stages": dict(keys.VERSIONS), "overrides": [*overrides]}
     write_text(folder(context.experiment) / "config.yaml", yaml.safe_dump(values, sort_keys=True))
 
 

@@ -77,10 +77,34 @@ def pipeline(name: str, project: Path) -> Path:
     if strict_yaml.settings(params).get("experiment") == name:
         return Path("dvc.yaml")
     folder = project / "results" / name
-    files.write_text(folder / "params.yaml", f"experiment: {name}\nroot: ../..\n")
+    own = folder / "params.yaml"
+    before = strict_yaml.settings(own) if own.is_file() else {}
+    place = {"experiment": name, "root": "../..", "params": f"results/{name}/params.yaml"}
+    values = {**place, "overrides": before.get("overrides", [])}
+    files.write_text(own, yaml.safe_dump(values, sort_keys=False))
     if not (folder / "dvc.yaml").is_symlink():
         (folder / "dvc.yaml").symlink_to("../../dvc.yaml")
     return Path("results", name, "dvc.yaml")
+
+
+def remote(project: Path) -> str:
+    """Where policies are shared: `agentfly` in DVC's default remote; raises ValueError where there
+    is none, or one that no store can be.
+    """
+    from dvc.config import Config
+
+    config = Config(str(project / ".dvc"), validate=False)
+    if not (name := config["core"].get("remote")):
+        raise ValueError(
+            "DVC has no default remote here; set one, `dvc remote add --default shared "
+            "s3://bucket/prefix` (or a folder), or give --remote."
+        )
+    url = str(config["remote"][name]["url"])
+    if "://" in url and not url.startswith("s3://"):
+        raise ValueError(
+            f"DVC's remote {name!r} is {url}, expected a folder or s3://: give --remote."
+        )
+    return f"{url}/agentfly" if "://" in url else str(project / ".dvc" / url / "agentfly")
 
 
 def _not_versioned(name: str, science: Science, project: Path) -> str:

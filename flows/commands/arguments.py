@@ -8,6 +8,7 @@ from typing import Any
 
 from agentfly_core.pipeline.checks import check_inputs
 from agentfly_core.runs.context import ExperimentContext
+from flows import dvc_outputs
 from flows.context import context_of
 
 EXPERIMENT = "name of a file in ./conf (quickstart, shop, ...), or a path to your own yaml"
@@ -60,7 +61,7 @@ def positive(text: str) -> int:
 
 def context_given(arguments: Namespace) -> ExperimentContext:
     """The experiment that a command is about."""
-    return context_of(arguments.experiment, arguments.overrides, arguments.site, arguments.store)
+    return context_of(**flow_arguments(arguments))
 
 
 def experiment_context(arguments: Namespace) -> ExperimentContext:
@@ -72,4 +73,9 @@ def experiment_context(arguments: Namespace) -> ExperimentContext:
 
 def flow_arguments(arguments: Namespace) -> dict[str, Any]:
     """The same, as a flow takes it."""
-    return {name: getattr(arguments, name) for name in ("experiment", "overrides", "site", "store")}
+    return {
+        "experiment": arguments.experiment,
+        "overrides": [*dvc_outputs.overrides(arguments.experiment), *arguments.overrides],
+        "site": arguments.site,
+        "store": arguments.store,
+    }

@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -26,8 +27,10 @@ from flows.commands.arguments import (
     positive,
 )
 from flows.commands.orchestration import orchestrated
+from flows.context import context_of
 from flows.local.display import rates_table
 
+PARAMS = "a params.yaml whose `overrides` it takes: [update.learning_rate=3e-4]"
 POLICY = (
     "run:NAME (its last), run:NAME@STEP (0: the start), base (the experiment's model), "
     "endpoint:NAME (a chat service of the site), a model's folder or hub id, a policy.json "
@@ -54,7 +57,10 @@ def add_stages(commands: Commands) -> None:
     ).add_argument(
         "--changed", action="store_true", help="only the settings that differ from the defaults"
     )
-    commands.add_experiment("resolve", resolve, "write the complete settings into results/ for DVC")
+    resolving = commands.add_experiment(
+        "resolve", resolve, "write the complete settings into results/ for DVC"
+    )
+    resolving.add_argument("--params", type=Path, metavar="FILE", help=PARAMS)
 
 
 def evaluate(arguments: Namespace) -> None:
@@ -114,7 +120,11 @@ def warm_start(arguments: Namespace) -> None:
 
 def resolve(arguments: Namespace) -> None:
     """Write the complete configuration for DVC."""
-    dvc_outputs.write_config(experiment_context(arguments))
+    asked = dvc_outputs.overrides_in(arguments.params) if arguments.params else []
+    said = [*asked, *arguments.overrides]
+    context = context_of(arguments.experiment, said, arguments.site, arguments.store)
+    checks.check_inputs(context.science)
+    dvc_outputs.write_config(context, said)
 
 
 def config(arguments: Namespace) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from agentfly_core.system.hardware import WAITING
 
 STATE = ".agentfly"
+TRIALS = (".dvc", "tmp", "exps")
 PRIVATE = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
@@ -56,7 +57,7 @@ def settle(project: Path) -> Places:
     """
     for name, value in {**PRIVATE, **WAITING}.items():
         os.environ.setdefault(name, value)
-    state = project.resolve() / STATE
+    state = main_workspace(project) / STATE
     (state / "logs").mkdir(parents=True, exist_ok=True)
     home = state / "prefect"
     if (place := _chosen()) and place.where != str(home):
@@ -69,6 +70,17 @@ def settle(project: Path) -> Places:
     os.environ.setdefault("PREFECT_SERVER_MEMO_STORE_PATH", str(home / "memo_store.toml"))
     os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", str(home / "storage"))
     return Places(state, "", Place("Prefect", str(home), "the project's own"))
+
+
+def main_workspace(folder: Path) -> Path:
+    """The folder itself; of a workspace in which DVC tries an experiment (`dvc exp run --temp`, or
+    one from its queue) the one it was copied from, whose runs it finds and adds to.
+    """
+    folder = folder.resolve()
+    for above in folder.parents:
+        if above.parts[-3:] == TRIALS:
+            return above.parents[2]
+    return folder
 
 
 def _chosen() -> Place | None:

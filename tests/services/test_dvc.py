@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
+import shutil
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ import psutil
 import pytest
 import yaml
 
+from agentfly_core.artifacts.store import Store
 from agentfly_core.config import loading
 from agentfly_core.runs.versioning import dataset_version, pipeline
 from tests.support.project import Project, until
@@ -102,6 +106,10 @@ def kill_tree(process) -> None:
     process.communicate()
 
 
+def store_of(project: Project) -> Store:
+    return Store.at(str(project.root), project.root / "cache")
+
+
 def science(*overrides: str):
     return loading.read("tiny", overrides).science
 
@@ -142,6 +150,53 @@ def test_a_changed_value_reruns_what_depends_on_it_and_no_more(reproduction):
     assert list(json.loads(project.run("dvc", "status", "--json"))) == ["train", "evaluate"]
     conf.write_text(written)
     assert stages_run(project.run("dvc", "repro")) == []
+
+
+def test_another_clone_pulls_what_was_pushed_and_runs_nothing(reproduction, tmp_path):
+    """A folder stands for the remote; the policy comes along beside DVC's small files."""
+    project, run = reproduction.project, reproduction.run.name
+    remote = ("dvc", "remote", "add", "--force", "--default", "shared", str(tmp_path / "shared"))
+    project.run(*remote)
+    project.run("dvc", "push")
+    assert f"is in {tmp_path / 'shared/agentfly'}: 1 artifact copied" in project.run(
+        "agentfly", "push", run
+    )
+    other = Project.clone(tmp_path / "other")
+    shutil.copy(project.root / "dvc.lock", other.root)
+    other.run(*remote)
+    other.run("dvc", "pull")
+    assert stages_run(other.run("dvc", "repro")) == []
+    other.run("agentfly", "pull", run)
+    named = json.loads((other.root / "results/tiny/policy.json").read_text())
+    assert store_of(other).artifact(named["uri"]).digest == named["digest"]
+    other.run("agentfly", "export", f"run:{run}", str(tmp_path / "exported"))
+    assert "it was there already" in other.run("agentfly", "pull", run)
+
+
+@pytest.mark.long
+def test_an_experiment_of_dvc_s_is_a_run_of_its_own_in_the_repository_s_store(reproduction):
+    project = reproduction.project
+    for words in (
+        ["add", "--all"],
+        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "x"],
+    ):
+        subprocess.run(["git", *words], cwd=project.root, check=True)
+    before = {*(project.root / "runs").iterdir()}
+    changed = "overrides=[update.learning_rate=1e-3]"
+    project.run("dvc", "exp", "run", "--temp", "--name", "faster", "-S", changed)
+    (run,) = {*(project.root / "runs").iterdir()} - before
+    record = json.loads((run / "run.json").read_text())
+    assert record["science"]["update"]["learning_rate"] == 1e-3
+    shown = project.run("dvc", "exp", "show", "--csv")
+    assert "faster" in shown
+    assert "update.learning_rate=1e-3" in shown
+
+
+@pytest.mark.long
+def test_a_run_that_is_built_again_agrees_to_the_byte(reproduction):
+    project, run = reproduction.project, reproduction.run.name
+    printed = project.run("agentfly", "verify", run)
+    assert re.search(rf"All \d+ artifacts of {run} agree to the byte\.", printed)
 
 
 def test_a_dataset_has_the_version_that_dvc_lock_names(reproduction, monkeypatch):

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent
 FILES = (".dvc/config", ".dvcignore", "dvc.yaml", "prefect.yaml", "pyproject.toml")
 CLONED = ("agentfly_core", "flows", "tasks", "data/raw", *FILES)
+PARAMS = "experiment: tiny\nroot: .\nparams: params.yaml\noverrides: []\n"
 
 
 class Project:
@@ -40,7 +41,7 @@ class Project:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             copy(ROOT / name, root / name)
         shutil.copytree(ROOT / "tests" / "conf", root / "conf")
-        (root / "params.yaml").write_text("experiment: tiny\nroot: .\n")
+        (root / "params.yaml").write_text(PARAMS)
         subprocess.run(["git", "init", "-q", str(root)], check=True)
         return cls(root, **env)
 

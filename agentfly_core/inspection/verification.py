@@ -1,0 +1,104 @@
+"""A finished run and the same run built again in another store: which of its artifacts agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from agentfly_core.artifacts import keys
+from agentfly_core.artifacts.run_layout import RunLayout, rollouts
+from agentfly_core.artifacts.store import OUTSIDE_DIGEST, Artifact, Store
+from agentfly_core.runs.context import ExperimentContext, evaluation_keys, policy_of
+from agentfly_core.runs.run import context_of, known_run, summary_of
+from agentfly_core.runs.summary import stored_stages
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one artifact of a run when it was built again.
+
+    `Verdict("step 3 rollout 1", "runs/demo/steps/000003/rollout-001", ("episodes.parquet",))`;
+    `differing` are the files that are not the same to the byte, None where it was not built.
+    """
+
+    what: str
+    uri: str
+    differing: tuple[str, ...] | None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is the same to the byte."""
+        return self.differing == ()
+
+    @property
+    def words(self) -> str:
+        """The verdict for people."""
+        if self.differing is None:
+            return "was not built"
+        return f"differs in {', '.join(self.differing)}" if self.differing else "agrees"
+
+
+def verdicts(store: Store, name: str, rebuilt: Store) -> list[Verdict]:
+    """Of each artifact of a finished run, in the order of their making, how it came out in the
+    store `rebuilt`; raises ValueError for a run that is not finished.
+    """
+    return [
+        Verdict(what, artifact.uri, _differing(store, artifact, rebuilt))
+        for what, artifact in made(store, name).items()
+    ]
+
+
+def made(store: Store, name: str) -> Mapping[str, Artifact]:
+    """The artifacts of a finished run by what people call them: `{"dataset": ..., "model": ...,
+    "step 1 rollout 0": ...}`; raises ValueError for a run that is not finished.
+    """
+    record = known_run(store, name)
+    if summary_of(store, name) is None:
+        raise ValueError(f"The run {name!r} is not finished: `agentfly list` shows what ends it.")
+    context = context_of(record, store)
+    return dict([*_before(context), *_steps(context, name), *_evaluations(context, name)])
+
+
+def _before(context: ExperimentContext) -> Iterator[tuple[str, Artifact]]:
+    stages = stored_stages(context, context.parent)
+    yield "dataset", stages["prepare"][0]
+    for model in stages.get("model", ()):
+        yield "model", model
+    for number, artifact in enumerate(stages.get("warm_start", ())):
+        yield (f"warm start {number}" if number else "demonstrations"), artifact
+
+
+def _steps(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifact]]:
+    store = context.store
+    for number in context.science.own_steps:
+        step = RunLayout(name).step(number)
+        scored = store.artifact(step.scored)
+        for shard, rollout in enumerate(rollouts(store, scored)):
+            yield f"step {number} rollout {shard}", rollout
+        yield f"step {number} scores", scored
+        yield f"step {number} policy", store.artifact(step.policy)
+
+
+def _evaluations(context: ExperimentContext, name: str) -> Iterator[tuple[str, Artifact]]:
+    """The held-out episodes and scores of the first policy and the last."""
+    store, science = context.store, context.science
+    data = store.artifact(keys.prepare(science).uri)
+    for number in (science.start_step, science.steps):
+        policy = policy_of(store, name, number)
+        shards = [store.artifact(key.uri) for key in evaluation_keys(context, policy, data, "test")]
+        for shard, episodes in enumerate(shards):
+            yield f"evaluation of step {number} rollout {shard}", episodes
+        scored = store.artifact(keys.scored(science, shards).uri)
+        yield f"evaluation of step {number} scores", scored
+
+
+def _differing(store: Store, artifact: Artifact, rebuilt: Store) -> tuple[str, ...] | None:
+    """The files of an artifact that another store has otherwise, without those that only say how
+    long it took.
+    """
+    one, other = store.manifest(artifact.uri), rebuilt.manifest(artifact.uri)
+    if one is None or other is None:
+        return None
+    old, new = ({n: e["sha256"] for n, e in m["files"].items()} for m in (one, other))
+    files = sorted({*old, *new} - OUTSIDE_DIGEST)
+    return tuple(file for file in files if old.get(file) != new.get(file))

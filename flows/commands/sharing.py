@@ -1,0 +1,98 @@
+"""The commands that share a run's policy, and that build a run again to see if it comes out the
+same.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from agentfly_core.artifacts import transfer
+from agentfly_core.artifacts.run_layout import RunLayout
+from agentfly_core.artifacts.store import Store
+from agentfly_core.formats.text import counted
+from agentfly_core.inspection.verification import verdicts
+from agentfly_core.models import adapter_artifact
+from agentfly_core.runs import versioning
+from agentfly_core.runs.context import final_policy
+from agentfly_core.runs.run import known_run
+from flows.commands.arguments import RUN, STORE, Commands
+from flows.context import store_at
+from flows.local.rebuilding import rebuild
+from flows.local.state_dirs import STATE, main_workspace
+
+REMOTE = (
+    "where it is shared: a folder or s3://bucket/prefix (default: `agentfly` in DVC's default "
+    "remote)"
+)
+INTO = "where it is built; the same command goes on there (default: .agentfly/verify/RUN)"
+
+
+def add_sharing(commands: Commands) -> None:
+    """The commands that share a policy, and that verify a run."""
+    for name, command, does in (
+        ("push", push, "share a run's last policy, that results/EXPERIMENT/policy.json names"),
+        ("pull", pull, "fetch a run's last policy that another clone has pushed"),
+    ):
+        sharing = commands.add(name, command, does)
+        sharing.add_argument("run", help=RUN)
+        sharing.add_argument("--remote", default="", metavar="URI", help=REMOTE)
+        sharing.add_argument("--store", default="", help=STORE)
+    verifying = commands.add(
+        "verify",
+        verify,
+        "build a finished run again from its recorded code, data and settings, and say what agrees "
+        "to the byte",
+    )
+    verifying.add_argument("run", help=RUN)
+    verifying.add_argument("--into", type=Path, metavar="FOLDER", help=INTO)
+    verifying.add_argument("--store", default="", help=STORE)
+
+
+def push(arguments: Namespace) -> None:
+    """Share a run's policy."""
+    _transfer(arguments.run, store_at(arguments.store), _remote(arguments.remote))
+
+
+def pull(arguments: Namespace) -> None:
+    """Fetch a run's policy."""
+    _transfer(arguments.run, _remote(arguments.remote), store_at(arguments.store))
+
+
+def _remote(uri: str) -> Store:
+    return store_at(uri or versioning.remote(Path.cwd()))
+
+
+def _transfer(run: str, source: Store, target: Store) -> None:
+    """Copy the last policy, the model that an adapter stands on, and what says whose it is."""
+    known_run(source, run)
+    policy = final_policy(source, run)
+    base = adapter_artifact.base_of(source, policy)
+    copied = transfer.copy([*filter(None, [base]), policy], source, target)
+    for uri in (RunLayout(run).record, RunLayout(run).summary):
+        transfer.copy_json(uri, source, target)
+    news = f"{counted(len(copied), 'artifact')} copied" if copied else "it was there already"
+    print(f"{policy.uri} of {source.uri} is in {target.uri}: {news}.")
+
+
+def verify(arguments: Namespace) -> int:
+    """Build a run again and compare; the exit status is 1 where anything differs."""
+    store, name = store_at(arguments.store), arguments.run
+    into = arguments.into or main_workspace(Path.cwd()) / STATE / "verify" / name
+    found = verdicts(store, name, rebuild(store, name, into))
+    table = Table("what", Column("artifact", overflow="fold"), "built again, it", show_edge=False)
+    for verdict in found:
+        table.add_row(verdict.what, verdict.uri, verdict.words)
+    Console().print(table)
+    others = [verdict for verdict in found if not verdict.agrees]
+    if not others:
+        print(f"All {len(found)} artifacts of {name} agree to the byte.")
+        return 0
+    print(
+        f"{len(found) - len(others)} of {len(found)} artifacts of {name} agree to the byte. The "
+        f"first that does not is {others[0].what}: it {others[0].words}. It is in {into}."
+    )
+    return 1
