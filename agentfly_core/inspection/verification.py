@@ -43,7 +43,7 @@ def verdicts(store: Store, name: str, rebuilt: Store) -> list[Verdict]:
     store `rebuilt`; raises ValueError for a run that is not finished.
     """
     return [
-        Verdict(what, artifact.uri, _differing(store, artifact, rebuilt))
+        Verdict(what, artifact.uri, differing(store, artifact, rebuilt))
         for what, artifact in made(store, name).items()
     ]
 
@@ -92,7 +92,7 @@ def _evaluations(context: ExperimentContext, name: str) -> Iterator[tuple[str, A
         yield f"evaluation of step {number} scores", scored
 
 
-def _differing(store: Store, artifact: Artifact, rebuilt: Store) -> tuple[str, ...] | None:
+def differing(store: Store, artifact: Artifact, rebuilt: Store) -> tuple[str, ...] | None:
     """The files of an artifact that another store has otherwise, without those that only say how
     long it took.
     """

@@ -182,14 +182,12 @@ def test_an_experiment_of_dvc_s_is_a_run_of_its_own_in_the_repository_s_store(re
     ):
         subprocess.run(["git", *words], cwd=project.root, check=True)
     before = {*(project.root / "runs").iterdir()}
-    changed = "overrides=[update.learning_rate=1e-3]"
+    changed = "overrides=['update.learning_rate=1e-3']"
     project.run("dvc", "exp", "run", "--temp", "--name", "faster", "-S", changed)
     (run,) = {*(project.root / "runs").iterdir()} - before
     record = json.loads((run / "run.json").read_text())
     assert record["science"]["update"]["learning_rate"] == 1e-3
-    shown = project.run("dvc", "exp", "show", "--csv")
-    assert "faster" in shown
-    assert "update.learning_rate=1e-3" in shown
+    assert "\nfaster," in project.run("dvc", "exp", "show", "--csv")
 
 
 @pytest.mark.long
