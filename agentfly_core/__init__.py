@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from agentfly_core.authoring.chat_template import Conversation
     from agentfly_core.authoring.environment import Environment, ServiceFailure
     from agentfly_core.authoring.reward import reward
-    from agentfly_core.authoring.tool import ToolError, tool
+    from agentfly_core.authoring.tool import StepResult, ToolError, tool
     from agentfly_core.records.dataset import BadRow
     from agentfly_core.records.generated_dataset import generated
     from agentfly_core.records.trajectory import (
@@ -46,6 +46,7 @@ _HOMES = {
     "Score": _RECORDS,
     "ServiceFailure": "agentfly_core.authoring.environment",
     "Speaker": "agentfly_core.rollout.speaker",
+    "StepResult": "agentfly_core.authoring.tool",
     "ToolCall": _RECORDS,
     "ToolError": "agentfly_core.authoring.tool",
     "Trajectory": _RECORDS,
@@ -71,6 +72,7 @@ __all__ = [
     "Score",
     "ServiceFailure",
     "Speaker",
+    "StepResult",
     "ToolCall",
     "ToolError",
     "Trajectory",

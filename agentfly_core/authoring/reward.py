@@ -125,7 +125,7 @@ class Reward(calling.Part):
         score = result if isinstance(result, Score) else Score(result)
         own = score.by_speaker.values()
         for found in (score.value, *score.parts.values(), *score.per_turn, *own):
-            if not _is_number(found):
+            if not is_usable(found):
                 return Unscored(f"got {shown(found)} ({type(found).__name__}), expected {USABLE}")
         if len(score.per_turn) not in (0, len(trajectory.turns)):
             return Unscored(f"{len(score.per_turn)} turn rewards for {len(trajectory.turns)} turns")
@@ -279,7 +279,7 @@ def combined(trajectory_id: str, found: Mapping[str, tuple[float, Score | Unscor
     ]
     by_turn = tuple(_sum(column) for column in zip(*turns, strict=True))
     total = _sum([weight * score.value for weight, score in scores.values()])
-    if all(map(_is_number, (total, *by_turn))):
+    if all(map(is_usable, (total, *by_turn))):
         return Scored(trajectory_id, rewards, by_turn, total)
     terms = " + ".join(
         f"{weight:g} x {score.value:g} ({name})" for name, (weight, score) in scores.items()
@@ -306,7 +306,8 @@ def _sum(values: Sequence[float]) -> float:
         return math.nan
 
 
-def _is_number(value: float) -> bool:
+def is_usable(value: float) -> bool:
+    """Whether an author's number may be a reward: it is finite, and LARGEST at most."""
     try:
         return hasattr(value, "__float__") and abs(float(value)) <= LARGEST
     except OverflowError:  # an int of 400 digits
