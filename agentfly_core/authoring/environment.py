@@ -63,6 +63,23 @@ class Environment:
         """
         return ""
 
+    async def snapshot(self) -> bytes:
+        """The state, for `restore`; raises NotImplementedError where there is no going back."""
+        raise self._no_going_back()
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Go back to a snapshot of this instance, or of another one with the same problem.
+
+        The same verbs give the same from then on. Raises NotImplementedError as `snapshot` does.
+        """
+        raise self._no_going_back()
+
+    def _no_going_back(self) -> NotImplementedError:
+        return NotImplementedError(
+            f"{type(self).__name__} cannot go back to an earlier state: it defines no snapshot() "
+            "and restore()."
+        )
+
     async def close(self) -> None:
         """Free what `start` took; called once."""
 
