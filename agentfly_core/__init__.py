@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentfly_core.records.trajectory import (
         BadCall,
         Ending,
+        Group,
         Message,
         Observation,
         Problem,
@@ -40,6 +41,7 @@ _HOMES = {
     "Ending": _RECORDS,
     "Environment": "agentfly_core.authoring.environment",
     "Episode": "agentfly_core.rollout.episode",
+    "Group": _RECORDS,
     "Message": _RECORDS,
     "Observation": _RECORDS,
     "Problem": _RECORDS,
@@ -66,6 +68,7 @@ __all__ = [
     "Ending",
     "Environment",
     "Episode",
+    "Group",
     "Message",
     "Observation",
     "Problem",

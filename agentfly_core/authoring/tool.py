@@ -32,7 +32,7 @@ from agentfly_core.formats.text import (
     with_article,
     words_of,
 )
-from agentfly_core.records.trajectory import Observation, Problem, ToolCall, Trajectory
+from agentfly_core.records.trajectory import Group, Observation, Problem, ToolCall, Trajectory
 
 R = TypeVar("R")
 logger = logging.getLogger(__name__)
@@ -192,12 +192,15 @@ class Tool(calling.Part):
         return Arguments(self.function, self.signature.asked)
 
     def check(self, found: Signature) -> None:
-        """Raise ValueError for a tool that takes a Trajectory or returns a picture."""
-        if Trajectory in found.lent.values():
-            raise ValueError(f"{self.what} asks for a Trajectory, which is lent to rewards only.")
-        kind = inspect.signature(self.function, eval_str=True).return_annotation
-        if isinstance(kind, type) and is_picture(kind):
-            raise ValueError(f"{self.what} returns {with_article(kind.__name__)}: {TEXT_ONLY}")
+        """Raise ValueError for a tool that takes a Trajectory or a Group, or returns a picture."""
+        for kind in (Trajectory, Group):
+            if kind in found.lent.values():
+                raise ValueError(
+                    f"{self.what} asks for a {kind.__name__}, which is lent to rewards only."
+                )
+        returned = inspect.signature(self.function, eval_str=True).return_annotation
+        if isinstance(returned, type) and is_picture(returned):
+            raise ValueError(f"{self.what} returns {with_article(returned.__name__)}: {TEXT_ONLY}")
 
 
 @dataclass(frozen=True, slots=True)

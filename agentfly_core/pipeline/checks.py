@@ -334,6 +334,13 @@ def _compare_something(resolved: Resolved) -> None:
             "problem with each other, so that nothing would be learned: raise it, or choose ppo, "
             "remax or reinforce_pp."
         )
+    comparing = [reward.name for reward in resolved.rewards if reward.compares]
+    if comparing and resolved.greedy:
+        raise ValueError(
+            f"The reward {comparing[0]!r} compares the sampled episodes of a problem, and "
+            f"{science.algorithm.use} also needs one of a greedy episode, which is compared with "
+            "none: choose another algorithm, such as rloo, or another reward."
+        )
     if settings.refills and not compares:
         raise ValueError(
             f"rollout.refills is {settings.refills}, and to {science.algorithm.use} episodes of "

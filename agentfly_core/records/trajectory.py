@@ -257,6 +257,17 @@ class Trajectory:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """The episodes of one problem in one step or evaluation, which a reward compares.
+
+    Each is there by the trajectory that has its answer, in the order of the chains. Those that
+    FAILED are not there.
+    """
+
+    trajectories: tuple[Trajectory, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scored:
     """The scores of one trajectory, kept apart from it so that stored rollouts can be scored again.
 

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agentfly_core.pipeline.scoring import score_episodes
-from agentfly_core.records.parquet import EPISODES, SCORES, read_scores
+from agentfly_core.records.parquet import EPISODES, SCORES, read_scores, write_trajectories
 from agentfly_core.records.timing import write_timings
 from agentfly_core.testing.jobs import update_job
+from agentfly_core.testing.trajectories import trajectory, turn
 from agentfly_core.training.data import read_update_data
 from tests.support.experiments import context
 from tests.support.schema_1 import OLD, SCHEMA_1
@@ -38,3 +39,24 @@ def test_a_run_whose_episodes_were_stored_by_an_earlier_release_is_scored_and_go
     data = read_update_data(job)
     assert data.batch.tokens.tolist() == [[1, 2, 3, 0, 0], [1, 8, 6, 5, 7]] * 2
     assert data.batch.trajectory.tolist() == [0, 0, 1, 1]
+
+
+def test_a_group_that_lies_in_two_shards_is_compared_whole(tmp_path: Path) -> None:
+    played = [
+        trajectory(turn([1], {2: 0.0}, reply=reply), name=f"t{chain}", chain=chain)
+        for chain, reply in enumerate(("9", "999", "99"))
+    ]
+    written = {"whole": played, "first": played[:2], "second": played[2:]}
+    for name, episodes in written.items():
+        (tmp_path / name).mkdir()
+        write_trajectories(tmp_path / name / EPISODES, episodes)
+        write_timings(tmp_path / name, [])
+    resolved = context(tmp_path, rewards={"tests.support.crunchers:rank": 1.0}).resolved
+    found = []
+    for shards in (["whole"], ["first", "second"]):
+        scored = tmp_path / f"scored by {len(shards)}"
+        scored.mkdir()
+        score_episodes(resolved, [tmp_path / name for name in shards], [], 1, scored)
+        assert [one.reward for one in read_scores(scored / SCORES)] == [0.0, 2.0, 1.0]
+        found.append((scored / SCORES).read_bytes())
+    assert found[0] == found[1]
