@@ -11,7 +11,7 @@ endif
 
 LOCK := uv pip compile pyproject.toml --python-version 3.11 --no-annotate --custom-compile-command "make lock"
 
-EXTRAS := babyai,math,reasoning-gym,search
+EXTRAS := babyai,math,reasoning-gym,search,textworld
 COMMA := ,
 TASKS := $(addprefix --extra ,$(subst $(COMMA), ,$(EXTRAS)))
 

@@ -32,7 +32,7 @@ from agentfly_core.runs.episodes import Decode
 from benchmarks import harness
 from flows.context import context_of
 
-EXPERIMENTS = ["shop", "office", "search"]
+EXPERIMENTS = ["shop", "office", "search", "textworld"]
 COLUMNS = ("experiment", "at once", "episodes/s", "turns/s", "p50, ms", "p95, ms")
 Episode = tuple[str, int]
 

@@ -34,10 +34,11 @@ class Environment:
     it is closed after the episode, whatever `healthy` says. A `lost` one is used no more: the event
     loop on which it lives was given up, since code held it (docs/tools.md). A kind's `max_uses`
     bounds how many episodes an instance serves, also where the experiment allows more: 1 for what
-    cannot be reset.
+    cannot be reset. A kind's `notice` is what `agentfly config` says of experiments with it.
     """
 
     max_uses: ClassVar[int | None] = None
+    notice: ClassVar[str] = ""
 
     spoilt: bool = False
     lost: bool = False

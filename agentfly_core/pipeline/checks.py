@@ -108,6 +108,7 @@ def remarks(resolved: Resolved) -> list[str]:
     if resolved.tasks:
         return [told for task in resolved.tasks.values() for told in remarks(task)]
     found = [f"The tool {tool.name!r}: {told}" for tool in resolved.tools for told in tool.untold()]
+    found += [f"{kind.__name__}: {kind.notice}" for kind in resolved.limits if kind.notice]
     data = resolved.science.data
     if load(data.use) is files:
         settings = check_settings(files, data.settings, GIVEN["data"])

@@ -23,6 +23,7 @@ from agentfly_core.environments.interpreter import Interpreter
 from agentfly_core.environments.office import Office
 from agentfly_core.environments.shop import Shop
 from agentfly_core.environments.text_shop import TextShop
+from agentfly_core.environments.textworld import TextWorld
 from agentfly_core.environments.workspace import Workspace
 from agentfly_core.inference.scripted import Scripted
 from agentfly_core.records.parquet import read_trajectories, write_trajectories
@@ -51,13 +52,15 @@ FACTS: dict[str, Any] = {
     "level": "BabyAI-GoToRedBall-v0",
     "seed": 1,
     "mission": "go to the red ball",
+    "game": {"seed": 0, "rooms": 2, "length": 2},
+    "objective": "You are now playing a life changing session of TextWorld!",
     "dataset": "chain_sum",
     "config": {},
     "entry": repr({"question": "What is 41 + 58?", "answer": "99", "metadata": {}}),
 }
 PROBLEM = Problem("all", "Do everything.", FACTS)
 LIMITS: dict[type[Environment], int] = dict.fromkeys(
-    (BabyAI, Database, Interpreter, Office, Shop, TextShop, Workspace), 1
+    (BabyAI, Database, Interpreter, Office, Shop, TextShop, TextWorld, Workspace), 1
 )
 READ = """
 import resource

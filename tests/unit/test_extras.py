@@ -1,4 +1,4 @@
-"""What can be installed beside the core: pinned in the lists, and free of the GPL."""
+"""What can be installed beside the core: pinned in the lists, and free of the GPL but for one."""
 
 from __future__ import annotations
 
@@ -72,11 +72,15 @@ def test_an_extra_resolves_with_the_lock(extra: str, lock: str) -> None:
 
 
 @pytest.mark.parametrize("extra", ADDED)
-def test_no_extra_installs_what_is_under_the_gpl(extra: str) -> None:
+def test_one_extra_alone_installs_what_is_under_the_gpl(extra: str) -> None:
     found = list(asked_for(EXTRAS[extra]))
-    for asked in found:
-        if is_installed(asked.name):
-            assert not re.search(r"\bA?GPL|(?<!Lesser )General Public", licence(asked.name)), asked
+    under_it = {
+        asked.name
+        for asked in found
+        if is_installed(asked.name)
+        and re.search(r"\bA?GPL|(?<!Lesser )General Public", licence(asked.name))
+    }
+    assert under_it <= ({"jericho"} if extra == "textworld" else set())
     name_missing(found)
 
 
