@@ -67,8 +67,7 @@ class Hunt:
 
     def machine(self) -> Any:
         """A Z-machine with its game, which has to be reset."""
-        with warnings.catch_warnings(action="ignore"):  # it does not know this game's score
-            return _jericho().FrotzEnv(str(self.compiled()), seed=0)
+        return _jericho().FrotzEnv(str(self.compiled()), seed=0)
 
     def beginning(self) -> str:
         """What is seen at first."""
@@ -170,4 +169,6 @@ def _jericho() -> Any:
         import jericho
     except ImportError as error:
         raise ValueError(f"{LACKING}: {error}") from None
+    # it keeps no score of games that it does not know
+    warnings.simplefilter("ignore", jericho.UnsupportedGameWarning)
     return jericho
